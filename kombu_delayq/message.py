@@ -1,0 +1,172 @@
+"""What a message says of itself: when it is due, its id and its priority. Knows no Redis."""
+
+import math
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from hashlib import md5
+from io import BytesIO
+from pickle import Unpickler
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from dateutil.parser import isoparse
+from kombu import compression, serialization
+from kombu.utils.json import dumps
+
+from kombu_delayq.errors import InvalidDelay
+
+#: A message as kombu's virtual transports build it: body, headers, properties, content-type, content-encoding.
+Message = dict[str, Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_PICKLE = "application/x-python-serialize"
+#: Longest delay in s that is taken for one: the span of years that a datetime can name.
+_MAX_DELAY_S = 9999 * 366 * 86400
+#: Stands for the delivery tag while a message is sealed; as long as a UUID.
+_NO_TAG = "delayq-delivery-tag-not-yet-known-00"
+
+
+class Due(NamedTuple):
+    """When a message is to be delivered.
+
+    Attributes:
+        ms: Time in ms since the epoch, or if relative, in ms from its arrival at Redis.
+        relative: Whether ``ms`` counts from arrival.
+        task_id: The Celery task id, if it is a task.
+    """
+
+    ms: float
+    relative: bool
+    task_id: str | None
+
+
+def due_of(message: Message) -> Due | None:
+    """Tells when a message that is being published wants to be delivered, or None for at once.
+
+    The eta of a Celery task counts; else, for plain kombu producers, the property ``DelaySeconds``,
+    unless the message is on its way back to its queue and has had its delay.
+
+    Raises:
+        InvalidDelay: ``DelaySeconds`` is not a finite number.
+
+    Source: ``DelaySeconds`` is the message property of kombu's SQS and PGMQ transports.
+    """
+    due = eta_of(message)
+    if due is not None:
+        return due
+    delay = message["properties"].get("DelaySeconds")
+    if delay is None or message.get("redelivered"):
+        return None
+    delay_ms = _seconds(delay) * 1000
+    return Due(delay_ms, True, message["headers"].get("id")) if delay_ms > 0 else None
+
+
+def eta_of(message: Message) -> Due | None:
+    """Tells the eta of a Celery task message of either protocol, or None if there is none to be read.
+
+    An eta that no worker could read either is none: the worker that gets it says so.
+    """
+    headers = message.get("headers") or {}
+    if "eta" in headers:
+        eta, task_id = headers["eta"], headers.get("id")
+    else:
+        eta, task_id = _of_protocol_1(message, headers)
+    if not eta or not isinstance(eta, str):
+        return None
+    try:
+        moment = _parse(eta)
+    except (ValueError, OverflowError):
+        return None
+    return Due((moment - _EPOCH) / _MICROSECOND / 1000, False, task_id if isinstance(task_id, str) else None)
+
+
+def seal(message: Message, task_id: str | None) -> tuple[str, str]:
+    """Serializes a message for the store.
+
+    kombu gives each attempt to publish a new delivery tag. A task's tag is made from its content here, so that
+    a second attempt after a lost reply has the same bytes, by which the store knows it.
+
+    Returns:
+        The id under which the store keeps the message, and the message as JSON text.
+    """
+    properties = message["properties"]
+    if task_id is None:
+        return str(properties["delivery_tag"]), dumps(message)
+    properties["delivery_tag"] = _NO_TAG
+    text: str = dumps(message)
+    tag = str(UUID(md5(text.encode(), usedforsecurity=False).hexdigest()))
+    properties["delivery_tag"] = tag
+    return task_id, text.replace(_NO_TAG, tag)
+
+
+def _parse(eta: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(eta)
+    except ValueError:
+        moment = isoparse(eta)  # what the worker uses; knows more forms, and is slower
+    # A worker takes an eta without a zone for UTC. Source: celery.utils.time.maybe_make_aware
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _seconds(delay: object) -> float:
+    try:
+        seconds = float(delay)  # type: ignore[arg-type]  # whatever it is, the except says so
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not -_MAX_DELAY_S <= seconds <= _MAX_DELAY_S:
+        raise InvalidDelay(f"DelaySeconds={delay!r} is not a number of seconds up to {_MAX_DELAY_S}")
+    return seconds
+
+
+def _of_protocol_1(message: Message, headers: Mapping[str, Any]) -> tuple[object, object]:
+    """Reads eta and id from the body of a protocol 1 task. Celery sets correlation_id on every one."""
+    properties = message.get("properties") or {}
+    if not properties.get("correlation_id") or "task" in headers:
+        return None, None
+    raw = message.get("body") or b""
+    if properties.get("body_encoding") == "base64":
+        raw = b64decode(raw)
+    if "compression" in headers:
+        raw = compression.decompress(raw, headers["compression"])
+    raw = raw.encode() if isinstance(raw, str) else raw
+    if b"eta" not in raw or b"task" not in raw:
+        return None, None
+    task = _decode(raw, message.get("content-type"), message.get("content-encoding"))
+    # Events are dicts with an eta too; only a task has both its name and its arguments.
+    return (
+        (task.get("eta"), task.get("id"))
+        if isinstance(task, dict) and {"task", "args"} <= task.keys()
+        else (None, None)
+    )
+
+
+def _decode(raw: bytes, content_type: str | None, encoding: str | None) -> object:
+    try:
+        if content_type == _PICKLE:
+            return _InertUnpickler(BytesIO(raw)).load()
+        return serialization.loads(raw, content_type, encoding, accept={content_type})
+    except Exception:
+        # Any serializer may fail in its own way; the consumer meets the same body and reports it.
+        return None
+
+
+class _Inert:
+    """Takes the place of every class in a pickle, so that reading one runs nothing."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> "_Inert":
+        return super().__new__(cls)
+
+    def __setstate__(self, state: object) -> None: ...
+
+    def append(self, item: object) -> None: ...
+
+    def extend(self, items: object) -> None: ...
+
+    def __setitem__(self, key: object, value: object) -> None: ...
+
+
+class _InertUnpickler(Unpickler):
+    def find_class(self, module: str, name: str) -> type[_Inert]:
+        return _Inert

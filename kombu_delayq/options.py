@@ -1,0 +1,152 @@
+"""The transport options of kombu-delayq: the only place that knows their names, defaults and units."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from kombu_delayq.errors import InvalidOptions
+
+#: What kombu and Celery read from the transport options besides a channel's own list.
+_READ_ELSEWHERE = frozenset(
+    (
+        *("polling_interval", "reauth_check_interval", "retry", "retry_on_error", "max_retries", "interval_start"),
+        *("interval_step", "interval_max", "connect_retries_timeout", "errback", "callback"),
+    )
+)
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is not True or False")
+    return value
+
+
+def _number(low: float, high: float = math.inf, *, whole: bool = False) -> Callable[[object], Any]:
+    def check(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            raise ValueError(f"is not a {'whole ' if whole else ''}number")
+        if not low <= value <= high or math.isinf(value):
+            raise ValueError(f"is not {f'from {low} to {high}' if high < math.inf else f'{low} or more'}")
+        return value
+
+    return check
+
+
+def _choice(*names: str) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if not isinstance(value, str) or value not in names:
+            raise ValueError(f"is not one of {', '.join(map(repr, names))}")
+        return value
+
+    return check
+
+
+def _or_none(check: Callable[[object], Any]) -> Callable[[object], Any]:
+    return lambda value: None if value is None else check(value)
+
+
+def _option(default: Any, check: Callable[[object], Any], unit: str, text: str) -> Any:
+    return dataclasses.field(default=default, metadata={"check": check, "unit": unit, "help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Transport options, checked. ``dataclasses.fields`` gives each one's default, unit and help."""
+
+    backup: str = _option(
+        "hash",
+        _choice("hash"),
+        "",
+        "How the bodies of delayed messages are kept.",
+    )
+    transfer: bool = _option(
+        True,
+        _switch,
+        "",
+        "Whether a consumer of this connection also runs a transfer worker. With False, run "
+        "`delayq transfer` beside your workers.",
+    )
+    max_delay: float | None = _option(
+        None,
+        _or_none(_number(0)),
+        "s",
+        "The longest delay that may be published; a longer one raises DelayTooLong. None: no limit.",
+    )
+    poll_interval: float = _option(
+        1.0,
+        _number(0.05, 60),
+        "s",
+        "How often a transfer worker looks at Redis when nothing wakes it, at least. The most that a lost wake "
+        "message, a lost connection or a killed leader costs once Redis answers.",
+    )
+    lease_ttl: float = _option(
+        3.0,
+        _number(0.2, 600),
+        "s",
+        "How long the leading transfer worker may be silent before another one leads. Keep it above "
+        "two poll intervals.",
+    )
+    transfer_batch: int = _option(
+        200,
+        _number(1, 5000, whole=True),
+        "messages",
+        "The most messages that one call of the transfer script moves.",
+    )
+    transfer_batch_bytes: int = _option(
+        1_000_000,
+        _number(1, 100_000_000, whole=True),
+        "bytes",
+        "About the most bytes that one call of the transfer script moves, which bounds how long Redis is busy with it.",
+    )
+    redis_timeout: float = _option(
+        5.0,
+        _number(0.1, 600),
+        "s",
+        "How long a transfer worker waits for an answer of Redis before it takes the connection for dead. "
+        "The option socket_timeout, if set, goes before it.",
+    )
+
+
+NAMES = frozenset(field.name for field in dataclasses.fields(Options))
+
+
+def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options, str]:
+    """Checks transport options.
+
+    Args:
+        given: ``broker_transport_options``.
+        of_kombu: Names that the kombu channel in use reads.
+
+    Returns:
+        The options, and a warning about names that nobody reads; empty if there are none. Stock kombu
+        ignores such names without a word, so they alone do not keep an app from starting.
+
+    Raises:
+        InvalidOptions: Values of ours are wrong, or names look like misspelled ones of ours; names all of them.
+    """
+    known = NAMES | set(of_kombu) | _READ_ELSEWHERE
+    wrong: list[str] = []
+    unread: list[str] = []
+    values: dict[str, Any] = {}
+    for name in given:
+        if name not in known:
+            nearest = get_close_matches(str(name), sorted(known), n=1, cutoff=0.7)
+            hint = f"{name!r}" + (f" (did you mean {nearest[0]!r}?)" if nearest else "")
+            (wrong if nearest and nearest[0] in NAMES else unread).append(hint)
+    for field in dataclasses.fields(Options):
+        if field.name in given:
+            try:
+                values[field.name] = field.metadata["check"](given[field.name])
+            except ValueError as reason:
+                wrong.append(f"{field.name}={given[field.name]!r} {reason}")
+    if wrong:
+        raise InvalidOptions(
+            f"transport options that kombu-delayq does not take: {'; '.join(wrong + unread)}. "
+            f"Its own are: {', '.join(sorted(NAMES))}"
+        )
+    return Options(**values), (
+        f"transport options that nobody reads, and that change nothing: {', '.join(unread)}" if unread else ""
+    )

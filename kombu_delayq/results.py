@@ -1,0 +1,111 @@
+"""What goes into the store's operations and what comes out of them."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Offer(NamedTuple):
+    """A message on its way into the store.
+
+    Attributes:
+        id: Under which the store keeps it.
+        due: Due time in ms since the epoch; ``"+"`` and ms count from its arrival at Redis.
+        priority: 0 to 9.
+        body: The message as it will be pushed to its queue.
+    """
+
+    id: str
+    due: str
+    priority: int
+    body: str | bytes
+
+    @property
+    def size(self) -> int:
+        """Length of the body, about in bytes."""
+        return len(self.body)
+
+
+class Offered(NamedTuple):
+    """What became of offered messages.
+
+    Attributes:
+        place: ``first`` (the queue held none), ``head`` (one is due before all others) or ``behind``.
+        offered: Number of messages newly stored under their ids.
+        repeated: Number that were in the store already, byte for byte.
+        renamed: Number stored under an id of their own, because other bytes held theirs.
+    """
+
+    place: str
+    offered: int
+    repeated: int
+    renamed: int
+
+
+class Transferred(NamedTuple):
+    """What one call of the transfer script did.
+
+    Attributes:
+        lateness_ms: For each message moved, ms from its due time to the transfer, by Redis's clock.
+        lost: Number of index entries without a body; they are gone from the index.
+        now_ms: Redis's clock.
+        next_due_ms: When the queue's next message is due, or None.
+    """
+
+    lateness_ms: list[float]
+    lost: int
+    now_ms: float
+    next_due_ms: float | None
+
+    @property
+    def more(self) -> bool:
+        """Whether another message is due already."""
+        return self.next_due_ms is not None and self.next_due_ms <= self.now_ms
+
+
+class Lease(NamedTuple):
+    """Who leads the transfer.
+
+    Attributes:
+        leader: Name of the leading transfer worker.
+        queues: Queues that hold or held delayed messages.
+    """
+
+    leader: str
+    queues: list[str]
+
+
+class Heads(NamedTuple):
+    """When the next message of each queue is due.
+
+    Attributes:
+        now_ms: Redis's clock.
+        due_ms: By queue; queues without delayed messages are left out.
+    """
+
+    now_ms: float
+    due_ms: dict[str, float]
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """Numbers of one queue, all of one moment.
+
+    Attributes:
+        now_ms: Redis's clock.
+        delayed: Number of messages that wait for their due time, overdue ones among them.
+        ready: Number of messages that wait for a consumer.
+        overdue: Number of delayed messages whose due time is past.
+        next_due_ms: When the next one is due, or None.
+    """
+
+    queue: str
+    now_ms: float
+    delayed: int
+    ready: int
+    overdue: int
+    next_due_ms: float | None
+
+    @property
+    def overdue_ms(self) -> float:
+        """How long the oldest overdue message has been due, 0 if none is."""
+        return max(self.now_ms - self.next_due_ms, 0.0) if self.next_due_ms is not None else 0.0

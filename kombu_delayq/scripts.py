@@ -1,0 +1,56 @@
+"""Finds the Lua files, expands their includes, and keeps the result."""
+
+import re
+from functools import cache
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+_PACKAGED = Path(__file__).parent / "lua"
+_CHECKOUT = Path(__file__).parent.parent / "lua"
+_INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
+_HEADER = re.compile(r"\A(?:--.*\n)+")
+
+
+class Script(NamedTuple):
+    """A Lua script as Redis runs it.
+
+    Attributes:
+        text: Source with all includes in place.
+        sha: SHA-1 of the text, by which Redis knows a script that it has cached.
+    """
+
+    text: str
+    sha: str
+
+
+def directory() -> Path:
+    """Returns where the Lua files are: inside an installed package, else in the checkout."""
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+
+
+@cache
+def load(operation: str, backup: str = "hash") -> Script:
+    """Loads the script of one operation.
+
+    Args:
+        operation: Name of a file in ``lua/``, without its ending.
+        backup: Which ``lua/include/backup_<name>.lua`` stands for ``@include backup``.
+
+    Raises:
+        FileNotFoundError: There is no such operation or include.
+    """
+    source = (directory() / f"{operation}.lua").read_text(encoding="utf-8")
+
+    def include(match: re.Match[str]) -> str:
+        name = f"backup_{backup}" if match[1] == "backup" else match[1]
+        return _strip_header((directory() / "include" / f"{name}.lua").read_text(encoding="utf-8"))
+
+    includes = "".join(include(match) for match in _INCLUDE.finditer(source))
+    text = includes + _strip_header(source)
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _strip_header(source: str) -> str:
+    # Redis keeps a script as it was sent; what only people read stays behind.
+    return _HEADER.sub("", source).lstrip("\n")

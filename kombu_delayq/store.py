@@ -1,0 +1,206 @@
+"""The delayed messages of one Redis database: one method for each operation in ``lua/``."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import NoPermissionError, NoScriptError
+
+from kombu_delayq import scripts
+from kombu_delayq.errors import UnsupportedRedis
+from kombu_delayq.keys import Keys
+from kombu_delayq.options import Options
+from kombu_delayq.results import Heads, Lease, Offer, Offered, QueueStats, Transferred
+from kombu_delayq.wake import WakeListener
+
+OLDEST_REDIS = (6, 2)
+
+
+class DelayStore:
+    """Keeps messages until they are due. Errors of the Redis client pass through as they are.
+
+    Args:
+        client: A plain Redis client; key names carry the prefix themselves.
+        keys: Names of the keys.
+        priority_steps: kombu's, ascending: which priorities share a list.
+        options: ``backup``, ``transfer_batch`` and ``transfer_batch_bytes`` are read.
+    """
+
+    def __init__(
+        self,
+        client: Redis,
+        keys: Keys | None = None,
+        priority_steps: Sequence[int] = (0, 3, 6, 9),
+        options: Options | None = None,
+    ) -> None:
+        self.client = client
+        self.keys = keys or Keys()
+        self.options = options or Options()
+        self._priority_steps = priority_steps
+        self._list_of_priority = [_step_index(priority_steps, n) for n in range(10)]
+        self._held_others: set[str] = set()
+
+    def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
+        """Stores messages until they are due; one round trip.
+
+        Args:
+            queue: Where they go then.
+            offers: The messages. A few hundred at a time keep Redis responsive.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+        """
+        keys, args = self.offer_call(queue, offers, expire_ms)
+        # A transfer worker must know the queue. It does while the queue holds others; else it is told before.
+        told = queue not in self._held_others
+        if told:
+            with self.client.pipeline(transaction=False) as pipe:
+                pipe.sadd(self.keys.queues, queue)
+                pipe.execute_command("EVAL", self.script("offer").text, len(keys), *keys, *args)
+                reply = pipe.execute()[1]
+        else:
+            reply = self._run("offer", keys, args)
+        offered = Offered(_text(reply[0]), *reply[1:])
+        if offered.place != "first":
+            self._held_others.add(queue)
+        else:
+            self._held_others.discard(queue)
+            if not told:
+                self.client.sadd(self.keys.queues, queue)
+        return offered
+
+    def offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> tuple[list[str], list[Any]]:
+        """Returns KEYS and ARGV of ``offer``, for a caller that has a pipeline of its own."""
+        args: list[Any] = [self.keys.wake, queue, expire_ms]
+        for each in offers:
+            args += each
+        return self._stored(queue), args
+
+    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str) -> bool:
+        """Moves a message that a consumer holds into the store.
+
+        Args:
+            queue: Where it came from.
+            offer: The message, with an absolute due time.
+            tag: Its delivery tag.
+            unacked_index: Full name of kombu's ZSET of unacked delivery tags.
+            unacked: Full name of kombu's HASH of unacked messages.
+
+        Returns:
+            Whether the store has it; False when by Redis's clock it is due already and stays with the consumer.
+        """
+        args = [self.keys.wake, queue, tag, *offer]
+        place = _text(self._run("adopt", [*self._stored(queue), unacked_index, unacked], args))
+        if place == "first":
+            self.client.sadd(self.keys.queues, queue)
+        return place != "due"
+
+    def transfer(self, queue: str) -> Transferred:
+        """Moves a batch of messages that are due to the lists from which kombu consumes."""
+        keys = [self.keys.due(queue), self.keys.backup(queue), *self.keys.ready(queue, self._priority_steps)]
+        options = self.options
+        args = [options.transfer_batch, options.transfer_batch_bytes, *self._list_of_priority]
+        _, lost, now, head, dues = self._run("transfer", keys, args)
+        now_ms = float(now)
+        lateness_ms = [now_ms - float(due) for due in dues.split()]
+        return Transferred(lateness_ms, lost, now_ms, float(head) if head else None)
+
+    def heads(self, queues: Sequence[str]) -> Heads:
+        """Reads when the next message of each queue is due."""
+        now, *heads = self._run("heads", [self.keys.due(queue) for queue in queues], [])
+        due_ms = {queue: float(due) for queue, due in zip(queues, heads, strict=True) if due}
+        return Heads(float(now), due_ms)
+
+    def lead(self, name: str) -> Lease:
+        """Takes or renews the lease of the leading transfer worker, if nobody else holds it."""
+        ttl_ms = round(self.options.lease_ttl * 1000)
+        leader, queues = self._run("lead", [self.keys.lease, self.keys.queues], [name, ttl_ms])
+        return Lease(_text(leader), sorted(map(_text, queues)))
+
+    def release(self, name: str) -> bool:
+        """Gives the lease back. Returns whether it was held under this name."""
+        return _text(self._run("release", [self.keys.lease], [name])) == "released"
+
+    def purge(self, queue: str) -> int:
+        """Removes all delayed messages of a queue. Returns how many."""
+        # First, so that a message offered meanwhile, which finds the queue empty, is the one to be told last.
+        self.client.srem(self.keys.queues, queue)
+        self._held_others.discard(queue)
+        return int(self._run("purge", self._stored(queue), []))
+
+    def stats(self, queue: str) -> QueueStats:
+        """Counts a queue's messages."""
+        keys = [self.keys.due(queue), *self.keys.ready(queue, self._priority_steps)]
+        now, delayed, ready, overdue, head = self._run("stats", keys, [])
+        return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
+
+    def size(self, queue: str) -> int:
+        """Counts the delayed messages of a queue."""
+        return int(self.client.zcard(self.keys.due(queue)))
+
+    def queues(self) -> list[str]:
+        """Returns the names of the queues that hold or held delayed messages."""
+        return sorted(map(_text, self.client.smembers(self.keys.queues)))
+
+    def leader(self) -> str | None:
+        """Returns the name of the leading transfer worker."""
+        name = self.client.get(self.keys.lease)
+        return None if name is None else _text(name)
+
+    def keep_alive(self, queue: str, expire_ms: int) -> None:
+        """Puts off the expiry of a queue that is in use."""
+        with self.client.pipeline(transaction=False) as pipe:
+            for key in self._stored(queue):
+                pipe.pexpire(key, expire_ms)
+            pipe.execute()
+
+    def listen(self) -> WakeListener:
+        """Subscribes to the announcements of new heads."""
+        return WakeListener(self.client, self.keys.wake)
+
+    def check_version(self) -> None:
+        """Raises UnsupportedRedis if the server is older than 6.2; a server that does not tell is taken as it is."""
+        version = str(self._info("server").get("redis_version", ""))
+        if version and tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
+            raise UnsupportedRedis(f"Redis {version} is too old for kombu-delayq, which needs 6.2 or later")
+
+    def eviction_warning(self) -> str:
+        """Returns what is to be said of a server that may evict messages, else an empty text."""
+        policy = str(self._info("memory").get("maxmemory_policy", "noeviction"))
+        if policy == "noeviction":
+            return ""
+        return (
+            f"Redis has maxmemory-policy {policy}: when its memory is full it may drop delayed messages and whole "
+            "queues without a word. Set it to noeviction"
+        )
+
+    def script(self, operation: str) -> scripts.Script:
+        """Returns an operation's script for the backup in use."""
+        return scripts.load(operation, self.options.backup)
+
+    def close(self) -> None:
+        """Closes the connections of the client."""
+        self.client.connection_pool.disconnect()
+
+    def _stored(self, queue: str) -> list[str]:
+        return [self.keys.due(queue), self.keys.backup(queue), self.keys.order(queue)]
+
+    def _info(self, section: str) -> dict[str, Any]:
+        try:
+            return dict(self.client.info(section))
+        except NoPermissionError:
+            return {}
+
+    def _run(self, operation: str, keys: list[str], args: list[Any]) -> Any:
+        script = self.script(operation)
+        try:
+            return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return self.client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+
+
+def _step_index(steps: Sequence[int], priority: int) -> int:
+    """Returns which list a priority goes to. Source: kombu.transport.redis.Channel.priority."""
+    return (sum(step <= priority for step in steps) - 1) % len(steps)
+
+
+def _text(reply: Any) -> str:
+    return reply.decode() if isinstance(reply, bytes) else str(reply)

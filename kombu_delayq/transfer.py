@@ -1,0 +1,235 @@
+"""The transfer worker: pushes each delayed message to its queue the moment it is due."""
+
+import os
+import random
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from math import inf
+from threading import Event, Thread
+from time import monotonic
+from uuid import uuid4
+
+from kombu.log import get_logger
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.outage import Outage
+from kombu_delayq.results import Transferred
+from kombu_delayq.store import DelayStore
+from kombu_delayq.wake import WakeListener
+
+logger = get_logger(__name__)
+
+#: How far polls are spread, so that workers that started together do not all ask together.
+JITTER = (1.0, 1.15)
+#: Longest single wait in s for an announcement, which is how long a stop may go unnoticed.
+LISTEN_S = 0.2
+#: Share of a queue's expiry after which it is put off again while it has a consumer.
+KEEP_ALIVE_SHARE = 1 / 3
+
+#: Process that first started a thread here; a child inherits it.
+_consumer_pid: int | None = None
+
+
+class TransferWorker:
+    """Moves due messages, in a thread of a consumer or as a process of its own.
+
+    Any number may run. The one that holds the lease sleeps until the exact due time; the others look
+    every poll interval, so that a leader that died costs no more than that.
+
+    Args:
+        connect: Makes a store with connections of its own; called again after each outage.
+        queues: Names of queues to look after besides those that the store knows.
+        expires: Expiry in ms of those queues that have one, to be put off while this worker runs.
+        on_transfer: Told the queue and the result of each transfer that moved messages.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], DelayStore],
+        *,
+        queues: Callable[[], Iterable[str]] = tuple,
+        expires: Callable[[], Mapping[str, int]] = dict,
+        on_transfer: Callable[[str, Transferred], None] | None = None,
+    ) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self.leading = False
+        self._connect = connect
+        self._queues = queues
+        self._expires = expires
+        self._on_transfer = on_transfer
+        self._stopping = Event()
+        self._thread: Thread | None = None
+        self._outage = Outage(logger)
+        self._refused: set[str] = set()
+        self._due_ms: dict[str, float] = {}
+        self._clock_ms = 0.0
+        self._kept_alive_at = -inf
+        self._warned = ""
+        self._may_listen = True
+
+    def start(self) -> None:
+        """Runs in a daemon thread, which no error ends.
+
+        Does nothing in a process forked from a consumer, such as a child of the prefork pool: its parent does
+        the work.
+        """
+        global _consumer_pid
+        if _consumer_pid not in (None, os.getpid()):
+            return
+        _consumer_pid = os.getpid()
+        self._thread = Thread(target=self._run_in_thread, name="delayq-transfer", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """Stops, gives the lease back, and waits for the thread at most ``timeout_s``.
+
+        Safe in a signal handler when this worker has no thread.
+        """
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def run(self) -> None:
+        """Runs until stopped. Errors of Redis are logged once an outage and waited out.
+
+        Raises:
+            DelayqError: The server cannot be used at all.
+        """
+        while not self._stopping.is_set():
+            try:
+                self._serve(self._connect())
+            except (RedisError, OSError) as error:
+                self._stopping.wait(self._outage.goes_on(error))
+
+    def _run_in_thread(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.run()
+            except DelayqError as error:
+                logger.critical("no transfer worker runs in this process: %s", error)
+                return
+            except Exception as error:  # a fault of ours must not stop the delivery for good
+                logger.exception("the transfer worker failed and starts again")
+                self._stopping.wait(self._outage.goes_on(error))
+
+    def _serve(self, store: DelayStore) -> None:
+        with ExitStack() as cleanup:
+            cleanup.callback(store.close)
+            self._check(store)
+            cleanup.callback(self._release, store)
+            listening = cleanup.enter_context(ExitStack())
+            listener = None
+            while not self._stopping.is_set():
+                until = monotonic() + store.options.poll_interval * random.uniform(*JITTER)
+                leading = self._lead(store)
+                if not leading:
+                    listening.close()
+                    listener = None
+                elif listener is None and self._may_listen:
+                    listener = listening.enter_context(store.listen())
+                self._look(store)
+                self._outage.is_over()
+                try:
+                    self._deliver(store, listener, until, on_time=leading)
+                except NoPermissionError as error:
+                    self._may_listen = False
+                    listening.close()
+                    listener = None
+                    logger.warning("new delayed messages are noticed only every poll interval: %s", error)
+
+    def _check(self, store: DelayStore) -> None:
+        store.check_version()
+        warning = store.eviction_warning()
+        if warning and warning != self._warned:
+            logger.warning("%s", warning)
+        self._warned = warning
+
+    def _lead(self, store: DelayStore) -> bool:
+        lease = store.lead(self.name)
+        leading = lease.leader == self.name
+        if leading != self.leading:
+            logger.info("transfer worker %s %s", self.name, "leads" if leading else f"stands by for {lease.leader}")
+        self.leading = leading
+        self._due_ms = dict.fromkeys([*lease.queues, *self._queues()], inf)
+        return leading
+
+    def _release(self, store: DelayStore) -> None:
+        if self.leading:
+            self.leading = False
+            # Where Redis does not answer, the lease ends by itself.
+            with suppress(RedisError, OSError):
+                store.release(self.name)
+
+    def _look(self, store: DelayStore) -> None:
+        """Learns from Redis when each queue's next message is due."""
+        heads = store.heads(list(self._due_ms))
+        self._set_clock(heads.now_ms)
+        self._due_ms = {queue: heads.due_ms.get(queue, inf) for queue in self._due_ms}
+        self._keep_alive(store)
+
+    def _deliver(self, store: DelayStore, listener: WakeListener | None, until: float, *, on_time: bool) -> None:
+        """Transfers what is due, and with ``on_time`` what becomes due, until the next poll."""
+        while not self._stopping.is_set() and (left_s := until - monotonic()) > 0:
+            self._transfer_due(store)
+            next_s = self._until_next_s()
+            if not on_time and next_s > 0:
+                next_s = left_s
+            if listener is None:
+                self._stopping.wait(max(min(next_s, left_s), 0))
+            else:
+                self._hear(store, listener, min(next_s, left_s, LISTEN_S))
+
+    def _hear(self, store: DelayStore, listener: WakeListener, timeout_s: float) -> None:
+        wake = listener.wait(timeout_s)
+        if wake is None:
+            return
+        if wake.queue is None:
+            self._look(store)
+        else:
+            self._due_ms[wake.queue] = min(wake.due_ms, self._due_ms.get(wake.queue, inf))
+
+    def _transfer_due(self, store: DelayStore) -> None:
+        """Transfers one batch of each queue that has messages due."""
+        now_ms = self._now_ms()
+        for queue in [queue for queue, due_ms in self._due_ms.items() if due_ms <= now_ms]:
+            try:
+                done = store.transfer(queue)
+            except ResponseError as error:
+                self._refuse(queue, error)
+                continue
+            self._refused.discard(queue)
+            self._set_clock(done.now_ms)
+            self._due_ms[queue] = inf if done.next_due_ms is None else done.next_due_ms
+            self._tell(queue, done)
+
+    def _refuse(self, queue: str, error: ResponseError) -> None:
+        self._due_ms[queue] = inf  # until the next look
+        if queue not in self._refused:
+            self._refused.add(queue)
+            logger.error(
+                "delayed messages of queue %r stay where they are, tried again every poll interval: %s", queue, error
+            )
+
+    def _tell(self, queue: str, done: Transferred) -> None:
+        if done.lost:
+            logger.error("queue %r: %d delayed messages had no body and are lost", queue, done.lost)
+        if done.lateness_ms and self._on_transfer is not None:
+            self._on_transfer(queue, done)
+
+    def _keep_alive(self, store: DelayStore) -> None:
+        expires = self._expires()
+        if expires and monotonic() - self._kept_alive_at >= min(expires.values()) / 1000 * KEEP_ALIVE_SHARE:
+            for queue, expire_ms in expires.items():
+                store.keep_alive(queue, expire_ms)
+            self._kept_alive_at = monotonic()
+
+    def _until_next_s(self) -> float:
+        return (min(self._due_ms.values(), default=inf) - self._now_ms()) / 1000
+
+    def _set_clock(self, now_ms: float) -> None:
+        self._clock_ms = now_ms - monotonic() * 1000
+
+    def _now_ms(self) -> float:
+        return self._clock_ms + monotonic() * 1000

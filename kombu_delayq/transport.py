@@ -1,0 +1,88 @@
+"""The Kombu transport: stock Redis, where messages that are due later wait in the store until then."""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from kombu.log import get_logger
+from kombu.transport import redis as stock
+
+from kombu_delayq import options, urls
+from kombu_delayq.channel import DelayedChannel, connect_store
+from kombu_delayq.transfer import TransferWorker
+
+logger = get_logger(__name__)
+
+
+_Transport: Any = stock.Transport if TYPE_CHECKING else object
+
+
+class Channel(DelayedChannel, stock.Channel):
+    """A channel of :class:`Transport`."""
+
+
+class SentinelChannel(DelayedChannel, stock.SentinelChannel):
+    """A channel of :class:`SentinelTransport`."""
+
+
+class _DelayedTransport(_Transport):
+    """What both transports add to those of kombu, to their left."""
+
+    #: kombu leaves the URL alone, for ``urls.settle`` to read.
+    can_parse_url = True
+    default_port: Any  # kombu's
+
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        self._scheme = urls.settle(client)
+        super().__init__(client, **kwargs)
+        if self._scheme == "sentinel":
+            self.Channel = SentinelChannel
+            self.default_port = stock.SentinelTransport.default_port
+        self.options, warning = options.parse(client.transport_options, self.Channel.from_transport_options)
+        if warning:
+            _warn_once(warning)
+        self._transfer_worker: TransferWorker | None = None
+
+    def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
+        """Returns the broker as the URL that stock tools know, by default without its password."""
+        return urls.describe(self.client, self._scheme, include_password, mask)
+
+    def start_transfer(self, channel: DelayedChannel) -> None:
+        """Runs a transfer worker beside the consumers of this connection, if none runs and none is unwanted."""
+        if self.options.transfer and self._transfer_worker is None:
+            connect = partial(connect_store, channel, channel.separate_pool())
+            self._transfer_worker = TransferWorker(connect, queues=self._consumed, expires=self._expiring)
+            self._transfer_worker.start()
+
+    def close_connection(self, connection: Any) -> None:
+        """Closes the connection, its transfer worker first."""
+        worker, self._transfer_worker = self._transfer_worker, None
+        if worker is not None:
+            worker.stop()
+        super().close_connection(connection)
+
+    def _consumed(self) -> set[str]:
+        return set().union(*(channel.durable_queues() for channel in list(self.channels)))
+
+    def _expiring(self) -> Mapping[str, int]:
+        expires = {}
+        for channel in list(self.channels):
+            expires.update({queue: ms for queue in channel.durable_queues() if (ms := channel.expire_ms(queue))})
+        return expires
+
+
+class Transport(_DelayedTransport, stock.Transport):
+    """Redis with delayed delivery. Takes ``redis``, ``rediss``, ``sentinel`` and ``socket`` URLs and our own."""
+
+    Channel = Channel
+
+
+class SentinelTransport(_DelayedTransport, stock.SentinelTransport):
+    """Redis behind Sentinel, with delayed delivery. Needs the transport option ``master_name``."""
+
+    Channel = SentinelChannel
+
+
+@cache
+def _warn_once(text: str) -> None:
+    logger.warning("%s", text)

@@ -1,0 +1,39 @@
+-- Takes a message that a consumer received before its time out of the unacked messages and into the store.
+-- KEYS[1] due            ZSET    order .. id -> due time, ms since the epoch
+-- KEYS[2] backup         HASH    id -> order, priority, body
+-- KEYS[3] order          STRING  count of messages offered so far
+-- KEYS[4] unacked_index  ZSET    delivery tag -> time of delivery (kombu's)
+-- KEYS[5] unacked        HASH    delivery tag -> message (kombu's)
+-- ARGV[1] wake           channel on which a new head is announced
+-- ARGV[2] queue          name, as announced
+-- ARGV[3] tag            delivery tag under which the consumer holds the message
+-- ARGV[4] id
+-- ARGV[5] due_ms         due time, ms since the epoch
+-- ARGV[6] priority       0-9
+-- ARGV[7] body
+-- Returns 'first' | 'head' | 'behind' when the store has it now, 'due' when it is due already (nothing changed)
+-- Atomic: the message moves from the unacked messages to the store.
+-- Cost: O(log N)
+-- @include clock
+-- @include wrong_type
+-- @include backup
+-- @include announce
+
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3] }
+local unacked_index, unacked = KEYS[4], KEYS[5]
+local wake, queue, tag = ARGV[1], ARGV[2], ARGV[3]
+local id, due_ms, priority, body = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+
+local wrong = wrong_type({ [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string' })
+if wrong then
+  return wrong
+end
+if tonumber(due_ms) <= now_ms() then
+  return 'due'
+end
+local place = announce(keys.due, wake, queue, function()
+  put(keys, id, due_ms, priority, body)
+end)
+redis.call('ZREM', unacked_index, tag)
+redis.call('HDEL', unacked, tag)
+return place

@@ -1,0 +1,13 @@
+-- Finds a key that holds something else than what is kept there. Asked before the first write, so that
+-- no script stops half way: Redis does not roll back. expected: key -> type.
+-- Returns an error reply that names the key, or nil. Cost O(1) a key.
+local function wrong_type(expected)
+  for key, kept in pairs(expected) do
+    local found = redis.call('TYPE', key).ok
+    if found ~= 'none' and found ~= kept then
+      return redis.error_reply(
+        'WRONGTYPE key ' .. key .. ' holds a ' .. found .. ', kombu-delayq keeps a ' .. kept .. ' there'
+      )
+    end
+  end
+end

@@ -1,0 +1,18 @@
+-- Removes all delayed messages of a queue.
+-- KEYS[1] due     ZSET    order .. id -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> order, priority, body
+-- KEYS[3] order   STRING  count of messages offered so far
+-- Returns number of messages removed
+-- Atomic: all or none.
+-- Cost: O(1); Redis frees the memory in the background
+-- @include wrong_type
+
+local due, backup, order = KEYS[1], KEYS[2], KEYS[3]
+
+local wrong = wrong_type({ [due] = 'zset' })
+if wrong then
+  return wrong
+end
+local count = redis.call('ZCARD', due)
+redis.call('UNLINK', due, backup, order)
+return count

@@ -1,0 +1,15 @@
+-- Gives the lease back, so that another transfer worker may lead at once.
+-- KEYS[1] lease  STRING  name of the leading transfer worker
+-- ARGV[1] name   of the transfer worker that stops
+-- Returns 'released' or 'not_leading'
+-- Atomic: only the holder gives it back.
+-- Cost: O(1)
+
+local lease = KEYS[1]
+local name = ARGV[1]
+
+if redis.call('GET', lease) ~= name then
+  return 'not_leading'
+end
+redis.call('DEL', lease)
+return 'released'

@@ -1,0 +1,28 @@
+-- Counts a queue's messages.
+-- KEYS[1] due      ZSET  order .. id -> due time, ms since the epoch
+-- KEYS[2...] ready  LIST  the queue's lists, one a priority step
+-- Returns {now, number delayed, number ready, number overdue, next due or ''}
+-- Atomic: all numbers are of one moment.
+-- Cost: O(log N)
+-- @include clock
+-- @include wrong_type
+
+local due = KEYS[1]
+local now = now_ms()
+
+local expected = { [due] = 'zset' }
+for i = 2, #KEYS do
+  expected[KEYS[i]] = 'list'
+end
+local wrong = wrong_type(expected)
+if wrong then
+  return wrong
+end
+local ready = 0
+for i = 2, #KEYS do
+  ready = ready + redis.call('LLEN', KEYS[i])
+end
+local delayed = redis.call('ZCARD', due)
+local overdue = redis.call('ZCOUNT', due, '-inf', now)
+local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+return { string.format('%.17g', now), delayed, ready, overdue, head[2] or '' }

@@ -1,0 +1,51 @@
+-- Moves messages that are due to the end of the queue's lists where kombu would have put them.
+-- KEYS[1] due     ZSET   order .. id -> due time, ms since the epoch
+-- KEYS[2] backup  HASH   id -> order, priority, body
+-- KEYS[3...] ready  LIST  the queue's lists, one a priority step
+-- ARGV[1] count   most messages to move
+-- ARGV[2] bytes   about the most bytes to move
+-- ARGV[3...12] for priority 0-9: which of the lists it goes to, counted from 0
+-- Returns {number moved, number without a body, now, next due or '', due times of the moved, blank-separated}
+-- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
+-- Cost: O(log N) a message
+-- @include clock
+-- @include wrong_type
+-- @include backup
+
+local keys = { due = KEYS[1], backup = KEYS[2] }
+local count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
+local now = now_ms()
+
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash' }
+for i = 3, #KEYS do
+  expected[KEYS[i]] = 'list'
+end
+local wrong = wrong_type(expected)
+if wrong then
+  return wrong
+end
+local members, dues, values = take(keys, now, count, bytes)
+local bodies, moved, lost = {}, {}, 0
+for i, value in ipairs(values) do
+  if value then
+    local priority = tonumber(string.sub(value, HEAD, HEAD))
+    local list = KEYS[3 + tonumber(ARGV[3 + priority])]
+    bodies[list] = bodies[list] or {}
+    table.insert(bodies[list], string.sub(value, HEAD + 1))
+    table.insert(moved, dues[i])
+  else
+    lost = lost + 1
+  end
+end
+local expire = redis.call('PTTL', keys.due)
+for list, pushed in pairs(bodies) do
+  redis.call('LPUSH', list, unpack(pushed))
+  if expire > 0 then
+    redis.call('PEXPIRE', list, expire)
+  end
+end
+if #members > 0 then
+  drop(keys, members)
+end
+local head = redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
+return { #moved, lost, string.format('%.17g', now), head[2] or '', table.concat(moved, ' ') }

@@ -1,0 +1,23 @@
+"""Fixtures that all tiers share. Every server here is started by the test that uses it."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[PrivateRedis]:
+    """One server for all tests that do not harm it."""
+    with PrivateRedis() as server:
+        yield server
+
+
+@pytest.fixture
+def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
+    """A client of an empty database; decodes replies."""
+    with redis_server.client() as client:
+        client.flushall()
+        yield client

@@ -1,0 +1,49 @@
+"""Fixtures with real Celery workers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from celery_ext.private_redis import PrivateRedis
+from tests.integration.harness import TRANSPORT, MakeProj, Proj
+
+
+@pytest.fixture
+def make_proj(redis_server: PrivateRedis) -> Iterator[MakeProj]:
+    """Makes the app on an empty broker with our transport.
+
+    ``server=`` puts the broker elsewhere, other keywords are settings of the app; ``broker_transport=""`` makes it
+    stock.
+    """
+    made: list[Proj] = []
+    redis_server.client().flushall()
+
+    def make(server: PrivateRedis | None = None, **conf: Any) -> Proj:
+        broker = server or redis_server
+        settings: dict[str, Any] = {
+            "broker_url": broker.url,
+            "broker_transport": TRANSPORT,
+            "result_backend": f"redis://127.0.0.1:{redis_server.port}/1",
+            "broker_connection_retry_on_startup": True,
+            **conf,
+        }
+        made.append(Proj(broker, settings, redis_server))
+        return made[-1]
+
+    yield make
+    for proj in made:
+        proj.close()
+
+
+@pytest.fixture
+def proj(make_proj: MakeProj) -> Proj:
+    """The app on our transport, all else at its defaults."""
+    return make_proj()
+
+
+@pytest.fixture
+def own_server() -> Iterator[PrivateRedis]:
+    """A server that the test may harm."""
+    with PrivateRedis() as server:
+        yield server

@@ -1,0 +1,78 @@
+"""An ordinary Celery app, as its owner would have written it. Nothing in it knows of kombu-delayq.
+
+Its settings come from the environment, as JSON in PROJ_CONF, so that a test may start workers with its own.
+"""
+
+import json
+import os
+import time
+from typing import Any
+
+import redis
+from celery import Celery
+
+app = Celery("proj")
+app.conf.update(json.loads(os.environ.get("PROJ_CONF", "{}")))
+journal = redis.Redis(port=int(os.environ.get("PROJ_JOURNAL_PORT", "6379")), db=15, decode_responses=True)
+
+
+def note(task: Any, **what: Any) -> None:
+    """Writes down that a task runs: id, time, process, retries, where it came from, and what the task says."""
+    request = task.request
+    journal.rpush(
+        "runs",
+        json.dumps(
+            {
+                "name": task.name.rpartition(".")[2],
+                "id": request.id,
+                "at": time.time(),
+                "pid": os.getpid(),
+                "retries": request.retries,
+                "eta": request.eta,
+                "queue": (request.delivery_info or {}).get("routing_key"),
+                "redelivered": (request.delivery_info or {}).get("redelivered"),
+                **what,
+            },
+            default=str,
+        ),
+    )
+
+
+@app.task(bind=True)
+def record(self: Any, value: Any = None) -> Any:
+    """Notes that it ran; returns its argument."""
+    note(self, value=value)
+    return value
+
+
+@app.task(bind=True)
+def add(self: Any, *numbers: float) -> float:
+    """Notes that it ran; returns a sum, also of one list."""
+    total = sum(numbers[0] if len(numbers) == 1 and isinstance(numbers[0], list) else numbers)
+    note(self, value=total)
+    return total
+
+
+@app.task(bind=True)
+def busy(self: Any, seconds: float, value: Any = None) -> Any:
+    """Notes that it ran, then takes its time."""
+    note(self, value=value)
+    time.sleep(seconds)
+    return value
+
+
+@app.task(bind=True, max_retries=5)
+def flaky(self: Any, failures: int, countdown: float = 1.0) -> int:
+    """Fails a number of times, with a retry after ``countdown`` s, and then succeeds."""
+    note(self)
+    if self.request.retries < failures:
+        raise self.retry(countdown=countdown, exc=RuntimeError("not yet"))
+    return int(self.request.retries)
+
+
+@app.task(bind=True, acks_late=True)
+def late_acked(self: Any, seconds: float = 0.0, value: Any = None) -> Any:
+    """Acknowledged only when it is through."""
+    note(self, value=value)
+    time.sleep(seconds)
+    return value

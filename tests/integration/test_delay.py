@@ -1,0 +1,18 @@
+"""The main job, from ``apply_async`` to the task."""
+
+import time
+
+from tests.integration.harness import Proj
+
+
+def test_countdown_waits_in_redis_and_runs_once_not_early(proj: Proj) -> None:
+    """A task with a countdown waits in Redis, not in the worker, and runs once, not before its time."""
+    proj.worker()
+    due = time.time() + 2
+    sent = proj.send("record", "x", countdown=2)
+    assert proj.server.client().zcard("delayq:{celery}:due") == 1
+    [run] = proj.await_runs(1)
+    assert run["id"] == sent.id
+    assert run["at"] >= due
+    assert proj.server.client().zcard("delayq:{celery}:due") == 0
+    assert proj.server.client().hlen("delayq:{celery}:backup") == 0

@@ -1,0 +1,28 @@
+"""Waiting on conditions, with a deadline, instead of sleeping."""
+
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
+    """Returns what ``condition`` gives as soon as that is true; fails the test after ``timeout_s``."""
+    deadline = monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s} s: {what or condition}; last value {value!r}")
+        sleep(0.01)
+
+
+def stays(condition: Callable[[], object], for_s: float, what: str = "") -> None:
+    """Fails the test as soon as ``condition`` is false within ``for_s``, the delay under test."""
+    deadline = monotonic() + for_s
+    while monotonic() < deadline:
+        value = condition()
+        assert value, f"did not stay true for {for_s} s: {what or condition}; value {value!r}"
+        sleep(0.05)
