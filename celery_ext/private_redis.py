@@ -40,7 +40,11 @@ class PrivateRedis:
     @property
     def url(self) -> str:
         """Broker URL over TCP."""
-        return f"redis://127.0.0.1:{self.port}/0"
+        return self.url_of(0)
+
+    def url_of(self, db: int) -> str:
+        """URL of one of the databases, over TCP."""
+        return f"redis://127.0.0.1:{self.port}/{db}"
 
     @property
     def pid(self) -> int:

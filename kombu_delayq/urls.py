@@ -38,6 +38,11 @@ def register() -> None:
     connection.resolve_aliases.update({_PLAIN: "redis", _SENTINEL: "sentinel"})
 
 
+def ours(url: str) -> str:
+    """Returns a broker URL, or several separated by ``;``, with our schemes in place of the stock ones."""
+    return ";".join(_with_scheme(each, {**OUR_SCHEMES, "redis+socket": "delayq+socket"}) for each in url.split(";"))
+
+
 def settle(client: Any) -> str:
     """Gives a connection the host, port, credentials and TLS that its URL means, and keeps it on this transport.
 

@@ -1,0 +1,67 @@
+# `make demo` and `make test` need Python 3.11 or later, and nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+OLDEST := .venv-oldest
+BIN := $(VENV)/bin
+# Tests mostly wait, so more of them run than there are cores.
+JOBS ?= 4
+PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup
+
+.PHONY: help demo test check unit oldest docs bench clean
+
+help:
+	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
+	@echo "make test   run every check and every test"
+	@echo "make check  linters and types only;  make unit  tests without workers only"
+	@echo "make docs   build the documentation into docs/_build"
+	@echo "make bench  measure speed, lateness and memory (about 10 minutes)"
+	@echo "make clean  remove what these made"
+
+demo: $(VENV)/.embedded
+	@$(BIN)/delayq demo
+
+test: check
+	$(BIN)/python $(PYTEST) tests
+	@$(MAKE) --no-print-directory oldest
+
+check: $(VENV)/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+unit: $(VENV)/.test
+	$(BIN)/python $(PYTEST) tests/unit tests/lua
+
+# What concerns Celery, against the oldest Celery, kombu and redis-py that are supported.
+oldest: $(OLDEST)/.test
+	$(OLDEST)/bin/python $(PYTEST) tests/integration
+
+docs: $(VENV)/.test
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+bench: $(VENV)/.test
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) $(OLDEST) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.embedded: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,docs]'
+	@touch $@ $(VENV)/.embedded
+
+$(OLDEST)/.test: pyproject.toml tests/oldest.txt | $(OLDEST)/bin/python
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint tests/oldest.txt --editable '.[test]'
+	@touch $@
+
+%/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than Python 3.11; say which to use: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "setting up $* (once)"
+	@$(PYTHON) -m venv $* || { rm -rf $*; echo "on Debian: apt install python3-venv" >&2; exit 1; }

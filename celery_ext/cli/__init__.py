@@ -1,0 +1,56 @@
+"""The ``delayq`` command, alone or as ``celery -A app delayq``.
+
+Celery imports this module in every process that its ``celery`` command starts, which also makes the broker URL
+schemes known there and attaches the worker's part.
+"""
+
+from typing import Any
+
+import click
+
+from celery_ext import worker
+from celery_ext.cli.demo import demo
+from celery_ext.cli.status import status
+from celery_ext.cli.target import Target, parse_option
+from celery_ext.cli.transfer import transfer
+from kombu_delayq import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, package_name="kombu-delayq")
+@click.option(
+    "-b",
+    "--broker",
+    metavar="URL",
+    envvar=["DELAYQ_BROKER_URL", "CELERY_BROKER_URL"],
+    help="Broker URL, as in Celery's broker_url; several separated by ';'. "
+    "Not needed in `celery -A app delayq`, where it is the app's.",
+)
+@click.option(
+    "-o",
+    "--transport-option",
+    "options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=parse_option,
+    help="A transport option, its value in JSON or as it is, such as -o master_name=main. May be repeated.",
+)
+@click.pass_context
+def delayq(context: click.Context, broker: str | None, options: dict[str, Any]) -> None:
+    """Look after the delayed messages of Celery on Redis.
+
+    Exit codes: 0 done, 1 it failed (the reason is on stderr), 2 the command was not understood.
+    """
+    # Inside `celery -A app delayq`, the object is Celery's and holds the app.
+    context.obj = Target(getattr(context.obj, "app", None), broker, options)
+
+
+delayq.add_command(status)
+delayq.add_command(transfer)
+delayq.add_command(demo)
+worker.attach()
+
+
+def main() -> None:
+    """Runs the command from the shell."""
+    delayq(prog_name="delayq")

@@ -1,0 +1,68 @@
+"""``delayq status``."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from celery_ext.cli.target import Target
+from celery_ext.cli.text import duration, moment, table
+from kombu_delayq.results import QueueStats
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@click.option("-q", "--queue", "queues", metavar="NAME", multiple=True, help="Only this queue. May be repeated.")
+@click.pass_obj
+def status(target: Target, as_json: bool, queues: tuple[str, ...]) -> None:
+    """Show each queue's delayed and ready messages, what is overdue, and who transfers.
+
+    Shown are the queues that hold or held delayed messages, and those of the app. DELAYED messages wait in
+    the store, overdue ones among them; READY ones wait for a consumer.
+    """
+    with target.store() as (connection, store):
+        of_app = list(target.app.amqp.queues) if target.app is not None else []
+        names = list(dict.fromkeys(queues or sorted({*store.queues(), *of_app})))
+        report = {
+            "broker": connection.as_uri(),
+            "leader": store.leader(),
+            "queues": [_row(store.stats(name)) for name in names],
+        }
+    click.echo(json.dumps(report, indent=2) if as_json else _text(report))
+
+
+def _row(stats: QueueStats) -> dict[str, Any]:
+    due_ms = stats.next_due_ms
+    return {
+        "queue": stats.queue,
+        "delayed": stats.delayed,
+        "ready": stats.ready,
+        "next_due": None if due_ms is None else datetime.fromtimestamp(due_ms / 1000, UTC).isoformat(),
+        "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
+        "overdue": stats.overdue,
+        "overdue_by_s": round(stats.overdue_ms / 1000, 3),
+    }
+
+
+def _text(report: dict[str, Any]) -> str:
+    lines = [
+        f"broker   {report['broker']}",
+        f"leading  {report['leader'] or 'no transfer worker runs: nothing that is due will be delivered'}",
+        "",
+    ]
+    rows = [
+        [
+            row["queue"],
+            f"{row['delayed']:,}",
+            f"{row['ready']:,}",
+            f"{moment(row['next_due'])} ({duration(row['next_due_in_s'])})" if row["next_due"] else "-",
+            f"{row['overdue']:,} by {duration(row['overdue_by_s'], plain=True)}" if row["overdue"] else "0",
+        ]
+        for row in report["queues"]
+    ]
+    if rows:
+        lines += table(["QUEUE", "DELAYED", "READY", "NEXT DUE", "OVERDUE"], rows, right={1, 2})
+    else:
+        lines.append("no queue holds or held delayed messages")
+    return "\n".join(lines)

@@ -1,0 +1,91 @@
+"""Which broker a command is about."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from celery import Celery
+from kombu.connection import Connection
+from redis.exceptions import RedisError
+
+from kombu_delayq import urls
+from kombu_delayq.channel import connect_store
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.store import DelayStore
+
+TRANSPORT = "kombu_delayq.transport:Transport"
+
+
+class Target:
+    """A broker, named by URL or by an app.
+
+    Args:
+        app: The app of ``celery -A``.
+        broker: URL; goes before the app's.
+        options: Transport options; go before the app's.
+    """
+
+    def __init__(self, app: Celery | None, broker: str | None, options: dict[str, Any]) -> None:
+        self.app = app
+        self._broker = broker
+        self._options = options
+
+    def connection(self) -> Connection:
+        """Makes a connection, through our transport also where the app does not use it yet.
+
+        Raises:
+            click.UsageError: There is no broker.
+        """
+        conf = self.app.conf if self.app is not None else None
+        url = self._broker or (conf and (conf.broker_read_url or conf.broker_url))
+        if not url:
+            raise click.UsageError("which broker? Give --broker URL, or run it as `celery -A app delayq …`")
+        url = urls.ours(url)
+        if self.app is None:
+            return Connection(url, transport=TRANSPORT, transport_options=self._options)
+        connection: Connection = self.app.connection_for_read(url, transport=TRANSPORT, transport_options=self._options)
+        return connection
+
+    @contextmanager
+    def store(self) -> Iterator[tuple[Connection, DelayStore]]:
+        """Connects, and gives the connection and the store; what goes wrong ends the command in words."""
+        connection = self.connection()
+        try:
+            with connection, errors_in_words(connection):
+                channel = open_channel(connection)
+                yield connection, connect_store(channel, channel.pool)
+        except DelayqError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def open_channel(connection: Connection) -> Any:
+    """Connects to the first broker of a connection that answers, each tried once, and returns a channel."""
+    connection.ensure_connection(
+        max_retries=max(len(connection.alt), 1), interval_start=0, interval_step=0, reraise_as_library_errors=False
+    )
+    return connection.default_channel
+
+
+@contextmanager
+def errors_in_words(connection: Connection) -> Iterator[None]:
+    """Turns errors of Redis into one line that names the broker, without its password."""
+    try:
+        yield
+    except (RedisError, OSError, *connection.connection_errors) as error:
+        raise click.ClickException(f"{connection.as_uri()}: {error}") from error
+
+
+def parse_option(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    """Turns ``NAME=VALUE`` into transport options."""
+    options = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", context, parameter)
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options

@@ -1,0 +1,1 @@
+"""What ``delayq demo`` runs."""

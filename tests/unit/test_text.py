@@ -1,0 +1,34 @@
+import pytest
+
+from celery_ext.cli.text import duration, table
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "in 0.0s"),
+        (4.25, "in 4.2s"),
+        (-4.25, "4.2s ago"),
+        (42, "in 42s"),
+        (60, "in 1m 0s"),
+        (192 * 60, "in 3h 12m"),
+        (-90_061, "1d 1h ago"),
+        (3600, "in 1h"),
+        (3599.6, "in 1h"),
+        (9.97, "in 10.0s"),
+        (59.7, "in 1m 0s"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+    """A duration is printed by its two largest units, relative to now."""
+    assert duration(seconds) == text
+
+
+def test_a_plain_duration_has_no_direction() -> None:
+    """A plain duration says how long, not when."""
+    assert duration(-3.2, plain=True) == "3.2s"
+
+
+def test_a_table_is_as_wide_as_its_cells() -> None:
+    """Columns are as wide as their widest cell, numbers to the right, without blanks at line ends."""
+    assert table(["A", "N"], [["long", "1"], ["x", "100"]], right={1}) == ["A       N", "long    1", "x     100"]
