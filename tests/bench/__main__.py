@@ -1,0 +1,62 @@
+"""Measures what kombu-delayq promises, on a Redis of its own, and prints it next to the targets."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from celery_ext.private_redis import PrivateRedis
+from tests.bench import batch, burst, idle, lateness, memory, publish, transfer, worker_memory
+from tests.bench.report import Figure, heading, machine
+
+ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
+    "transfer": transfer.measure,
+    "memory": memory.measure,
+    "lateness": lateness.measure,
+    "burst": burst.measure,
+    "publish": publish.measure,
+    "batch": batch.measure,
+    "worker-memory": worker_memory.measure,
+    "idle": idle.measure,
+}
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Smaller sizes: a minute or two, and rougher figures.")
+@click.option("--only", multiple=True, type=click.Choice(list(ROOMS)), help="Only this measure; may be repeated.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file.")
+def main(quick: bool, only: tuple[str, ...], json_file: Path | None) -> None:
+    """Prints each measure with its target and whether it is met.
+
+    Every measure starts a private Redis and ends it. Messages have 1 KB: in `transfer`, `memory`, `burst` and `idle`
+    a body of 1,000 bytes as it is pushed to its queue; elsewhere a whole task message of about 1,000 bytes. Run it
+    on a machine with nothing else to do.
+    """
+    with PrivateRedis() as server:
+        about = machine(server.client())
+    click.echo(", ".join(f"{name} {value}" for name, value in about.items()))
+    click.echo(f"{'quick run; ' if quick else ''}1 KB messages; Redis without persistence\n\n{heading()}")
+    figures = []
+    for name in only or ROOMS:
+        with PrivateRedis() as server:
+            for figure in ROOMS[name](server, quick):
+                figures.append(figure)
+                click.echo(figure.line())
+    _notes(figures)
+    if json_file:
+        report = {"machine": about, "quick": quick, "figures": [figure.as_dict() for figure in figures]}
+        json_file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+
+
+def _notes(figures: list[Figure]) -> None:
+    click.echo("")
+    for figure in figures:
+        if figure.note:
+            click.echo(f"{figure.measure}: {figure.note}")
+    missed = [figure.measure for figure in figures if figure.met is False]
+    click.echo(f"\n{len(missed)} of {sum(figure.met is not None for figure in figures)} targets missed")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.bench")

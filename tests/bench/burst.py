@@ -1,0 +1,68 @@
+"""How long a burst takes: many messages due in the same instant."""
+
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from time import sleep
+from typing import Any
+
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.transfer import TransferWorker
+from tests.bench.load import QUEUE, fill
+from tests.bench.report import Figure
+from tests.bench.worker import running
+from tests.waiting import until
+
+COUNT = 20_000
+#: From the start of loading to the due time: more than loading takes.
+LEAD_S = 6.0
+
+
+def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
+    """Lets a transfer worker of each kind move the burst."""
+    note = "bodies of 1,000 bytes; due time to the last one moved, seen by polling ZCARD"
+    for kind, worker in (("transfer worker alone", transfer_process), ("inside a celery worker", running)):
+        times_ms = sorted(_burst(server, worker(server.url)) for _ in range(1 if quick else 3))
+        value = times_ms[len(times_ms) // 2]
+        yield Figure(f"burst, {COUNT:,} due at once, {kind}", value, "ms", 500, note=f"{note}; {times_ms}")
+
+
+@contextmanager
+def transfer_process(broker_url: str) -> Iterator[int]:
+    """Runs a transfer worker as a process of its own."""
+    process = multiprocessing.get_context("spawn").Process(target=_transfer, args=(broker_url,), daemon=True)
+    process.start()
+    try:
+        until(DelayStore(redis.Redis.from_url(broker_url)).leader, 20, "a transfer worker leads")
+        yield process.pid or 0
+    finally:
+        process.kill()
+        process.join(10)
+
+
+def _transfer(broker_url: str) -> None:
+    TransferWorker(lambda: DelayStore(redis.Redis.from_url(broker_url))).run()
+
+
+def _burst(server: PrivateRedis, worker: AbstractContextManager[Any]) -> float:
+    client: Any = redis.Redis(port=server.port)
+    client.flushall()
+    store = DelayStore(client)
+    with worker:
+        due_ms = _now_ms(client.time()) + LEAD_S * 1000
+        fill(store, COUNT, lambda: due_ms)
+        if _now_ms(client.time()) > due_ms or store.size(QUEUE) != COUNT:
+            raise RuntimeError(f"loading took longer than {LEAD_S} s")
+        while True:
+            sleep(0.001)
+            pipe = client.pipeline()
+            now, left = pipe.time().zcard(store.keys.due(QUEUE)).execute()
+            if not left:
+                return _now_ms(now) - due_ms
+
+
+def _now_ms(time: tuple[int, int]) -> float:
+    return time[0] * 1000 + time[1] / 1000

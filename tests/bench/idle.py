@@ -1,0 +1,46 @@
+"""What an idle transfer worker asks of Redis."""
+
+from collections import Counter
+from collections.abc import Iterator
+from time import monotonic, time
+from typing import Any
+
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.results import Offer
+from kombu_delayq.store import DelayStore
+from tests.bench.burst import transfer_process
+from tests.bench.load import BODY_BYTES, HOUR_MS
+from tests.bench.report import Figure
+
+#: Left out at the beginning, in s.
+START_S = 3
+
+
+def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
+    """Counts, with MONITOR, the commands that one transfer worker sends while nothing is due."""
+    seconds = 10 if quick else 30
+    for queues in (1, 10):
+        sent = _sent(server, queues, seconds)
+        note = f"MONITOR for {seconds} s, without what runs inside scripts: {dict(sent)}"
+        name = f"idle transfer worker, {queues} queue{'s' * (queues > 1)} with a message due in an hour"
+        yield Figure(name, sent.total() / seconds, "commands/s", 2, note=note)
+
+
+def _sent(server: PrivateRedis, queues: int, seconds: float) -> Counter[str]:
+    client: Any = redis.Redis(port=server.port)
+    client.flushall()
+    store = DelayStore(client)
+    for number in range(queues):
+        due_ms = time() * 1000 + HOUR_MS
+        store.offer(f"queue{number}", Offer(f"id{number}", repr(due_ms), 0, "x" * BODY_BYTES))
+    with transfer_process(server.url), client.monitor() as monitor:
+        since = monotonic() + START_S
+        sent: Counter[str] = Counter()
+        while (now := monotonic()) < since + seconds:
+            # A worker polls within two seconds, so this returns.
+            command = monitor.next_command()
+            if now >= since and command["client_type"] != "lua":
+                sent[command["command"].split(" ", 1)[0]] += 1
+    return sent

@@ -1,0 +1,75 @@
+"""One measured figure, its target, and how a line of the table shows them."""
+
+import os
+import platform
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+import redis
+
+WIDTHS = (62, 16, 12)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table.
+
+    Attributes:
+        measure: What was measured.
+        value: In ``unit``.
+        target: What it is held against; None for a figure that only explains another.
+        at_least: Whether the target is a lower bound; else it is an upper one.
+        note: How it was measured, where that is not plain.
+    """
+
+    measure: str
+    value: float
+    unit: str
+    target: float | None = None
+    at_least: bool = False
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none."""
+        if self.target is None:
+            return None
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+    def line(self) -> str:
+        """Returns the line of the table."""
+        bound = "" if self.target is None else f"{'≥' if self.at_least else '≤'} {_shown(self.target)}"
+        met = {None: "", True: "yes", False: "NO"}[self.met]
+        return _columns(self.measure, f"{_shown(self.value)} {self.unit}".strip(), bound, met)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns all that is known of it, for JSON."""
+        return {**asdict(self), "met": self.met}
+
+
+def heading() -> str:
+    """Returns the head of the table."""
+    return f"{_columns('measure', 'value', 'target', 'met')}\n{'-' * (sum(WIDTHS) + 7)}"
+
+
+def machine(client: redis.Redis) -> dict[str, Any]:
+    """Tells what the figures were measured on."""
+    server: Any = client.info()
+    return {
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **{package: version(package) for package in ("celery", "kombu", "redis")},
+        "redis-server": server["redis_version"],
+        "allocator": server["mem_allocator"],
+    }
+
+
+def _columns(measure: str, value: str, target: str, met: str) -> str:
+    return f"{measure:<{WIDTHS[0]}} {value:>{WIDTHS[1]}}  {target:<{WIDTHS[2]}} {met}".rstrip()
+
+
+def _shown(number: float) -> str:
+    digits = 0 if abs(number) >= 100 or number == int(number) else 2
+    return f"{number:,.{digits}f}"

@@ -1,0 +1,41 @@
+"""A real ``celery worker`` process of the app."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.app import BROKER, OURS, TRANSPORT, make_app
+from tests.waiting import until
+
+
+@contextmanager
+def running(broker_url: str, transport: str = OURS) -> Iterator[int]:
+    """Runs a worker with Celery's defaults (prefork, a child a core). Yields its process id when it works."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "tests.bench.app", "worker", "-l", "ERROR"],
+        env={**os.environ, BROKER: broker_url, TRANSPORT: transport, "PYTHONWARNINGS": "ignore"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        until(lambda: make_app(broker_url).control.ping(timeout=0.5), 60, "the worker answers")
+        yield process.pid
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+
+def resident_bytes(pid: int) -> int:
+    """Returns the resident memory of a process and all its children; 0 where there is no ``/proc``."""
+    tasks = Path("/proc") / str(pid) / "task"
+    if not tasks.is_dir():
+        return 0
+    lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
+    own = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:")), 0)
+    children = [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    return own + sum(resident_bytes(int(child)) for child in children)
