@@ -38,10 +38,14 @@ for i, value in ipairs(values) do
   end
 end
 local expire = redis.call('PTTL', keys.due)
-for list, pushed in pairs(bodies) do
-  redis.call('LPUSH', list, unpack(pushed))
-  if expire > 0 then
-    redis.call('PEXPIRE', list, expire)
+-- In the order of the priority steps: a consumer that waits is served from the list that was pushed to first.
+for i = 3, #KEYS do
+  local list, pushed = KEYS[i], bodies[KEYS[i]]
+  if pushed then
+    redis.call('LPUSH', list, unpack(pushed))
+    if expire > 0 then
+      redis.call('PEXPIRE', list, expire)
+    end
   end
 end
 if #members > 0 then

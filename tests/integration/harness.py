@@ -13,6 +13,7 @@ from typing import Any
 
 import redis
 from celery import Celery
+from kombu import Connection
 
 from celery_ext.private_redis import PrivateRedis
 from tests.waiting import until
@@ -100,17 +101,48 @@ class Proj:
         self.app.conf.update(self.conf)
         self.journal = redis.Redis(port=self.journal_server.port, db=15, decode_responses=True)
 
-    def worker(self, *args: str, pool: str = "prefork", concurrency: int = 2, wait: bool = True, **conf: Any) -> Worker:
+    def worker(
+        self,
+        *args: str,
+        pool: str = "prefork",
+        concurrency: int = 2,
+        wait: bool = True,
+        gossip: bool = False,
+        **conf: Any,
+    ) -> Worker:
         """Starts a worker; ``conf`` overrides settings for it alone."""
-        environment = {
-            "PROJ_CONF": json.dumps({**self.conf, **conf}),
-            "PROJ_JOURNAL_PORT": str(self.journal_server.port),
-        }
-        quick = ("--without-mingle", "--without-gossip")
+        quick = () if gossip else ("--without-mingle", "--without-gossip")
         options = ("-P", pool, *(() if pool == "solo" else ("-c", str(concurrency))), *quick, *args)
-        worker = Worker(environment, options, f"w{len(self.workers)}")
+        worker = Worker(self._environment(**conf), options, f"w{len(self.workers)}")
         self.workers.append(worker)
         return worker.ready() if wait else worker
+
+    def celery(self, *args: str) -> str:
+        """Runs ``celery -A proj`` with a command that must succeed. Returns what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "celery", "-A", "proj", *args],
+            cwd=HERE,
+            env={**os.environ, **self._environment()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def connection(self, **options: Any) -> Connection:
+        """Makes a plain kombu connection to the broker; ``options`` go before the app's transport options."""
+        return Connection(
+            self.conf["broker_url"],
+            transport=self.conf["broker_transport"],
+            transport_options={**self.conf.get("broker_transport_options", {}), **options},
+        )
+
+    def delayed(self, queue: str = "celery") -> int:
+        """Counts the delayed messages of a queue."""
+        with self.connection() as connection:
+            return int(connection.default_channel.store.size(queue))
 
     def send(self, task: str, *args: Any, **options: Any) -> Any:
         """Publishes a task as ``apply_async`` does. Returns the AsyncResult."""
@@ -128,6 +160,12 @@ class Proj:
         except AssertionError as error:
             logs = "\n".join(f"--- {worker.name}\n{worker.log[-3000:]}" for worker in self.workers)
             raise AssertionError(f"{len(self.runs(**match))} of {count} runs. {error}\n{logs}") from None
+
+    def _environment(self, **conf: Any) -> dict[str, str]:
+        return {
+            "PROJ_CONF": json.dumps({**self.conf, **conf}),
+            "PROJ_JOURNAL_PORT": str(self.journal_server.port),
+        }
 
     def close(self) -> None:
         """Ends the workers."""
