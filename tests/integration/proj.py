@@ -5,11 +5,14 @@ Its settings come from the environment, as JSON in PROJ_CONF, so that a test may
 
 import json
 import os
+import signal
+import threading
 import time
 from typing import Any
 
 import redis
 from celery import Celery
+from celery.exceptions import Reject
 
 app = Celery("proj")
 app.conf.update(json.loads(os.environ.get("PROJ_CONF", "{}")))
@@ -76,3 +79,25 @@ def late_acked(self: Any, seconds: float = 0.0, value: Any = None) -> Any:
     note(self, value=value)
     time.sleep(seconds)
     return value
+
+
+@app.task(bind=True, acks_late=True)
+def reject_once(self: Any, requeue: bool) -> None:
+    """Rejects its message when it comes for the first time."""
+    note(self)
+    if not self.request.delivery_info["redelivered"]:
+        raise Reject("once", requeue=requeue)
+
+
+@app.task(bind=True, acks_late=True, reject_on_worker_lost=True)
+def die_once(self: Any) -> None:
+    """Ends its pool process when it comes for the first time."""
+    note(self)
+    if not self.request.delivery_info["redelivered"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(bind=True)
+def threads(self: Any) -> None:
+    """Notes the threads of the process that it runs in."""
+    note(self, threads=[thread.name for thread in threading.enumerate()])
