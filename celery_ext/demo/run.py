@@ -60,7 +60,8 @@ class Demo:
         for number, countdown in enumerate(COUNTDOWNS):
             app.remind.apply_async((number,), countdown=countdown)
         app.app.close()
-        click.echo(f"sent {len(COUNTDOWNS)} tasks with countdowns from {min(COUNTDOWNS)} s to {max(COUNTDOWNS)} s\n")
+        click.echo(f"sent {len(COUNTDOWNS)} tasks with countdowns from {min(COUNTDOWNS)} s to {max(COUNTDOWNS)} s")
+        click.echo(f"{self._waiting()}\n")
 
     def _watch(self, workers: list[DemoWorker]) -> None:
         start = monotonic()
@@ -81,17 +82,19 @@ class Demo:
             countdown = COUNTDOWNS[arrival.number]
             click.echo(
                 f"  task {arrival.number:2} ran in {arrival.worker:5}  countdown {countdown:4g} s  "
-                f"{arrival.late_ms:6.1f} ms late"
+                f"{arrival.late_ms:6.1f} ms late   {self._waiting()}"
             )
 
     def _show_state(self) -> None:
-        stats = self._store.stats(self.QUEUE)
         if sys.stdout.isatty():
-            next_due = "-" if stats.next_due_ms is None else duration((stats.next_due_ms - stats.now_ms) / 1000)
             _clear_line()
-            click.echo(
-                f"waiting in Redis: {stats.delayed}, next due {next_due}; arrived: {len(self._arrivals)}", nl=False
-            )
+            click.echo(f"  {self._waiting()}; {len(self._arrivals)} arrived", nl=False)
+
+    def _waiting(self) -> str:
+        stats = self._store.stats(self.QUEUE)
+        if stats.next_due_ms is None:
+            return "none wait in Redis"
+        return f"{stats.delayed:2} wait in Redis, next due {duration((stats.next_due_ms - stats.now_ms) / 1000)}"
 
     def _kill_leader(self, workers: list[DemoWorker]) -> None:
         leader = self._store.leader()
@@ -99,8 +102,7 @@ class Demo:
         victim.kill()
         self._killed = True
         _clear_line()
-        waiting = self._store.size(self.QUEUE)
-        click.echo(f"  --- kill -9 of {victim.name}, which led the transfer; {waiting} tasks wait in Redis ---")
+        click.echo(f"  --- kill -9 of {victim.name}, which led the transfer; {self._waiting()} ---")
 
 
 @contextmanager
