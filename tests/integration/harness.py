@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,11 @@ class Worker:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    @property
+    def node(self) -> str:
+        """Its node name, as remote control knows it."""
+        return f"{self.name}@{socket.gethostname()}"
 
     @property
     def log(self) -> str:
