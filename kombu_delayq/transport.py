@@ -33,7 +33,7 @@ class _DelayedTransport(_Transport):
     default_port: Any  # kombu's
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
-        self._scheme = urls.settle(client)
+        self._scheme = urls.settle(client, sentinel=isinstance(self, stock.SentinelTransport))
         super().__init__(client, **kwargs)
         if self._scheme == "sentinel":
             self.Channel = SentinelChannel

@@ -6,13 +6,13 @@ stock behaviour, without TLS, or on localhost. ``settle`` reads the URL itself a
 """
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlparse
 
 from kombu import connection, transport
 from kombu.log import get_logger
-from kombu.utils.url import as_url, parse_url
+from kombu.utils.url import as_url, maybe_sanitize_url, parse_url
 
 from kombu_delayq.errors import InvalidBrokerURL
 
@@ -29,13 +29,34 @@ OUR_SCHEMES = {stock: ours for ours, stock in STOCK_SCHEMES.items()}
 _PARAMETERS = {"port", "userid", "password", "virtual_host", "ssl", "connect_timeout", "credential_provider"}
 
 
+class _KnownAs(str):
+    """The name that stock tools know, which reads as our transport when a pickled connection is restored."""
+
+    def __new__(cls, name: str, transport: str) -> "_KnownAs":
+        known = super().__new__(cls, name)
+        known.transport = transport
+        return known
+
+    transport: str
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self.transport,)
+
+
+class _SentinelHost(str):
+    """Host of a Sentinel. kombu notes the transport of a clone before ``settle`` can change it; this tells it."""
+
+    __slots__ = ()
+
+
 def register() -> None:
     """Makes our schemes known to kombu."""
     transport.TRANSPORT_ALIASES.update(
         {scheme: _SENTINEL if scheme == "delayq+sentinel" else _PLAIN for scheme in STOCK_SCHEMES}
     )
-    connection.resolve_aliases.update({"delayq": "redis", "delayqs": "rediss", "delayq+sentinel": "sentinel"})
-    connection.resolve_aliases.update({_PLAIN: "redis", _SENTINEL: "sentinel"})
+    plain, sentinel = _KnownAs("redis", _PLAIN), _KnownAs("sentinel", _SENTINEL)
+    connection.resolve_aliases.update({"delayq": plain, "delayqs": _KnownAs("rediss", _PLAIN), _PLAIN: plain})
+    connection.resolve_aliases.update({"delayq+sentinel": sentinel, _SENTINEL: sentinel})
 
 
 def ours(url: str) -> str:
@@ -43,45 +64,44 @@ def ours(url: str) -> str:
     return ";".join(_with_scheme(each, {**OUR_SCHEMES, "redis+socket": "delayq+socket"}) for each in url.split(";"))
 
 
-def settle(client: Any) -> str:
+def settle(client: Any, *, sentinel: bool = False) -> str:
     """Gives a connection the host, port, credentials and TLS that its URL means, and keeps it on this transport.
 
     Args:
         client: A ``kombu.Connection`` whose URL kombu has not parsed, or one that was settled before.
+        sentinel: Whether the transport that the connection names is the one for Sentinel.
 
     Returns:
         The stock scheme of the same meaning: ``redis``, ``rediss``, ``sentinel`` or ``socket``.
 
     Raises:
-        InvalidBrokerURL: The URL is not one of Redis, or has ``delayq+`` before a scheme that needs none.
+        InvalidBrokerURL: The URL, or one of its alternates, would lead elsewhere.
     """
     given = urlparse(client.hostname).scheme if "://" in (client.hostname or "") else ""
-    scheme = _meant(client, given)
-    client.uri_prefix = None
+    scheme = _meant(client, given, sentinel)
+    _settle_alternates(client, scheme)
     if given and scheme != "socket":
         _take(client, parse_url(client.hostname))
+    client.uri_prefix = None
     if scheme == "rediss" or client.ssl:
         _take_tls(client, checked="delayqs" in (given, client.transport_cls))
     if scheme == "sentinel":
         client.transport_cls = _SENTINEL
-        # SentinelChannel finds its nodes among the alternates, by the stock scheme.
-        client.alt[:] = [_with_scheme(url, STOCK_SCHEMES) for url in client.alt]
-    if client.cycle is not None and not isinstance(client.cycle, _OurAlternates):
-        client.cycle = _OurAlternates(client.cycle)
+        client.hostname = _SentinelHost(client.hostname or "localhost")
     return "rediss" if client.ssl and scheme == "redis" else scheme
 
 
 def describe(client: Any, scheme: str, include_password: bool = False, mask: str = "**") -> str:
     """Returns a settled connection as the URL that stock tools such as Flower know."""
     if scheme == "socket":
-        return "redis+" + str(client.hostname)
+        return "redis+" + str(client.hostname if include_password else maybe_sanitize_url(client.hostname, mask))
     password: Any = client.password
     if include_password and callable(password):
         password = password()
     uri: str = as_url(
         scheme,
         client.hostname or "localhost",
-        client.port,
+        client.port or client.transport.default_port,
         client.userid,
         password if include_password or not password else mask,
         quote(client.virtual_host or "/"),
@@ -101,49 +121,89 @@ class _OurAlternates:
         return self
 
     def __next__(self) -> str:
-        return _with_scheme(next(self._urls), OUR_SCHEMES)
+        return _with_scheme(next(url for url in self._urls if url.strip()), OUR_SCHEMES)
 
 
-def _meant(client: Any, given: str) -> str:
+def _meant(client: Any, given: str, sentinel: bool) -> str:
     """Tells the stock scheme that a connection means, whose URL has the scheme ``given``."""
     if client.uri_prefix:
         given = f"{client.uri_prefix}+{given}"
-    scheme = given or str(client.transport_cls)
-    scheme = STOCK_SCHEMES.get(scheme, scheme)
-    if scheme in OUR_SCHEMES:
+    if not given:
+        if sentinel or isinstance(client.hostname, _SentinelHost):
+            return "sentinel"
+        scheme = STOCK_SCHEMES.get(str(client.transport_cls), "redis")
+        if scheme == "socket" or (client.alt and not client.hostname):
+            raise InvalidBrokerURL("the broker URL names neither a host nor a socket")
         return scheme
-    if given:
-        stock = given.rpartition("+")[2]
+    scheme = STOCK_SCHEMES.get(given, given)
+    if scheme not in OUR_SCHEMES or (sentinel and scheme != "sentinel"):
+        instead = _instead("sentinel" if sentinel else given)
         raise InvalidBrokerURL(
-            f"broker URL {given}://… cannot be used"
-            + (f"; write {OUR_SCHEMES[stock]}://…" if stock in OUR_SCHEMES else "")
-            + f". kombu-delayq takes {', '.join([*STOCK_SCHEMES, *OUR_SCHEMES])}"
+            f"broker URL {given}://… cannot be used{' with Sentinel' * sentinel}{instead and '; write ' + instead}. "
+            f"kombu-delayq takes {', '.join([*STOCK_SCHEMES, *OUR_SCHEMES])}"
         )
-    return "sentinel" if scheme == _SENTINEL else "redis"
+    return scheme
+
+
+def _instead(given: str) -> str:
+    """Returns what to write in place of a scheme that kombu would not understand, if that can be told."""
+    tls, kind = given.startswith(("delayqs", "rediss")), given.rpartition("+")[2]
+    kind = STOCK_SCHEMES.get(kind, kind)
+    if tls and kind == "redis":
+        kind = "rediss"
+    with_tls = " and the setting broker_use_ssl" if tls and kind == "sentinel" else ""
+    return f"{OUR_SCHEMES[kind]}://…{with_tls}" if kind in OUR_SCHEMES else ""
+
+
+def _settle_alternates(client: Any, scheme: str) -> None:
+    """Keeps each switch to an alternate on this transport, and refuses alternates for which that cannot be."""
+    urls = [url for url in client.alt if url.strip()]
+    found = {_scheme(url) for url in urls if "://" in url or scheme == "sentinel"}
+    kinds = {STOCK_SCHEMES.get(each, each) for each in found}
+    settled = {"rediss"} if scheme == "redis" and client.ssl else set()
+    if len(kinds) > 1 or kinds - settled - {scheme} or (scheme == "socket" and len(urls) > 1):
+        schemes = ", ".join(f"{each}://…" if each else "one without a scheme" for each in sorted(found))
+        raise InvalidBrokerURL(
+            f"a list of broker URLs must be all delayq://, all delayqs:// or all delayq+sentinel://; found {schemes}"
+        )
+    # SentinelChannel finds its nodes among the alternates, by the stock scheme.
+    client.alt[:] = [_with_scheme(url, STOCK_SCHEMES if scheme == "sentinel" else {}) for url in urls]
+    if client.cycle is not None and not isinstance(client.cycle, _OurAlternates):
+        client.cycle = _OurAlternates(client.cycle)
 
 
 def _take(client: Any, url: dict[str, Any]) -> None:
     """Sets what a parsed URL says, as kombu does with the URLs that it parses."""
-    client.hostname = url.pop("hostname")
+    host = url.pop("hostname")
     del url["transport"]
-    unknown = url.keys() - _PARAMETERS
+    unknown = {name for name in url if name not in _PARAMETERS or not hasattr(client, name)}
     if unknown:
         raise InvalidBrokerURL(f"broker URL has parameters that kombu does not know: {', '.join(sorted(unknown))}")
+    if not isinstance(url.get("ssl", {}), Mapping):
+        raise InvalidBrokerURL(
+            "broker URL has the parameter ssl; write delayqs://…, or parameters such as ssl_ca_certs"
+        )
+    client.hostname = host
     for name, value in url.items():
         if value is not None:
             setattr(client, name, value)
 
 
 def _take_tls(client: Any, checked: bool) -> None:
+    strict = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
     if client.ssl is True:  # kombu would drop it
-        client.ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+        client.ssl = strict
     if not client.ssl:
         if not checked:
             logger.warning("rediss:// without TLS options does not check the server's certificate, as in stock kombu")
-        client.ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED if checked else ssl.CERT_NONE}
+        client.ssl = strict if checked else {"ssl_cert_reqs": ssl.CERT_NONE}
     client._initial_params["ssl"] = client.ssl  # what a switch to an alternate starts from
 
 
 def _with_scheme(url: str, schemes: dict[str, str]) -> str:
-    scheme, mark, rest = url.partition("://")
-    return schemes.get(scheme, scheme) + mark + rest
+    _, mark, rest = url.strip().partition("://")
+    return schemes.get(_scheme(url), _scheme(url)) + mark + rest if mark else url.strip()
+
+
+def _scheme(url: str) -> str:
+    return url.strip().partition("://")[0].lower() if "://" in url else ""
