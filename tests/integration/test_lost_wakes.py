@@ -1,0 +1,135 @@
+"""Announcements of new heads that do not arrive, and transfer workers that compete."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.keys import Keys
+from kombu_delayq.options import Options
+from kombu_delayq.results import Offer
+from kombu_delayq.store import DelayStore
+from kombu_delayq.transfer import TransferWorker
+from tests.integration.harness import MakeProj
+from tests.waiting import until
+
+QUEUE = "celery"
+#: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
+LATE_S = 4.0
+
+#: Starts transfer workers with these options.
+Transfer = Callable[..., Sequence[TransferWorker]]
+
+
+class _Mute(Keys):
+    """Announces new heads where nobody listens."""
+
+    @property
+    def wake(self) -> str:
+        return "nobody"
+
+
+@pytest.fixture
+def transfer(redis_server: PrivateRedis) -> Iterator[Transfer]:
+    workers: list[TransferWorker] = []
+
+    def start(count: int = 1, **options: Any) -> Sequence[TransferWorker]:
+        def connect() -> DelayStore:
+            return DelayStore(redis.Redis(port=redis_server.port), options=Options(**options))
+
+        workers.extend(TransferWorker(connect) for _ in range(count))
+        for worker in workers:
+            worker.start()
+        until(lambda: any(worker.leading for worker in workers))
+        return workers
+
+    yield start
+    for worker in workers:
+        worker.stop()
+
+
+def _offer(store: DelayStore, value: str, delay_s: float) -> None:
+    store.offer(QUEUE, Offer(value, f"+{delay_s * 1000}", 0, json.dumps(value)))
+
+
+def _arrived(client: redis.Redis) -> Counter[str]:
+    return Counter(json.loads(body) for body in client.lrange(QUEUE, 0, -1))
+
+
+def _listeners(client: redis.Redis) -> int:
+    return int(client.pubsub_numsub(Keys().wake)[0][1])
+
+
+def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, transfer: Transfer) -> None:
+    """A new head that was never announced to the leader is delivered all the same, and once."""
+    transfer()
+    mute = DelayStore(client, _Mute())
+    _offer(mute, "far", 300)
+    until(lambda: _listeners(client) == 1)
+    time.sleep(0.2)  # the leader waits for the far one by now
+    _offer(mute, "near", 0.3)
+    until(lambda: _arrived(client) == {"near": 1}, LATE_S)
+
+
+def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer) -> None:
+    """Messages published while subscriptions are being cut arrive once each, and the leader listens again."""
+    transfer()
+    store = DelayStore(client)
+    until(lambda: _listeners(client) == 1)
+    for n in range(20):
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        _offer(store, str(n), 0.05)
+        time.sleep(0.02)
+    until(lambda: len(_arrived(client)) == 20, LATE_S)
+    until(lambda: _listeners(client) == 1, LATE_S, "the leader listens again")
+    assert set(_arrived(client).values()) == {1}
+
+
+def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj) -> None:
+    """A worker whose subscriptions are cut again and again runs each task once and stays the same process."""
+    proj = make_proj()
+    worker = proj.worker()
+    client = proj.server.client()
+    until(lambda: _listeners(client) == 1)
+    for n in range(15):
+        proj.send("record", n, countdown=0.5 + n / 20)
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        time.sleep(0.1)
+    runs = proj.await_runs(15)
+    assert Counter(run["value"] for run in runs) == Counter(range(15))
+    until(lambda: _listeners(client) == 1, 10, "the leader listens again")
+    assert worker.alive()
+
+
+def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_server: PrivateRedis) -> None:
+    """Where an ACL forbids the channel of announcements, tasks run once and in time, and the log says so once."""
+    own_server.client().execute_command(
+        *("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", "resetchannels", "&/0.celery.pidbox")
+    )
+    proj = make_proj(own_server, broker_url=f"redis://app:secret@127.0.0.1:{own_server.port}/0")
+    worker = proj.worker()
+    due = time.time() + 1
+    proj.send("record", "far", countdown=300)
+    proj.send("record", "near", countdown=1)
+    [run] = proj.await_runs(1)
+    assert due <= run["at"] < due + LATE_S
+    assert worker.log.count("only every poll interval") == 1
+
+
+def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, transfer: Transfer) -> None:
+    """Transfer workers that all poll for the same due messages deliver each of them once."""
+    count = 3000
+    store = DelayStore(client)
+    for first in range(0, count, 500):
+        store.offer(QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500)))
+    transfer(8, poll_interval=0.05, transfer_batch=7)
+    until(lambda: store.stats(QUEUE).delayed == 0, 30)
+    stats = store.stats(QUEUE)
+    assert stats.ready == count
+    bodies = [body for key in Keys().ready(QUEUE, (0, 3, 6, 9)) for body in client.lrange(key, 0, -1)]
+    assert set(Counter(bodies).values()) == {1}
