@@ -1,0 +1,153 @@
+"""Transport options are checked, all at once, with the nearest valid name for each mistake."""
+
+import dataclasses
+import logging
+import math
+from typing import Any
+
+import pytest
+from kombu import Connection
+from kombu.transport import redis as stock
+
+from kombu_delayq import DelayqError, InvalidOptions
+from kombu_delayq.options import NAMES, Options, parse
+
+OF_KOMBU = stock.SentinelChannel.from_transport_options
+DOTTED = "kombu_delayq.transport:Transport"
+
+VALID: dict[str, list[Any]] = {
+    "backup": ["hash"],
+    "transfer": [True, False],
+    "max_delay": [None, 0, 0.5, 86400],
+    "poll_interval": [0.05, 1, 60],
+    "lease_ttl": [0.2, 3, 600],
+    "transfer_batch": [1, 5000],
+    "transfer_batch_bytes": [1, 100_000_000],
+    "redis_timeout": [0.1, 5, 600],
+}
+WRONG: dict[str, list[Any]] = {
+    "backup": ["tape", None, 1, ["hash"], {}],
+    "transfer": [1, 0, "yes", "False", None],
+    "max_delay": [-1, "60", True, math.inf, math.nan, [60]],
+    "poll_interval": [0, 0.01, 61, -1, None, "1", True, math.inf, math.nan],
+    "lease_ttl": [0, 601, None, "3", math.nan],
+    "transfer_batch": [0, 5001, 1.5, 200.0, None, "200", True],
+    "transfer_batch_bytes": [0, -1, 100_000_001, 1.5, None, "1"],
+    "redis_timeout": [0, 601, None, "5", math.inf, math.nan],
+}
+
+
+def test_tables_name_every_option() -> None:
+    """Every option has its rows in the tables of these tests."""
+    assert VALID.keys() == WRONG.keys() == NAMES
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in VALID.items() for value in values])
+def test_valid_value_is_taken(name: str, value: Any) -> None:
+    """A valid value is taken as it is, the other options keep their defaults, and nothing is warned of."""
+    assert parse({name: value}, OF_KOMBU) == (dataclasses.replace(Options(), **{name: value}), "")
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_wrong_value_is_named(name: str, value: Any) -> None:
+    """A value of the wrong type or out of range is refused, with the option and the value in the message."""
+    with pytest.raises(InvalidOptions) as error:
+        parse({name: value}, OF_KOMBU)
+    assert f"{name}={value!r} is not " in str(error.value)
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Options), ids=lambda field: field.name)
+def test_default_is_valid_and_explained(field: dataclasses.Field[Any]) -> None:
+    """Each option has a default that passes its own check, and a help text."""
+    assert field.metadata["check"](field.default) == field.default
+    assert field.metadata["help"].endswith(".")
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    """One message names every misspelled name with the nearest valid one, and every wrong value."""
+    given = {
+        "polinterval": 1,
+        "poll_intervall": 1,
+        "max-delay": 60,
+        "transferbatch": 10,
+        "Backup": "hash",
+        "lease_ttl": "long",
+        "transfer": 2,
+        "visibility_timeout": 60,
+    }
+    with pytest.raises(InvalidOptions) as error:
+        parse(given, OF_KOMBU)
+    text = str(error.value)
+    for mistake, nearest in (
+        ("polinterval", "poll_interval"),
+        ("poll_intervall", "poll_interval"),
+        ("max-delay", "max_delay"),
+        ("transferbatch", "transfer_batch"),
+        ("Backup", "backup"),
+    ):
+        assert f"{mistake!r} (did you mean {nearest!r}?)" in text
+    assert "lease_ttl='long' is not a number" in text
+    assert "transfer=2 is not True or False" in text
+    assert "visibility_timeout" not in text
+    assert "Its own are: backup, lease_ttl, max_delay" in text
+
+
+def test_error_is_a_value_error_and_ours() -> None:
+    """The error can be caught as a ValueError and as the root of this package's errors."""
+    assert issubclass(InvalidOptions, ValueError)
+    assert issubclass(InvalidOptions, DelayqError)
+
+
+def test_names_that_stock_kombu_reads_are_taken() -> None:
+    """All names that kombu's channels, transport and connection read from the options pass without a word."""
+    elsewhere = ("polling_interval", "max_retries", "interval_start", "interval_step", "interval_max", "errback")
+    given = dict.fromkeys((*OF_KOMBU, *elsewhere, "connect_retries_timeout", "callback", "reauth_check_interval"), 1)
+    assert parse(given, OF_KOMBU) == (Options(), "")
+
+
+@pytest.mark.parametrize("given", [{"region": "eu"}, {"region": "eu", 7: 1, "wait_time_seconds": 3}])
+def test_name_that_nobody_reads_is_only_warned_of(given: dict[Any, Any]) -> None:
+    """Names that look like none of ours, and that stock kombu ignores too, are warned of all at once."""
+    options, warning = parse(given, OF_KOMBU)
+    assert options == Options()
+    for name in given:
+        assert repr(name) in warning
+
+
+def test_misspelled_name_of_kombu_is_warned_of_with_the_nearest() -> None:
+    """A misspelled option of kombu, which stock ignores silently, is warned of with the nearest valid name."""
+    _, warning = parse({"visibility_timout": 60}, OF_KOMBU)
+    assert "'visibility_timout' (did you mean 'visibility_timeout'?)" in warning
+
+
+def test_values_that_may_be_secret_are_not_printed() -> None:
+    """The values of options that are not ours, which may be passwords, are in no message."""
+    given = {"sentinel_kwargs": {"password": "s3cret"}, "passwort": "s3cret", "poll_intervall": "s3cret"}
+    with pytest.raises(InvalidOptions) as error:
+        parse(given, OF_KOMBU)
+    _, warning = parse({"sentinel_kwargs": {"password": "s3cret"}, "passwort": "s3cret"}, OF_KOMBU)
+    assert "s3cret" not in str(error.value) + warning
+    assert "'passwort'" in warning
+
+
+def test_connection_refuses_wrong_options() -> None:
+    """A kombu connection with wrong options fails before it connects anywhere."""
+    connection = Connection("redis://nowhere.invalid", transport=DOTTED, transport_options={"max_dealy": 5})
+    with pytest.raises(InvalidOptions, match="did you mean 'max_delay'"):
+        connection.ensure_connection(max_retries=1)
+
+
+def test_connection_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A name that nobody reads is warned of once in a process, however many connections there are."""
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            options = {"only_in_this_test": 1}
+            assert Connection("redis://a", transport=DOTTED, transport_options=options).transport.options == Options()
+    assert caplog.text.count("'only_in_this_test'") == 1
+
+
+def test_master_name_belongs_to_sentinel() -> None:
+    """``master_name`` is known where the connection is one of Sentinel, also with the plain dotted path."""
+    for scheme in ("delayq+sentinel", "sentinel"):
+        connection = Connection(f"{scheme}://a", transport=DOTTED, transport_options={"master_name": "m"})
+        assert connection.transport.Channel.from_transport_options == OF_KOMBU
