@@ -52,6 +52,7 @@ class Keys:
         return f"{self.prefix}delayq:wake:{self.db}"
 
     def _of_queue(self, queue: str, what: str) -> str:
-        # The hash tag puts a queue's keys into the cluster slot of its own list.
-        tagged = queue if "{" in queue else f"{{{queue}}}"
+        # The hash tag puts a queue's keys into the cluster slot of its own list. A name that brings its own stands
+        # apart, so that the queues "a" and "{a}" share nothing.
+        tagged = f"tagged:{queue}" if "{" in queue else f"{{{queue}}}"
         return f"{self.prefix}delayq:{tagged}:{what}"

@@ -1,0 +1,71 @@
+"""``Keys``: the names of all Redis keys."""
+
+from typing import Any
+
+import pytest
+from kombu.transport.redis import Channel
+
+from kombu_delayq.keys import Keys
+
+
+@pytest.mark.parametrize(
+    ("queue", "tagged"),
+    [
+        ("orders", "{orders}"),
+        ("with space", "{with space}"),
+        ("ünïcode", "{ünïcode}"),
+        ("a}b", "{a}b}"),
+        ("", "{}"),
+        ("{eu}.orders", "tagged:{eu}.orders"),
+        ("orders{7}", "tagged:orders{7}"),
+    ],
+)
+def test_a_queues_keys_carry_its_name_as_hash_tag(queue: str, tagged: str) -> None:
+    """The queue's name is the hash tag of its keys; a name with a ``{`` brings its own."""
+    keys = Keys()
+    assert keys.due(queue) == f"delayq:{tagged}:due"
+    assert keys.backup(queue) == f"delayq:{tagged}:backup"
+    assert keys.order(queue) == f"delayq:{tagged}:order"
+
+
+def test_keys_of_the_fleet() -> None:
+    """The queues, the lease and the channel have one name each; the channel's tells the database."""
+    keys = Keys(db=3)
+    assert (keys.queues, keys.lease, keys.wake) == ("delayq:queues", "delayq:transfer", "delayq:wake:3")
+
+
+def test_the_prefix_stands_before_every_name() -> None:
+    """Kombu's ``global_keyprefix`` stands before every key and before the channel."""
+    plain, prefixed = Keys(), Keys("app:")
+    for name in ("queues", "lease", "wake"):
+        assert getattr(prefixed, name) == "app:" + getattr(plain, name)
+    for name in ("due", "backup", "order"):
+        assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
+    assert prefixed.ready("q", (0, 3)) == ["app:" + key for key in plain.ready("q", (0, 3))]
+
+
+def test_no_two_keys_are_the_same() -> None:
+    """All keys of a queue, and those of a queue whose name only adds braces, differ."""
+    keys = Keys()
+    names = [make(queue) for queue in ("a", "b", "{a}", "tagged:a") for make in (keys.due, keys.backup, keys.order)]
+    names += [keys.queues, keys.lease, *keys.ready("a", (0, 3)), *keys.ready("{a}", (0, 3))]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("steps", [(0, 3, 6, 9), (0,), (0, 9), tuple(range(10)), (3, 6), (1,)])
+@pytest.mark.parametrize("separator", ["\x06\x16", ":", "", "~ "])
+def test_ready_lists_are_those_of_kombu(steps: tuple[int, ...], separator: str) -> None:
+    """The lists of a queue are named as kombu names them for each priority step."""
+
+    class Named(Channel):
+        """kombu's naming, without a connection."""
+
+        priority_steps: Any = steps
+        sep = separator
+
+        def __init__(self) -> None: ...
+
+        def __del__(self) -> None: ...
+
+    channel = Named()
+    assert Keys(separator=separator).ready("q", steps) == [channel._q_for_pri("q", step) for step in steps]
