@@ -1,0 +1,41 @@
+"""Messages as real Celery and kombu build them, without Redis: kombu's in-memory transport keeps what ``_put`` gets."""
+
+from datetime import datetime
+from typing import Any
+
+from celery import Celery
+
+from kombu_delayq.message import Message
+
+ETA = "2100-01-01T00:00:00.123456+00:00"
+ETA_AT = datetime.fromisoformat(ETA)
+ETA_MS = 4102444800123.456
+
+
+def published(app: Celery, queue: str = "published") -> Message:
+    """Takes the message that was published last out of the memory broker."""
+    with app.connection_for_write() as connection:
+        message: Message = connection.default_channel._get(queue)
+        return message
+
+
+def task_message(args: tuple[Any, ...] = (1, "x"), *, conf: dict[str, Any] | None = None, **options: Any) -> Message:
+    """Publishes a task with ``apply_async``'s options, and returns what a transport would get of it.
+
+    ``conf`` are settings of the app, ``task_protocol`` among them.
+    """
+    app = Celery("published", broker="memory://", set_as_current=False)
+    app.conf.update(conf or {})
+    app.send_task("proj.task", args, queue="published", **options)
+    message = published(app)
+    app.close()
+    return message
+
+
+def plain_message(body: Any = "hello", **properties: Any) -> Message:
+    """Publishes with a plain kombu producer; keywords as of ``Producer.publish``."""
+    app = Celery("published", broker="memory://", set_as_current=False)
+    with app.connection_for_write() as connection:
+        connection.default_channel.queue_declare("published")
+        connection.Producer().publish(body, routing_key="published", **properties)
+    return published(app)

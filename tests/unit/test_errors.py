@@ -1,0 +1,46 @@
+"""The exception tree."""
+
+import inspect
+
+import pytest
+
+import kombu_delayq
+from kombu_delayq import errors
+
+ALL = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_error_has_the_one_root(kind: type[Exception]) -> None:
+    """Whoever catches DelayqError catches every error of kombu-delayq."""
+    assert issubclass(kind, errors.DelayqError)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_error_says_what_it_means(kind: type[Exception]) -> None:
+    """Each error has a docstring of its own, a sentence."""
+    docs = {other.__doc__ for other in ALL}
+    assert kind.__doc__
+    assert kind.__doc__.endswith(".")
+    assert len(docs) == len(ALL)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_error_can_be_imported_from_the_package(kind: type[Exception]) -> None:
+    """The package's own namespace offers each error."""
+    assert getattr(kombu_delayq, kind.__name__) is kind
+    assert kind.__name__ in kombu_delayq.__all__
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.InvalidOptions, errors.InvalidBrokerURL, errors.InvalidDelay, errors.DelayTooLong]
+)
+def test_an_error_about_a_value_is_a_value_error(kind: type[Exception]) -> None:
+    """Code that knows nothing of kombu-delayq catches a wrong value as ValueError."""
+    assert issubclass(kind, ValueError)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_no_error_is_taken_for_a_lost_connection(kind: type[Exception]) -> None:
+    """Kombu retries what looks like a lost connection; our errors are final, and none looks like one."""
+    assert not issubclass(kind, OSError)

@@ -1,0 +1,28 @@
+"""What the results of the store's operations say of themselves."""
+
+import pytest
+
+from kombu_delayq.results import Offer, QueueStats, Transferred
+
+
+@pytest.mark.parametrize(
+    ("next_due_ms", "more"), [(None, False), (999.999, True), (1000.0, True), (1000.001, False), (0.0, True)]
+)
+def test_more_is_due_when_the_next_is_due_by_now(next_due_ms: float | None, more: bool) -> None:
+    """A transfer says that more is due when the queue's next message is due at Redis's clock or before."""
+    assert Transferred([], 0, 1000.0, next_due_ms).more is more
+
+
+@pytest.mark.parametrize(
+    ("next_due_ms", "overdue_ms"), [(None, 0.0), (400.5, 599.5), (1000.0, 0.0), (5000.0, 0.0), (0.0, 1000.0)]
+)
+def test_overdue_is_the_age_of_the_oldest_due_message(next_due_ms: float | None, overdue_ms: float) -> None:
+    """A queue is overdue by the time since its oldest due message was due, and by nothing if none is due."""
+    stats = QueueStats("q", 1000.0, delayed=3, ready=1, overdue=2, next_due_ms=next_due_ms)
+    assert stats.overdue_ms == overdue_ms
+
+
+@pytest.mark.parametrize("body", ["abc", b"abc"])
+def test_size_of_an_offer_is_that_of_its_body(body: str | bytes) -> None:
+    """An offer is as large as its body, be it text or bytes."""
+    assert Offer("id", "0", 0, body).size == 3
