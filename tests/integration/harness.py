@@ -1,5 +1,6 @@
 """Real worker processes of the app in ``proj.py``, and what they wrote down."""
 
+import gc
 import json
 import os
 import signal
@@ -178,6 +179,7 @@ class Proj:
         for worker in self.workers:
             worker.close()
         self.app.close()
+        gc.collect()  # results end their subscriptions, which needs the server
 
 
 #: Makes a Proj; keywords are settings of the app.
