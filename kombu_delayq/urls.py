@@ -84,7 +84,8 @@ def settle(client: Any, *, sentinel: bool = False) -> str:
         _take(client, parse_url(client.hostname))
     client.uri_prefix = None
     if scheme == "rediss" or client.ssl:
-        _take_tls(client, checked="delayqs" in (given, client.transport_cls))
+        first = client._initial_params
+        _take_tls(client, checked="delayqs" in (given, first["transport"], _scheme(first["hostname"] or "")))
     if scheme == "sentinel":
         client.transport_cls = _SENTINEL
         client.hostname = _SentinelHost(client.hostname or "localhost")
@@ -190,13 +191,16 @@ def _take(client: Any, url: dict[str, Any]) -> None:
 
 
 def _take_tls(client: Any, checked: bool) -> None:
-    strict = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
     if client.ssl is True:  # kombu would drop it
-        client.ssl = strict
-    if not client.ssl:
-        if not checked:
-            logger.warning("rediss:// without TLS options does not check the server's certificate, as in stock kombu")
-        client.ssl = strict if checked else {"ssl_cert_reqs": ssl.CERT_NONE}
+        client.ssl, checked = {}, True
+    if checked:
+        # The name too: before version 6 the Redis client does not check it by itself.
+        client.ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True, **(client.ssl or {})}
+        if client.ssl["ssl_cert_reqs"] in (ssl.CERT_NONE, "none"):
+            client.ssl["ssl_check_hostname"] = False
+    elif not client.ssl:
+        logger.warning("rediss:// without TLS options does not check the server's certificate, as in stock kombu")
+        client.ssl = {"ssl_cert_reqs": ssl.CERT_NONE}
     client._initial_params["ssl"] = client.ssl  # what a switch to an alternate starts from
 
 

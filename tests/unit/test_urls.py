@@ -203,13 +203,23 @@ def test_tls_setting_true_checks_the_server(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["delayq", "delayqs", "redis", "rediss"])
 def test_tls_settings_are_taken_as_they_are(scheme: str) -> None:
-    """A dict in ``broker_use_ssl`` is handed to the Redis client as it is, for every host."""
+    """A dict in ``broker_use_ssl`` is handed to the Redis client for every host; ``delayqs`` adds its checks only."""
     given = {"ssl_cert_reqs": ssl.CERT_OPTIONAL, "ssl_ca_certs": "/ca"}
     connection = Connection(f"{scheme}://a;{scheme}://b", transport=DOTTED, ssl=given)
     for _ in range(4):
         assert connection.transport
-        assert connection.ssl == given
-        assert connection.clone().ssl == given
+        expected = {**given, "ssl_check_hostname": True} if scheme == "delayqs" else given
+        assert connection.ssl == connection.clone().ssl == expected
+        connection.maybe_switch_next()
+
+
+@pytest.mark.parametrize("reqs", [ssl.CERT_NONE, "none"])
+def test_tls_without_checks_on_demand(reqs: Any) -> None:
+    """``delayqs://`` leaves out its checks where ``ssl_cert_reqs`` says so."""
+    connection = Connection("delayqs://a;delayqs://b", ssl={"ssl_cert_reqs": reqs})
+    for _ in range(3):
+        assert connection.transport
+        assert connection.ssl == {"ssl_cert_reqs": reqs, "ssl_check_hostname": False}
         connection.maybe_switch_next()
 
 
@@ -223,7 +233,7 @@ def test_tls_settings_reach_sentinel() -> None:
 
 
 def test_tls_parameters_of_a_url() -> None:
-    """The ``ssl_`` parameters of a URL reach the Redis client; what they leave out is the client's default."""
+    """The ``ssl_`` parameters of a URL reach the Redis client."""
     connection = Connection("delayqs://a?ssl_ca_certs=/ca&ssl_cert_reqs=CERT_OPTIONAL&ssl_check_hostname=false")
     assert connection.transport
     assert connection.ssl == {
