@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import NoPermissionError, NoScriptError
+from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
 from kombu_delayq import scripts
 from kombu_delayq.errors import UnsupportedRedis
@@ -124,7 +124,11 @@ class DelayStore:
         # First, so that a message offered meanwhile, which finds the queue empty, is the one to be told last.
         self.client.srem(self.keys.queues, queue)
         self._held_others.discard(queue)
-        return int(self._run("purge", self._stored(queue), []))
+        try:
+            return int(self._run("purge", self._stored(queue), []))
+        except ResponseError:
+            self.client.sadd(self.keys.queues, queue)  # what it holds must still be transferred
+            raise
 
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages."""

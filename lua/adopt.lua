@@ -24,7 +24,9 @@ local unacked_index, unacked = KEYS[4], KEYS[5]
 local wake, queue, tag = ARGV[1], ARGV[2], ARGV[3]
 local id, due_ms, priority, body = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
-local wrong = wrong_type({ [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string' })
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string' }
+expected[unacked_index], expected[unacked] = 'zset', 'hash'
+local wrong = wrong_type(expected)
 if wrong then
   return wrong
 end

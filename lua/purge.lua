@@ -9,7 +9,7 @@
 
 local due, backup, order = KEYS[1], KEYS[2], KEYS[3]
 
-local wrong = wrong_type({ [due] = 'zset' })
+local wrong = wrong_type({ [due] = 'zset', [backup] = 'hash', [order] = 'string' })
 if wrong then
   return wrong
 end

@@ -1,0 +1,52 @@
+"""A store on a real server, and a look at its keys."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.keys import Keys
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from tests.lua.keyspace import Ear
+
+#: Makes another store on the test's database; keywords as of DelayStore, and options.
+MakeStore = Callable[..., DelayStore]
+
+
+@pytest.fixture
+def make_store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[MakeStore]:
+    made: list[DelayStore] = []
+
+    def make(
+        server: PrivateRedis = redis_server, keys: Keys | None = None, steps: Any = (0, 3, 6, 9), **options: Any
+    ) -> DelayStore:
+        made.append(DelayStore(redis.Redis(port=server.port), keys, steps, Options(**options)))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(make_store: MakeStore) -> DelayStore:
+    """A store with all options at their defaults, on an empty database."""
+    return make_store()
+
+
+@pytest.fixture
+def ear(store: DelayStore) -> Iterator[Ear]:
+    """Hears the store's announcements of new heads."""
+    ear = Ear(store.client, store.keys.wake)
+    yield ear
+    ear.close()
+
+
+@pytest.fixture
+def own_server() -> Iterator[PrivateRedis]:
+    """A server that the test may harm."""
+    with PrivateRedis() as server:
+        yield server
