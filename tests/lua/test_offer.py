@@ -1,0 +1,164 @@
+"""``offer.lua``: puts messages into the store."""
+
+import pytest
+from redis.exceptions import ResponseError
+
+from kombu_delayq.results import Offer
+from kombu_delayq.store import DelayStore
+from tests.lua.conftest import MakeStore
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, Ear, clock_ms, contents, popped, waiting
+
+DUE, BACKUP, ORDER = "delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:order"
+
+
+def test_a_message_is_indexed_by_its_due_time_and_kept_whole(store: DelayStore) -> None:
+    """On an empty database, one offer makes exactly the index, the backup, the count and the queue's name."""
+    assert store.offer("q", Offer("i", "4102444800123.457", 6, "body")) == ("first", 1, 0, 0)
+    assert contents(store.client) == {
+        b"delayq:{q}:due": [(b"00000001i", 4102444800123.457)],
+        b"delayq:{q}:backup": {b"i": b"000000016body"},
+        b"delayq:{q}:order": b"1",
+        b"delayq:queues": {b"q"},
+    }
+
+
+def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
+    """The first message of a queue and each that is due before all others are announced, and no other."""
+    due_ms = 4102444800000.0
+    places = {
+        "first": due_ms,
+        "later": due_ms + 1,
+        "the same time": due_ms,
+        "just before": due_ms - 0.5,
+        "between": due_ms - 0.25,
+        "long past": PAST_MS,
+    }
+    replies = [store.offer("q", waiting(name, when)).place for name, when in places.items()]
+    assert replies == ["first", "behind", "behind", "head", "behind", "head"]
+    assert ear.heard() == ["4102444800000 q", "4102444799999.5 q", "1000000000000 q"]
+
+
+def test_a_batch_is_announced_once_by_its_earliest(store: DelayStore, ear: Ear) -> None:
+    """Many messages in one call are stored together, and their earliest is announced."""
+    reply = store.offer("q", *(waiting(str(n), FUTURE_MS + abs(n - 3)) for n in range(7)))
+    assert reply == ("first", 7, 0, 0)
+    assert ear.heard() == [f"{FUTURE_MS:.0f} q"]
+    assert store.size("q") == 7
+
+
+def test_queues_have_heads_of_their_own(store: DelayStore, ear: Ear) -> None:
+    """A message is compared with those of its own queue only."""
+    assert [store.offer(queue, waiting("i")).place for queue in ("a", "b")] == ["first", "first"]
+    assert ear.heard() == [f"{FUTURE_MS:.0f} a", f"{FUTURE_MS:.0f} b"]
+
+
+def test_the_same_bytes_again_change_nothing(store: DelayStore, ear: Ear) -> None:
+    """A publisher's second attempt, byte for byte, is counted as repeated, and not stored, moved or announced."""
+    store.offer("q", waiting("i", priority=3))
+    before = contents(store.client)
+    ear.heard()
+    assert store.offer("q", waiting("i", priority=3)) == ("behind", 0, 1, 0)
+    after = contents(store.client)
+    assert after.pop(ORDER.encode()) == b"2"
+    assert before.pop(ORDER.encode()) == b"1"
+    assert after == before
+    assert ear.heard() == []
+
+
+def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
+    """Messages that differ under one id are all kept and all transferred; the second attempts of each are known."""
+    offers = [waiting("i", PAST_MS, body) for body in ("one", "two", "three")]
+    assert [store.offer("q", offer)[1:] for offer in offers] == [(1, 0, 0), (0, 0, 1), (0, 0, 1)]
+    assert [store.offer("q", offer)[1:] for offer in offers] == [(0, 1, 0)] * 3
+    assert store.size("q") == store.client.hlen(BACKUP) == 3
+    store.transfer("q")
+    assert popped(store.client, "q") == [b"one", b"two", b"three"]
+
+
+def test_a_batch_may_repeat_itself(store: DelayStore) -> None:
+    """Within one call, too, equal messages are stored once and different ones under one id are both kept."""
+    same, other = waiting("i"), waiting("i", body="other")
+    assert store.offer("q", same, other, same, other, waiting("j")) == ("first", 2, 2, 1)
+    assert store.size("q") == 3
+
+
+def test_an_id_is_free_again_after_its_transfer(store: DelayStore) -> None:
+    """A task that is retried under its id after its delivery is a new message."""
+    for _ in range(2):
+        assert store.offer("q", waiting("i", PAST_MS)) == ("first", 1, 0, 0)
+        assert len(store.transfer("q").lateness_ms) == 1
+    assert len(popped(store.client, "q")) == 2
+
+
+@pytest.mark.parametrize("delay_ms", [0.001, 1.5, 60_000.0, 3e14])
+def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms: float) -> None:
+    """A delay counts from the moment at which the message reaches Redis, by Redis's clock."""
+    before_ms = clock_ms(store.client)
+    store.offer("q", Offer("i", f"+{delay_ms!r}", 0, "body"))
+    after_ms = clock_ms(store.client)
+    [(_, due_ms)] = store.client.zrange(DUE, 0, -1, withscores=True)
+    assert before_ms + delay_ms <= due_ms <= after_ms + delay_ms
+
+
+@pytest.mark.parametrize("expire_ms", [0, 60_000])
+def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore, expire_ms: int) -> None:
+    """With ``x-expires`` all of the queue's keys end together, without it none does."""
+    store.offer("q", waiting("i"), expire_ms=expire_ms)
+    for key in (DUE, BACKUP, ORDER):
+        left_ms = store.client.pttl(key)
+        assert 0 < left_ms <= expire_ms if expire_ms else left_ms == -1
+
+
+def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
+    """Each message that arrives in an expiring queue gives it its full time again."""
+    store.offer("q", waiting("i"), expire_ms=1_000)
+    store.offer("q", waiting("j"), expire_ms=60_000)
+    assert all(store.client.pttl(key) > 1_000 for key in (DUE, BACKUP, ORDER))
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it and nothing is stored."""
+    store.client.sadd("delayq:queues", "q")
+    store.client.rpush(key, "somebody else's")
+    before = contents(store.client)
+    with pytest.raises(ResponseError, match="WRONGTYPE key " + key.replace("{", r"\{")):
+        store.offer("q", waiting("i"), waiting("j"))
+    assert contents(store.client) == before
+    assert ear.heard() == []
+
+
+def test_a_count_that_is_no_number_stops_the_offer(store: DelayStore) -> None:
+    """Where the count of messages has been overwritten with a text, nothing is stored."""
+    store.client.set(ORDER, "not a number")
+    with pytest.raises(ResponseError):
+        store.offer("q", waiting("i"))
+    assert store.client.exists(DUE, BACKUP) == 0
+
+
+def test_the_count_may_begin_anew(store: DelayStore) -> None:
+    """No message is lost when the count has outgrown its eight digits."""
+    store.client.set(ORDER, 2**32 - 2)
+    for name in ("i", "j", "k"):
+        store.offer("q", waiting(name, PAST_MS))
+    assert store.client.zrange(DUE, 0, -1) == [b"00000000j", b"00000001k", b"ffffffffi"]
+    assert len(store.transfer("q").lateness_ms) == 3
+
+
+def test_equal_content_in_two_queues_is_two_messages(store: DelayStore) -> None:
+    """A message that an exchange routes to two queues is stored in both."""
+    for queue in ("a", "b"):
+        assert store.offer(queue, waiting("i")).offered == 1
+    assert (store.size("a"), store.size("b")) == (1, 1)
+
+
+def test_prefix_and_database_are_kept_to(make_store: MakeStore) -> None:
+    """Stores with different key prefixes on one database share no message."""
+    plain, prefixed = make_store(), make_store(keys=make_store().keys.__class__("app:"))
+    prefixed.offer("q", waiting("i", PAST_MS))
+    assert plain.size("q") == 0
+    assert plain.queues() == []
+    assert prefixed.queues() == ["q"]
+    assert all(key.startswith(b"app:") for key in contents(plain.client))
+    prefixed.transfer("q")
+    assert popped(plain.client, "app:q") == [b"body of i"]

@@ -1,0 +1,29 @@
+"""``release.lua``: gives the lease back."""
+
+from kombu_delayq.store import DelayStore
+from tests.lua.keyspace import contents
+
+
+def test_the_holder_gives_the_lease_back(store: DelayStore) -> None:
+    """After the leader's release there is no lease, and another worker gets it at once."""
+    store.lead("one")
+    assert store.release("one")
+    assert contents(store.client) == {}
+    assert store.lead("two").leader == "two"
+
+
+def test_nobody_else_gives_it_back(store: DelayStore) -> None:
+    """A release under another name than the holder's changes nothing."""
+    store.lead("one")
+    before = contents(store.client)
+    assert not store.release("two")
+    assert contents(store.client) == before
+    assert store.client.pttl("delayq:transfer") > 0
+
+
+def test_without_a_lease_there_is_nothing_to_give_back(store: DelayStore) -> None:
+    """A second release, or one after the lease has ended, is no error."""
+    store.lead("one")
+    assert store.release("one")
+    assert not store.release("one")
+    assert contents(store.client) == {}
