@@ -1,0 +1,101 @@
+"""The Lua files, how they are loaded, and that each operation has its place everywhere."""
+
+import re
+import shutil
+import subprocess
+from hashlib import sha1
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from kombu_delayq import scripts
+from kombu_delayq.store import DelayStore
+from tests.unit.lua_headers import split
+
+ROOT = Path(__file__).parent.parent.parent
+LUA = sorted(scripts.directory().rglob("*.lua"))
+OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]
+INCLUDES = [path.stem for path in sorted(scripts.directory().glob("include/*.lua"))]
+
+
+def source_of(operation: str) -> str:
+    return (scripts.directory() / f"{operation}.lua").read_text(encoding="utf-8")
+
+
+def included_by(operation: str) -> list[str]:
+    names = re.findall(r"^-- @include (\w+)$", source_of(operation), re.MULTILINE)
+    return ["backup_hash" if name == "backup" else name for name in names]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_has_its_method_and_its_tests(operation: str) -> None:
+    """An operation is called the same in its Lua file, as a method of DelayStore, and in its test file."""
+    assert callable(getattr(DelayStore, operation))
+    assert len(signature(getattr(DelayStore, operation)).parameters) >= 2
+    assert (ROOT / "tests" / "lua" / f"test_{operation}.py").is_file()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_includes_exist_and_are_used(operation: str) -> None:
+    """Every include that an operation names exists, and its body calls a function of it."""
+    _, body = split(source_of(operation))
+    for include in included_by(operation):
+        assert include in INCLUDES
+        functions = re.findall(r"^local function (\w+)", source_of(f"include/{include}"), re.MULTILINE)
+        assert any(f"{function}(" in body for function in functions), f"{include} is not used"
+
+
+@pytest.mark.parametrize("include", INCLUDES)
+def test_no_include_is_left_over(include: str) -> None:
+    """Every include belongs to an operation."""
+    assert any(include in included_by(operation) for operation in OPERATIONS)
+
+
+@pytest.mark.parametrize("path", LUA, ids=lambda path: path.name)
+def test_lua_files_are_short(path: Path) -> None:
+    """A Lua file has at most 80 lines, a line at most 120 characters."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 80
+    assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_expanded_script_has_its_includes_and_no_header(operation: str) -> None:
+    """Redis gets the bodies of an operation and of its includes, without their headers."""
+    text = scripts.load(operation).text
+    assert "@include" not in text
+    for part in [operation, *(f"include/{include}" for include in included_by(operation))]:
+        header, body = split(source_of(part))
+        assert body.strip() in text
+        assert not any(line in text for line in header)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_sha_is_that_of_the_text(operation: str) -> None:
+    """A script's SHA is the one that Redis computes."""
+    script = scripts.load(operation)
+    assert script.sha == sha1(script.text.encode(), usedforsecurity=False).hexdigest()
+    assert scripts.load(operation) is script
+
+
+def test_an_unknown_operation_or_backup_is_an_error() -> None:
+    """There is no script of a name that no file has."""
+    with pytest.raises(FileNotFoundError):
+        scripts.load("no_such_operation")
+    with pytest.raises(FileNotFoundError):
+        scripts.load("offer", "no_such_backup")
+
+
+@pytest.mark.skipif(not shutil.which("luacheck"), reason="luacheck is not installed")
+def test_luacheck_finds_nothing(tmp_path: Path) -> None:
+    """The scripts, as Redis gets them, are clean to luacheck."""
+    files = [tmp_path / f"{operation}.lua" for operation in OPERATIONS]
+    for file in files:
+        file.write_text(scripts.load(file.stem).text, encoding="utf-8")
+    done = subprocess.run(
+        ["luacheck", "--no-color", "--config", str(ROOT / ".luacheckrc"), *map(str, files)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
