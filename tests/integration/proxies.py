@@ -1,0 +1,126 @@
+"""Small TCP proxies in front of a real Redis, for what cannot be had otherwise."""
+
+import re
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from typing import Self
+
+
+class Proxy:
+    """Forwards each connection on a port of its own to a port of this machine.
+
+    Args:
+        target: The port.
+        tls: Terminates TLS with this context.
+        on_request: Told each piece of what clients send; what it returns is forwarded.
+        on_reply: The same for what the server sends; None in place of a reply cuts the connection.
+    """
+
+    def __init__(
+        self,
+        target: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        on_request: Callable[[bytes], bytes] = bytes,
+        on_reply: Callable[[bytes], bytes | None] = bytes,
+    ) -> None:
+        self._target = target
+        self._tls = tls
+        self._on_request = on_request
+        self._on_reply = on_reply
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: set[socket.socket] = set()
+        self._lock = Lock()
+        self.port = int(self._listener.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Broker URL."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def cut(self) -> None:
+        """Cuts all connections; new ones are taken."""
+        with self._lock:
+            cut, self._open = self._open, set()
+        for end in cut:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError), client:
+            if self._tls is not None:
+                client = self._tls.wrap_socket(client, server_side=True)
+            with client, socket.create_connection(("127.0.0.1", self._target)) as server:
+                with self._lock:
+                    self._open |= {client, server}
+                back = Thread(target=self._pump, args=(server, client, self._on_reply), daemon=True)
+                back.start()
+                self._pump(client, server, self._on_request)
+                back.join()
+                with self._lock:
+                    self._open -= {client, server}
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes | None]) -> None:
+        with suppress(OSError):
+            while (data := source.recv(65536)) and (changed := change(data)) is not None:
+                sink.sendall(changed)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def old_redis(target: int) -> Proxy:
+    """Makes a proxy that gives a server out as Redis 6.0; the reply keeps its length."""
+
+    def change(reply: bytes) -> bytes:
+        return re.sub(rb"(redis_version:)\d\.\d\.", rb"\g<1>6.0.", reply)
+
+    return Proxy(target, on_reply=change)
+
+
+class LosesReply(Proxy):
+    """Cuts the connection in place of the reply to the first request that contains ``mark`` after ``arm``."""
+
+    def __init__(self, target: int, mark: bytes) -> None:
+        self._mark = mark
+        self._armed = Event()
+        self._waiting = Event()
+        self.lost = 0
+        super().__init__(target, on_request=self._watch, on_reply=self._lose)
+
+    def arm(self) -> None:
+        """Loses the next such reply."""
+        self._armed.set()
+
+    def _watch(self, request: bytes) -> bytes:
+        if self._armed.is_set() and self._mark in request:
+            self._armed.clear()
+            self._waiting.set()
+        return request
+
+    def _lose(self, reply: bytes) -> bytes | None:
+        if not self._waiting.is_set():
+            return reply
+        self._waiting.clear()
+        self.lost += 1
+        return None
