@@ -3,17 +3,13 @@
 import time
 from typing import Any
 
-from kombu.transport import redis as stock
-
 from tests.integration.harness import MakeProj, Proj
+from tests.integration.visibility import sweep, swept_after
 from tests.waiting import until
 
 VISIBILITY_S = 2
 COUNTDOWN_S = 8
 WORKERS = 3
-#: The sweep for messages that were unacked for too long, each second in every worker; kombu has the last two from 5.7.
-SWEEPING = {"visibility_timeout": VISIBILITY_S, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
-WORKERS_SWEEP = hasattr(stock.Channel, "unacked_restore_throttle")
 
 
 def _run_beyond_the_visibility_timeout(proj: Proj) -> list[dict[str, Any]]:
@@ -22,16 +18,13 @@ def _run_beyond_the_visibility_timeout(proj: Proj) -> list[dict[str, Any]]:
         worker.ready()
     due = time.time() + COUNTDOWN_S
     proj.send("record", countdown=COUNTDOWN_S)
-    with proj.connection() as connection:
-        sweep = connection.default_channel.qos.restore_visible
 
-        def is_over() -> bool:
-            if not WORKERS_SWEEP:
-                sweep(num=None, interval=1)  # what a worker of older kombu does only every 100 s
-            time.sleep(0.2)
-            return time.time() > due + VISIBILITY_S
+    def is_over() -> bool:
+        sweep(proj)
+        time.sleep(0.2)
+        return time.time() > due + VISIBILITY_S
 
-        until(is_over, COUNTDOWN_S + VISIBILITY_S + 5)
+    until(is_over, COUNTDOWN_S + VISIBILITY_S + 5)
     runs = proj.await_runs(1)
     assert all(run["at"] >= due for run in runs)
     return runs
@@ -39,10 +32,11 @@ def _run_beyond_the_visibility_timeout(proj: Proj) -> list[dict[str, Any]]:
 
 def test_a_task_due_beyond_the_visibility_timeout_runs_once(make_proj: MakeProj) -> None:
     """With our transport a task whose countdown is longer than the visibility timeout runs once."""
-    assert len(_run_beyond_the_visibility_timeout(make_proj(broker_transport_options=SWEEPING))) == 1
+    proj = make_proj(broker_transport_options=swept_after(VISIBILITY_S))
+    assert len(_run_beyond_the_visibility_timeout(proj)) == 1
 
 
 def test_the_same_task_runs_more_than_once_on_the_stock_transport(make_proj: MakeProj) -> None:
     """On kombu's own transport the same task under the same settings runs more than once."""
-    stock_proj = make_proj(broker_transport="", broker_transport_options=SWEEPING)
-    assert len(_run_beyond_the_visibility_timeout(stock_proj)) > 1
+    proj = make_proj(broker_transport="", broker_transport_options=swept_after(VISIBILITY_S))
+    assert len(_run_beyond_the_visibility_timeout(proj)) > 1
