@@ -43,6 +43,7 @@ for i = 3, #KEYS do
   local list, pushed = KEYS[i], bodies[KEYS[i]]
   if pushed then
     redis.call('LPUSH', list, unpack(pushed))
+    bodies[list] = nil -- a priority step may be named twice
     if expire > 0 then
       redis.call('PEXPIRE', list, expire)
     end
