@@ -1,0 +1,145 @@
+"""``transfer.lua``: moves due messages to the lists from which kombu consumes."""
+
+import pytest
+from redis.exceptions import ResponseError
+
+from kombu_delayq.results import Offer
+from kombu_delayq.store import DelayStore
+from tests.lua.conftest import MakeStore
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, popped, waiting
+
+
+def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
+    """A transfer empties the store of what is due, into the queue's list, and touches nothing else."""
+    store.client.lpush("q", "ready before")
+    store.offer("q", Offer("later", repr(FUTURE_MS), 0, "later's body"))
+    store.offer("other", waiting("i", PAST_MS))
+    store.offer("q", waiting("second", PAST_MS + 0.001), waiting("first", PAST_MS))
+    before = contents(store.client)
+    done = store.transfer("q")
+    assert done.lateness_ms == [done.now_ms - PAST_MS, done.now_ms - (PAST_MS + 0.001)]
+    assert (done.lost, done.next_due_ms, done.more) == (0, FUTURE_MS, False)
+    assert contents(store.client) == {
+        **before,
+        b"q": [b"body of second", b"body of first", b"ready before"],
+        b"delayq:{q}:due": [(b"00000001later", FUTURE_MS)],
+        b"delayq:{q}:backup": {b"later": b"000000010later's body"},
+    }
+
+
+def test_a_transfer_of_nothing_changes_nothing(store: DelayStore) -> None:
+    """With nothing due, or with no message at all, nothing moves."""
+    store.offer("q", waiting("i"))
+    before = contents(store.client)
+    done, empty = store.transfer("q"), store.transfer("never used")
+    assert (done.lateness_ms, done.lost, done.next_due_ms) == ([], 0, FUTURE_MS)
+    assert (empty.lateness_ms, empty.lost, empty.next_due_ms) == ([], 0, None)
+    assert contents(store.client) == before
+
+
+def test_the_last_message_leaves_no_store_behind(store: DelayStore) -> None:
+    """When all messages have left, the index and the backup are gone, and the queue is still known."""
+    store.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
+    assert store.transfer("q").next_due_ms is None
+    assert contents(store.client).keys() == {b"q", b"delayq:{q}:order", b"delayq:queues"}
+
+
+def test_a_batch_has_a_bound_and_says_whether_more_is_due(make_store: MakeStore) -> None:
+    """A call moves at most ``transfer_batch`` messages, the oldest first, and tells whether to call again."""
+    store = make_store(transfer_batch=10)
+    store.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(25)), waiting("later"))
+    calls = [store.transfer("q") for _ in range(4)]
+    assert [len(done.lateness_ms) for done in calls] == [10, 10, 5, 0]
+    assert [done.more for done in calls] == [True, True, False, False]
+    assert popped(store.client, "q") == [f"body of {number}".encode() for number in range(25)]
+
+
+def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
+    """A transfer of the most messages that the option allows works in one call."""
+    store = make_store(transfer_batch=5000)
+    store.offer("q", *(waiting(str(number), PAST_MS) for number in range(5001)))
+    done = store.transfer("q")
+    assert (len(done.lateness_ms), done.more) == (5000, True)
+    assert store.client.llen("q") == 5000
+
+
+@pytest.mark.parametrize("size", [1, 99, 1_000, 50_000])
+def test_a_batch_is_bounded_in_bytes(make_store: MakeStore, size: int) -> None:
+    """A call moves at least one message, and stays near ``transfer_batch_bytes`` whatever the size of messages."""
+    store = make_store(transfer_batch=5000, transfer_batch_bytes=10_000)
+    store.offer("q", *(waiting(f"{number:05}", PAST_MS, "x" * size) for number in range(400)))
+    moved = len(store.transfer("q").lateness_ms)
+    assert moved >= 1
+    assert (moved - 1) * size <= 3 * 10_000
+    while store.transfer("q").more:
+        pass
+    assert store.client.llen("q") == 400
+
+
+def test_an_index_entry_without_a_body_is_dropped_and_counted(store: DelayStore) -> None:
+    """What is left of a message without its body is counted as lost, and holds up no other."""
+    store.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(6)), waiting("later"))
+    store.client.hdel("delayq:{q}:backup", "0", "3")
+    done = store.transfer("q")
+    assert (len(done.lateness_ms), done.lost) == (4, 2)
+    assert done.lateness_ms == [done.now_ms - PAST_MS - number for number in (1, 2, 4, 5)]
+    assert popped(store.client, "q") == [f"body of {number}".encode() for number in (1, 2, 4, 5)]
+    assert store.client.zrange("delayq:{q}:due", 0, -1) == [b"00000007later"]
+
+
+def test_a_body_without_an_index_entry_stays(store: DelayStore) -> None:
+    """A body that nothing points to is neither moved nor removed."""
+    store.client.hset("delayq:{q}:backup", "i", "000000010body")
+    before = contents(store.client)
+    assert store.transfer("q").lateness_ms == []
+    assert contents(store.client) == before
+
+
+@pytest.mark.parametrize("key", ["delayq:{q}:due", "delayq:{q}:backup", "q", "q\x06\x163", "q\x06\x169"])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it and no message moves, whatever its priority."""
+    store.offer("q", *(waiting(str(priority), PAST_MS, priority=priority) for priority in range(10)))
+    store.client.delete(key)
+    store.client.set(key, "somebody else's")
+    before = contents(store.client)
+    with pytest.raises(ResponseError, match="WRONGTYPE key " + key.replace("{", r"\{")):
+        store.transfer("q")
+    assert contents(store.client) == before
+
+
+def test_a_queues_expiry_goes_over_to_its_list(store: DelayStore) -> None:
+    """Messages of an expiring queue expire in its list too, those of another queue do not."""
+    store.offer("q", waiting("i", PAST_MS), waiting("later"), expire_ms=60_000)
+    store.offer("other", waiting("i", PAST_MS))
+    store.transfer("q")
+    store.transfer("other")
+    assert 0 < store.client.pttl("q") <= 60_000
+    assert store.client.pttl("other") == -1
+
+
+def test_no_message_leaves_before_its_microsecond(store: DelayStore) -> None:
+    """By Redis's clock no message is moved in the µs before it is due, however often a transfer asks."""
+    start_ms = clock_ms(store.client) + 5
+    dues_ms = {f"{number:03}": start_ms + number * 0.257 for number in range(200)}
+    store.offer("q", *(waiting(name, due_ms) for name, due_ms in dues_ms.items()))
+    moved = 0
+    while moved < len(dues_ms):
+        done = store.transfer("q")
+        after_ms = clock_ms(store.client)
+        assert done.next_due_ms is None or done.next_due_ms > done.now_ms
+        assert all(lateness >= 0 for lateness in done.lateness_ms)
+        for body in popped(store.client, "q"):
+            assert after_ms >= dues_ms[body.decode().removeprefix("body of ")]
+            moved += 1
+    assert store.size("q") == 0
+
+
+def test_two_stores_share_the_work(make_store: MakeStore) -> None:
+    """Of two transfer workers at one queue, each message is moved by one."""
+    stores = [make_store(transfer_batch=7), make_store(transfer_batch=5)]
+    stores[0].offer("q", *(waiting(str(number), PAST_MS + number) for number in range(100)))
+    moved = 0
+    while moved < 100:
+        moved += sum(len(store.transfer("q").lateness_ms) for store in stores)
+    assert moved == 100
+    assert popped(stores[0].client, "q") == [f"body of {number}".encode() for number in range(100)]
