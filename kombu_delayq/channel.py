@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from kombu.log import get_logger
 from kombu.transport import virtual
+from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
@@ -105,8 +106,15 @@ class DelayedChannel(_Channel):
         self, queue: str, no_ack: bool, deliver: Callable[[Message], object], message: Message
     ) -> None:
         due = eta_of(message)
-        if due is None or due.ms <= time() * 1000 or not self._adopt(queue, no_ack, message, due):
+        if due is not None and due.ms > time() * 1000 and self._adopt(queue, no_ack, message, due):
+            return
+        try:
             deliver(message)
+        except ResponseError:
+            # Redis took the message out of its queue and is too full to note that it is unacked.
+            if not no_ack and message["properties"]["delivery_tag"] not in self.qos._delivered:
+                self.store.give_back(queue, self._get_message_priority(message, reverse=False), dumps(message))
+            raise
 
     def _adopt(self, queue: str, no_ack: bool, message: Message, due: Due) -> bool:
         """Puts a message that came too early into the store.

@@ -93,6 +93,14 @@ class DelayStore:
             self.client.sadd(self.keys.queues, queue)
         return place != "due"
 
+    def give_back(self, queue: str, priority: int, body: str) -> int:
+        """Puts a message that a consumer could not keep back where it came from, also into a full Redis.
+
+        Returns the length of that list.
+        """
+        step = self._list_of_priority[priority]
+        return int(self._run("give_back", [self.keys.ready(queue, self._priority_steps)[step]], [body]))
+
     def transfer(self, queue: str) -> Transferred:
         """Moves a batch of messages that are due to the lists from which kombu consumes."""
         keys = [self.keys.due(queue), self.keys.backup(queue), *self.keys.ready(queue, self._priority_steps)]
