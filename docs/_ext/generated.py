@@ -1,0 +1,112 @@
+"""Directives that make reference pages from the code, so that nothing is written down twice."""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from celery_ext.cli import delayq
+from kombu_delayq import errors, scripts
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.keys import Keys
+from kombu_delayq.options import Options
+
+Lines = Iterator[str]
+
+
+class Generated(SphinxDirective):
+    """Parses the Markdown that a subclass writes."""
+
+    has_content = False
+
+    def run(self) -> list[nodes.Node]:
+        """Returns what the lines say, as nodes."""
+        self.content = StringList(list(self.lines()), source=f"<{self.name}>")
+        return self.parse_content_to_nodes(allow_section_headings=True)
+
+    def lines(self) -> Lines:
+        """Yields lines of Markdown."""
+        raise NotImplementedError
+
+
+class OptionTable(Generated):
+    """Table of the transport options."""
+
+    def lines(self) -> Lines:
+        """Yields a row for each field of ``Options``."""
+        yield from ("| option | default | unit | effect |", "|---|---|---|---|")
+        for field in dataclasses.fields(Options):
+            unit, effect = field.metadata["unit"], field.metadata["help"]
+            yield f"| `{field.name}` | `{field.default!r}` | {unit} | {effect} |"
+
+
+class KeyTable(Generated):
+    """Table of the keys, for a queue ``orders`` of database 0."""
+
+    def lines(self) -> Lines:
+        """Yields a row for each key and channel."""
+        keys = Keys()
+        of_queue = {what: getattr(keys, what)("orders") for what in ("due", "backup", "order")}
+        of_all = {what: getattr(keys, what) for what in ("queues", "lease", "wake")}
+        yield from ("| name | holds |", "|---|---|")
+        for what, name in {**of_queue, **of_all}.items():
+            yield f"| `{name}` | {inspect.getdoc(getattr(Keys, what))} |"
+
+
+class ScriptHeaders(Generated):
+    """Header of each Lua script."""
+
+    def lines(self) -> Lines:
+        """Yields a heading, a sentence and the rest of the header for each script."""
+        for path in sorted(scripts.directory().glob("*.lua")):
+            header = [line[3:] for line in _header(path.read_text(encoding="utf-8"))]
+            kept = [line for line in header if not line.startswith("@include")]
+            yield from (f"## `{path.stem}`", "", kept[0], "", "```text", *kept[1:], "```", "")
+
+
+class Commands(Generated):
+    """Help of the ``delayq`` command and of each of its subcommands."""
+
+    def lines(self) -> Lines:
+        """Yields a heading and the help text for each command."""
+        yield from _help(delayq, click.Context(delayq, info_name="delayq"))
+        for name in delayq.commands:
+            context = click.Context(delayq.commands[name], info_name=f"delayq {name}")
+            yield from _help(delayq.commands[name], context)
+
+
+class ErrorTable(Generated):
+    """Table of the exceptions."""
+
+    def lines(self) -> Lines:
+        """Yields a row for each exception class."""
+        yield from ("| error | also a | meaning |", "|---|---|---|")
+        for name, kind in vars(errors).items():
+            if isinstance(kind, type) and issubclass(kind, DelayqError):
+                also = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not DelayqError)
+                yield f"| `{name}` | {also} | {inspect.getdoc(kind)} |"
+
+
+def _header(source: str) -> list[str]:
+    match = re.match(r"(?:--.*\n)+", source)
+    return match[0].splitlines() if match else []
+
+
+def _help(command: click.Command, context: click.Context) -> Lines:
+    yield from (f"## `{context.info_name}`", "", "```text", *command.get_help(context).splitlines(), "```", "")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Registers the directives."""
+    app.add_directive("delayq-options", OptionTable)
+    app.add_directive("delayq-keys", KeyTable)
+    app.add_directive("delayq-scripts", ScriptHeaders)
+    app.add_directive("delayq-commands", Commands)
+    app.add_directive("delayq-errors", ErrorTable)
+    return {"parallel_read_safe": True}

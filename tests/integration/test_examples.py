@@ -1,0 +1,99 @@
+"""The app in docs/examples/plain_app, as its owner runs it: unmodified, and with the one setting changed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from tests.integration.harness import TRANSPORT
+from tests.waiting import until
+
+PLAIN_APP = Path(__file__).parents[2] / "docs" / "examples" / "plain_app"
+SETTING = f'broker_transport = "{TRANSPORT}"\n'
+DELAY_S = 3.0
+REMINDED = "reminded Ann "
+
+
+class Shop:
+    """A copy of the app on a server."""
+
+    def __init__(self, directory: Path, server: PrivateRedis) -> None:
+        self.directory = Path(shutil.copytree(PLAIN_APP, directory / "shop"))
+        self._environment = {**os.environ, "SHOP_REDIS": f"redis://127.0.0.1:{server.port}"}
+
+    def change_setting(self) -> None:
+        """Changes what docs/examples/plain_app/README.md says."""
+        with (self.directory / "celeryconfig.py").open("a", encoding="utf-8") as settings:
+            settings.write(SETTING)
+
+    def start(self, *command: str, log: Path) -> "subprocess.Popen[str]":
+        """Starts ``python`` in the app's directory."""
+        with log.open("w") as output:
+            return subprocess.Popen(
+                [sys.executable, *command],
+                cwd=self.directory,
+                env=self._environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+
+    @contextmanager
+    def worker(self) -> Iterator[None]:
+        """Runs a worker with its pool at Celery's default."""
+        log = self.directory / "worker.log"
+        process = self.start("-m", "celery", "-A", "tasks", "worker", "-c", "1", "-l", "INFO", log=log)
+        try:
+            until(lambda: " ready." in log.read_text() or process.poll() is not None, 40, "worker ready")
+            assert process.poll() is None, log.read_text()
+            yield
+        finally:
+            process.terminate()
+            process.wait(20)
+
+    def leave_cart(self) -> tuple["subprocess.Popen[str]", Path]:
+        """Publishes a delayed task from another process, which prints its result."""
+        log = self.directory / "producer.log"
+        return self.start("leave_cart.py", "Ann", str(DELAY_S), log=log), log
+
+
+@pytest.fixture
+def shop(tmp_path: Path, redis_server: PrivateRedis) -> Shop:
+    """The unmodified app."""
+    return Shop(tmp_path, redis_server)
+
+
+def reminded_after_s(producer: "subprocess.Popen[str]", log: Path) -> float:
+    """Waits for what the producer prints. Returns how long after the publish the task ran."""
+    assert producer.wait(60) == 0, log.read_text()
+    printed = log.read_text()
+    assert REMINDED in printed
+    return float(printed.partition(REMINDED)[2].split()[0])
+
+
+def test_the_unmodified_app_keeps_its_delayed_task_in_the_worker(shop: Shop, client: redis.Redis) -> None:
+    """On stock Redis the example works, its delayed task is held by the worker, and nothing of ours is in Redis."""
+    with shop.worker():
+        producer, log = shop.leave_cart()
+        until(lambda: client.hlen("unacked"), 20, "the worker holds the task")
+        assert client.keys("delayq:*") == []
+        assert reminded_after_s(producer, log) >= DELAY_S - 0.01
+
+
+def test_with_one_setting_the_delayed_task_waits_in_redis(shop: Shop, client: redis.Redis) -> None:
+    """With the one setting of its README, the example's delayed task waits in Redis and runs, not before its time."""
+    shop.change_setting()
+    with shop.worker():
+        producer, log = shop.leave_cart()
+        until(lambda: client.zcard("delayq:{celery}:due"), 20, "the task waits in Redis")
+        assert client.hlen("unacked") == 0
+        assert reminded_after_s(producer, log) >= DELAY_S - 0.01
+    assert client.zcard("delayq:{celery}:due") == 0
+    assert client.hlen("delayq:{celery}:backup") == 0

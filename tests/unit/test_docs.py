@@ -1,0 +1,136 @@
+"""The documentation: it builds, leaves nothing out, and names only what exists."""
+
+import ast
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from celery_ext.cli import delayq
+from kombu_delayq import scripts
+from kombu_delayq.keys import Keys
+from kombu_delayq.options import NAMES
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Directories that a code path may begin with.
+OURS = ("kombu_delayq", "celery_ext", "lua", "tests", "docs")
+_FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def named(page: Path) -> str:
+    """Names a page in a test's id."""
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, *languages: str) -> Iterator[str]:
+    """Yields the code blocks of a page in some languages."""
+    for _, language, code in _FENCE.findall(page.read_text(encoding="utf-8")):
+        if language in languages:
+            yield code
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yields the words of each command line in the shell blocks of a page, comments left out."""
+    for code in blocks(page, "sh"):
+        for line in code.splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield words
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as text, built without a warning."""
+    pytest.importorskip("sphinx")
+    pytest.importorskip("myst_parser")
+    pytest.importorskip("furo")
+    output = tmp_path_factory.mktemp("docs")
+    for builder in ("html", "text"):
+        options = ["-W", "--keep-going", "-q", "-b", builder, "-d", str(output / "doctrees")]
+        command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(output / builder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return output / "text"
+
+
+@pytest.mark.xdist_group("docs")
+def test_reference_names_every_option_key_script_and_command(built: Path) -> None:
+    """Sphinx builds without a warning, and the pages made from the code name all that the code has."""
+    reference = {page.stem: page.read_text(encoding="utf-8") for page in (built / "reference").glob("*.txt")}
+    keys = Keys()
+    expected = {
+        "options": NAMES,
+        "keys": {keys.due("orders"), keys.backup("orders"), keys.order("orders"), keys.queues, keys.lease, keys.wake},
+        "scripts": {path.stem for path in scripts.directory().glob("*.lua")},
+        "commands": {f"delayq {name}" for name in delayq.commands},
+    }
+    for page, names in expected.items():
+        # A table's cell may break within a name.
+        text = re.sub(r"[|\s]+", " ", reference[page])
+        assert {name for name in names if name not in text} == set(), page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_paths_exist(page: Path) -> None:
+    """Every path into the repository that a page mentions is there."""
+    text = page.read_text(encoding="utf-8")
+    paths = re.findall(rf"`((?:{'|'.join(OURS)})/[\w./*-]*)`", text)
+    missing = [path for path in paths if not list(ROOT.glob(path.rstrip("/")))]
+    assert missing == []
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    assert [link for link in links if link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_dotted_names_exist(page: Path) -> None:
+    """Every module that a page mentions is there."""
+    text = page.read_text(encoding="utf-8")
+    modules = re.findall(r"\b((?:kombu_delayq|celery_ext)(?:\.[a-z_]+)+)", text)
+    paths = [ROOT / module.replace(".", "/") for module in modules if not module.endswith((".py", ".lua"))]
+    assert [path for path in paths if not (path.is_dir() or path.with_suffix(".py").is_file())] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_blocks_are_valid(page: Path) -> None:
+    """Every Python, JSON and shell block of a page can be parsed."""
+    for code in blocks(page, "python"):
+        ast.parse(code)
+    for code in blocks(page, "json"):
+        json.loads(code)
+    list(commands(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_delayq_commands_are_understood(page: Path) -> None:
+    """Every ``delayq`` command line of a page has options and subcommands that there are."""
+    for words in commands(page):
+        if words[0] == "delayq" or (words[0] == "celery" and "delayq" in words):
+            done = CliRunner().invoke(delayq, [*words[words.index("delayq") + 1 :], "--help"])
+            assert done.exit_code == 0, done.output
+
+
+def test_make_targets_exist() -> None:
+    """Every ``make`` target that a page mentions is in the Makefile."""
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    mentioned = {target for page in PAGES for target in re.findall(r"\bmake ([a-z]+)\b", page_code(page))}
+    assert {"demo", "test"} <= mentioned <= targets
+
+
+def page_code(page: Path) -> str:
+    """Returns all that a page sets as code."""
+    text = page.read_text(encoding="utf-8")
+    return "\n".join([*blocks(page, "sh"), *re.findall(r"`([^`\n]+)`", text)])
+
+
+def test_readme_installs_what_the_package_is_called() -> None:
+    """The README installs the name under which the package is published."""
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    assert ["pip", "install", name] in list(commands(ROOT / "README.md"))
