@@ -16,7 +16,7 @@ from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
 
 #: A killed leader costs less than 2 s; the rest is for a busy machine.
-LATE_S = 3.0
+LATE_S = 2.5
 
 STANDALONE = """
 import sys
