@@ -11,6 +11,7 @@ from kombu.transport import virtual
 from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
+from redis.sentinel import SentinelConnectionPool
 
 from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.errors import DelayTooLong
@@ -42,8 +43,10 @@ class DelayedChannel(_Channel):
     def separate_pool(self) -> redis.ConnectionPool:
         """Returns connections like this channel's, for a thread of its own, that never wait without end."""
         pool: redis.ConnectionPool = self._get_pool()
-        if pool.connection_kwargs.get("socket_timeout") is None:
-            pool.connection_kwargs["socket_timeout"] = self.connection.options.redis_timeout
+        sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
+        for each in (pool, *(sentinel.connection_pool for sentinel in sentinels)):
+            if each.connection_kwargs.get("socket_timeout") is None:
+                each.connection_kwargs["socket_timeout"] = self.connection.options.redis_timeout
         return pool
 
     def durable_queues(self) -> set[str]:
