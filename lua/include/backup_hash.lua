@@ -15,7 +15,7 @@ local function put(keys, id, due_ms, priority, body)
     if string.sub(redis.call('HGET', keys.backup, id), HEAD) == priority .. body then
       return 'repeated'
     end
-    id = id .. '~' .. string.sub(redis.sha1hex(body), 1, 16)
+    id = id .. '~' .. string.sub(redis.sha1hex(priority .. body), 1, 16)
     if redis.call('HSETNX', keys.backup, id, value) == 0 then
       return 'repeated'
     end
