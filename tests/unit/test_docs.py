@@ -61,7 +61,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output / "text"
 
 
-@pytest.mark.xdist_group("docs")
 def test_reference_names_every_option_key_script_and_command(built: Path) -> None:
     """Sphinx builds without a warning, and the pages made from the code name all that the code has."""
     reference = {page.stem: page.read_text(encoding="utf-8") for page in (built / "reference").glob("*.txt")}
