@@ -5,7 +5,7 @@ from typing import Any
 from celery.signals import worker_init
 from kombu.utils.url import maybe_sanitize_url
 
-from kombu_delayq.urls import STOCK_SCHEMES
+from kombu_delayq.urls import STOCK_SCHEMES, split
 
 
 def attach() -> None:
@@ -24,10 +24,11 @@ def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
     conf = sender.app.conf
     if not str(conf.broker_transport or "").startswith("kombu_delayq."):
         return
-    for url in (conf.broker_read_url, conf.broker_write_url, conf.broker_url):
-        scheme = str(url or "").partition("://")[0]
-        if "+" in scheme and scheme not in STOCK_SCHEMES:
-            raise SystemExit(
-                f"broker_url {maybe_sanitize_url(url)} makes kombu overlook broker_transport; "
-                f"write {'delayq+socket' if scheme == 'redis+socket' else 'delayq'}://… instead"
-            )
+    for given in (conf.broker_read_url, conf.broker_write_url, conf.broker_url):
+        for url in split(given or ""):
+            scheme = url.partition("://")[0].lower()
+            if "+" in scheme and scheme not in STOCK_SCHEMES:
+                raise SystemExit(
+                    f"broker_url {maybe_sanitize_url(url)} makes kombu overlook broker_transport; "
+                    f"write {'delayq+socket' if scheme == 'redis+socket' else 'delayq'}://… instead"
+                )

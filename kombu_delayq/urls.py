@@ -6,7 +6,7 @@ stock behaviour, without TLS, or on localhost. ``settle`` reads the URL itself a
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlparse
 
@@ -59,9 +59,19 @@ def register() -> None:
     connection.resolve_aliases.update({"delayq+sentinel": sentinel, _SENTINEL: sentinel})
 
 
-def ours(url: str) -> str:
-    """Returns a broker URL, or several separated by ``;``, with our schemes in place of the stock ones."""
-    return ";".join(_with_scheme(each, {**OUR_SCHEMES, "redis+socket": "delayq+socket"}) for each in url.split(";"))
+def split(given: str | Sequence[str]) -> list[str]:
+    """Returns the URLs of ``broker_url``, which may be one, several separated by ``;``, or a sequence."""
+    return [url.strip() for each in ([given] if isinstance(given, str) else given) for url in each.split(";")]
+
+
+def ours(given: str | Sequence[str]) -> str:
+    """Returns broker URLs, separated by ``;``, with our schemes in place of the stock ones.
+
+    But ``rediss``, which with this transport's dotted path means what it means in a stock app: no check of the
+    server's certificate unless asked for.
+    """
+    schemes = {**OUR_SCHEMES, "redis+socket": "delayq+socket", "rediss": "rediss"}
+    return ";".join(_with_scheme(url, schemes) for url in split(given))
 
 
 def settle(client: Any, *, sentinel: bool = False) -> str:

@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from redis.exceptions import ResponseError
 
 from celery_ext.cli.target import Target
 from celery_ext.cli.text import duration, moment, table
 from kombu_delayq.results import QueueStats
+from kombu_delayq.store import DelayStore
 
 
 @click.command()
@@ -27,9 +29,18 @@ def status(target: Target, as_json: bool, queues: tuple[str, ...]) -> None:
         report = {
             "broker": connection.as_uri(),
             "leader": store.leader(),
-            "queues": [_row(store.stats(name)) for name in names],
+            "queues": [_row_or_error(store, name) for name in names],
         }
     click.echo(json.dumps(report, indent=2) if as_json else _text(report))
+    if any("error" in row for row in report["queues"]):
+        raise SystemExit(1)
+
+
+def _row_or_error(store: DelayStore, queue: str) -> dict[str, Any]:
+    try:
+        return _row(store.stats(queue))
+    except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+        return {"queue": queue, "error": str(error)}
 
 
 def _row(stats: QueueStats) -> dict[str, Any]:
@@ -60,9 +71,11 @@ def _text(report: dict[str, Any]) -> str:
             f"{row['overdue']:,} by {duration(row['overdue_by_s'], plain=True)}" if row["overdue"] else "0",
         ]
         for row in report["queues"]
+        if "error" not in row
     ]
     if rows:
         lines += table(["QUEUE", "DELAYED", "READY", "NEXT DUE", "OVERDUE"], rows, right={1, 2})
-    else:
+    if not report["queues"]:
         lines.append("no queue holds or held delayed messages")
+    lines += [f"queue {row['queue']!r}: {row['error']}" for row in report["queues"] if "error" in row]
     return "\n".join(lines)

@@ -56,7 +56,7 @@ class Target:
             with connection, errors_in_words(connection):
                 channel = open_channel(connection)
                 yield connection, connect_store(channel, channel.pool)
-        except DelayqError as error:
+        except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
             raise click.ClickException(str(error)) from error
 
 

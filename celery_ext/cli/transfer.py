@@ -48,7 +48,7 @@ def transfer(target: Target, loglevel: str) -> None:
         with errors_in_words(connection):
             logger.info("transfer worker %s for %s", worker.name, connection.as_uri())
             worker.run()
-    except DelayqError as error:
+    except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
         raise click.ClickException(str(error)) from error
     logger.info("transfer worker %s stopped", worker.name)
 

@@ -51,6 +51,26 @@ def test_status_of_an_empty_broker_says_so(make_proj: MakeProj) -> None:
     assert (result.exit_code, "no queue holds or held" in result.stdout) == (0, True)
 
 
+def test_a_damaged_queue_hides_no_other(proj: Proj) -> None:
+    """A key of another type is named beside the numbers of the sound queues, and the exit code is 1."""
+    proj.send("record", countdown=3600, queue="sound")
+    proj.send("record", countdown=3600, queue="damaged")
+    proj.server.client().set("delayq:{damaged}:due", "x")
+    result = _delayq(proj.server, "status")
+    assert result.exit_code == 1
+    assert any(line.startswith("sound ") for line in result.stdout.splitlines())
+    assert "key delayq:{damaged}:due holds a string" in result.stdout
+    rows = json.loads(_delayq(proj.server, "status", "--json").stdout)["queues"]
+    assert [("error" in row, row["queue"]) for row in rows] == [(True, "damaged"), (False, "sound")]
+
+
+def test_sentinel_without_the_name_of_its_master_is_told_in_words() -> None:
+    """What kombu finds missing ends the command in one line."""
+    result = CliRunner().invoke(delayq, ["--broker", "delayq+sentinel://127.0.0.1:1", "status"])
+    assert result.exit_code == 1
+    assert "'master_name' transport option must be specified" in result.output
+
+
 def test_status_as_a_celery_command_shows_the_queues_of_the_app(proj: Proj) -> None:
     """`celery -A proj delayq status` needs no broker, and lists the app's queues too."""
     result = subprocess.run(
