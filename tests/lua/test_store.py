@@ -1,0 +1,215 @@
+"""What ``DelayStore`` does besides running scripts: the known queues, the script cache, round trips."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError, ResponseError
+from redis.retry import Retry
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq import scripts
+from kombu_delayq.results import Offer
+from kombu_delayq.store import DelayStore
+from tests.lua.conftest import MakeStore
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, popped, waiting
+
+OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
+    "offer": lambda store: store.offer("q", waiting("i")),
+    "adopt": lambda store: store.adopt("q", waiting("j"), "tag", "unacked_index", "unacked"),
+    "transfer": lambda store: store.transfer("q"),
+    "give_back": lambda store: store.give_back("q", 0, "body"),
+    "heads": lambda store: store.heads(["q"]),
+    "stats": lambda store: store.stats("q"),
+    "lead": lambda store: store.lead("name"),
+    "release": lambda store: store.release("name"),
+    "purge": lambda store: store.purge("q"),
+}
+
+
+def reads(store: DelayStore) -> int:
+    """How often Redis has read from its clients."""
+    return int(store.client.info("stats")["total_reads_processed"])
+
+
+def round_trips(store: DelayStore, act: Callable[[], Any]) -> int:
+    before = reads(store)
+    act()
+    return reads(store) - before - 1  # the count is a read too
+
+
+def calls(store: DelayStore) -> dict[str, int]:
+    """Commands that clients and scripts have sent since ``CONFIG RESETSTAT``."""
+    stats = store.client.info("commandstats")
+    return {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
+
+
+def test_there_is_a_call_for_every_operation() -> None:
+    """The tests below leave no operation out."""
+    assert OPERATIONS.keys() == {path.stem for path in scripts.directory().glob("*.lua")}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_flushed_script_cache_is_not_noticed(store: DelayStore, operation: str) -> None:
+    """After ``SCRIPT FLUSH`` every operation works, and its script is known again."""
+    for act in OPERATIONS.values():
+        act(store)
+    store.offer("q", waiting("k"))
+    store.client.script_flush()
+    OPERATIONS[operation](store)
+    assert store.client.script_exists(store.script(operation).sha) == [True]
+
+
+def test_the_second_attempt_after_a_flush_stores_once(store: DelayStore) -> None:
+    """A message that is offered while the script cache is empty is stored once."""
+    store.offer("q", waiting("i"))
+    store.offer("q", waiting("j"))
+    store.client.script_flush()
+    assert store.offer("q", waiting("k")) == ("behind", 1, 0, 0)
+    assert store.size("q") == 3
+
+
+def test_a_publish_costs_one_round_trip(store: DelayStore) -> None:
+    """The first message of a queue and each further one cost one round trip each."""
+    store.client.ping()
+    for name in "abcd":
+        assert round_trips(store, lambda name=name: store.offer("q", waiting(name))) == 1
+
+
+def test_a_publish_to_a_queue_in_use_is_one_command(store: DelayStore) -> None:
+    """While a queue holds others, a publish sends the script's SHA and nothing else."""
+    for name in "abc":
+        store.offer("q", waiting(name))
+    store.client.config_resetstat()
+    store.offer("q", waiting("d"))
+    sent = calls(store)
+    assert sent["evalsha"] == 1
+    assert not {"eval", "sadd", "multi"} & sent.keys()
+
+
+def test_a_queue_is_known_as_soon_as_it_holds_a_message(store: DelayStore) -> None:
+    """Every queue that was offered a message is known, and stays so when its messages have left."""
+    store.offer("b", waiting("i", PAST_MS))
+    store.offer("a", waiting("i"))
+    assert store.queues() == ["a", "b"]
+    store.transfer("b")
+    assert store.queues() == ["a", "b"]
+
+
+def test_a_queue_is_known_again_after_a_flush(store: DelayStore) -> None:
+    """After ``FLUSHALL`` the next message makes its queue known again, also to a store that knew it before."""
+    for name in "abc":
+        store.offer("q", waiting(name))
+    store.client.flushall()
+    assert store.offer("q", waiting("d")).place == "first"
+    assert store.queues() == ["q"]
+
+
+def test_a_queue_is_known_again_after_a_purge_elsewhere(make_store: MakeStore) -> None:
+    """After another process has purged a queue, the next message makes it known again."""
+    store, other = make_store(), make_store()
+    for name in "abc":
+        store.offer("q", waiting(name))
+    assert other.purge("q") == 3
+    assert other.queues() == []
+    assert store.offer("q", waiting("d")).place == "first"
+    assert store.queues() == ["q"]
+
+
+def test_a_queue_is_known_again_after_its_own_purge(store: DelayStore) -> None:
+    """A store that purges a queue forgets it, and knows it again with the next message."""
+    for name in "ab":
+        store.offer("q", waiting(name))
+    store.purge("q")
+    assert store.queues() == []
+    store.offer("q", waiting("c"))
+    assert store.queues() == ["q"]
+
+
+def test_an_adopted_message_makes_its_queue_known(store: DelayStore) -> None:
+    """A queue whose first delayed message is an adopted one is known."""
+    store.adopt("q", waiting("i"), "tag", "unacked_index", "unacked")
+    assert store.queues() == ["q"]
+
+
+def test_a_pipeline_of_ones_own_may_offer(store: DelayStore) -> None:
+    """KEYS and ARGV of ``offer_call`` make the same call that ``offer`` makes."""
+    keys, args = store.offer_call("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)
+    before_ms = clock_ms(store.client)
+    reply = store.client.eval(store.script("offer").text, len(keys), *keys, *args)
+    assert reply == [b"first", 2, 0, 0]
+    assert store.size("q") == 2
+    assert before_ms + 1_000_000 <= store.heads(["q"]).due_ms["q"] < FUTURE_MS
+    assert 0 < store.client.pttl("delayq:{q}:due") <= 60_000
+
+
+def test_size_counts_delayed_messages_only(store: DelayStore) -> None:
+    """The size of a queue here is that of its delayed messages, due or not."""
+    store.client.lpush("q", "ready")
+    assert store.size("q") == 0
+    store.offer("q", waiting("i"), waiting("j", PAST_MS))
+    assert store.size("q") == 2
+
+
+def test_the_leader_is_who_holds_the_lease(store: DelayStore) -> None:
+    """Nobody leads until one takes the lease, nor after it is given back."""
+    assert store.leader() is None
+    store.lead("host:1:ab")
+    assert store.leader() == "host:1:ab"
+    store.release("host:1:ab")
+    assert store.leader() is None
+
+
+def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
+    """``keep_alive`` gives all keys of a queue their full time again, in one round trip, and makes none."""
+    store.offer("q", waiting("i"), expire_ms=1_000)
+    before = contents(store.client)
+    assert round_trips(store, lambda: store.keep_alive("q", 60_000)) == 1
+    store.keep_alive("never used", 60_000)
+    assert contents(store.client) == before
+    for key in ("delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:order"):
+        assert 1_000 < store.client.pttl(key) <= 60_000
+
+
+def test_a_client_that_decodes_will_do(redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A store works with a client that decodes its replies too."""
+    store = DelayStore(client)
+    for act in OPERATIONS.values():
+        act(store)
+    store.offer("q", waiting("i", PAST_MS), waiting("j"))
+    assert store.queues() == ["q"]
+    assert len(store.transfer("q").lateness_ms) == 1
+    assert "body of i" in popped(client, "q")
+
+
+def test_errors_of_redis_pass_through(own_server: PrivateRedis) -> None:
+    """Where Redis is gone, every operation raises the Redis client's own error."""
+    store = DelayStore(redis.Redis(port=own_server.port, retry=Retry(NoBackoff(), 0)))
+    store.client.ping()
+    own_server.stop()
+    for act in OPERATIONS.values():
+        with pytest.raises(redis.ConnectionError):
+            act(store)
+
+
+def test_an_unusable_due_time_stores_nothing_of_its_own(store: DelayStore) -> None:
+    """A due time that is no number is refused by Redis."""
+    with pytest.raises(ResponseError):
+        store.offer("q", Offer("i", "soon", 0, "body"))
+    assert store.size("q") == 0
+
+
+def test_a_user_without_publish_still_stores(make_store: MakeStore, own_server: PrivateRedis) -> None:
+    """A wake message that an ACL forbids does not fail the publish."""
+    admin = make_store(own_server)
+    admin.client.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "resetchannels", "+@all", "-publish")
+    restricted = DelayStore(redis.Redis(port=own_server.port, username="app", password="pw"))
+    with pytest.raises(NoPermissionError):
+        restricted.client.publish(restricted.keys.wake, "x")
+    assert restricted.offer("q", waiting("i")) == ("first", 1, 0, 0)
+    assert restricted.offer("q", waiting("j", PAST_MS)).place == "head"
+    assert len(restricted.transfer("q").lateness_ms) == 1
+    assert admin.size("q") == 1
+    restricted.close()
