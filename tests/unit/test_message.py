@@ -16,7 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def with_headers(**headers: Any) -> Message:
-    return {"body": "", "headers": headers, "properties": {"delivery_tag": "tag"}}
+    return {"body": "", "headers": {"task": "proj.task", **headers}, "properties": {"delivery_tag": "tag"}}
 
 
 def with_delay(delay: object, **more: Any) -> Message:
