@@ -26,7 +26,7 @@ def status(target: Target, as_json: bool, queues: tuple[str, ...]) -> None:
     with target.store() as (connection, store):
         of_app = list(target.app.amqp.queues) if target.app is not None else []
         names = list(dict.fromkeys(queues or sorted({*store.queues(), *of_app})))
-        report = {
+        report: dict[str, Any] = {
             "broker": connection.as_uri(),
             "leader": store.leader(),
             "queues": [_row_or_error(store, name) for name in names],
