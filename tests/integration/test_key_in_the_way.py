@@ -1,0 +1,127 @@
+"""A key of the wrong type where delayed messages are kept: said clearly, and nothing is lost or double."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+import redis
+from kombu import Connection
+from kombu.exceptions import OperationalError
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.channel import connect_store
+from kombu_delayq.transfer import TransferWorker
+from tests.integration.harness import TRANSPORT
+from tests.waiting import stays, until
+
+HARMED, SOUND = "orders", "mails"
+DUE, BACKUP, ORDER = (f"delayq:{{{HARMED}}}:{what}" for what in ("due", "backup", "order"))
+QUEUES, LEASE = "delayq:queues", "delayq:transfer"
+
+
+@pytest.fixture
+def connection(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[Connection]:
+    with Connection(redis_server.url, transport=TRANSPORT, transport_options={"poll_interval": 0.2}) as connection:
+        yield connection
+
+
+@contextmanager
+def _transferring(connection: Connection) -> Iterator[TransferWorker]:
+    channel = connection.default_channel
+    worker = TransferWorker(partial(connect_store, channel, channel.separate_pool()))
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
+def _publish(connection: Connection, queue: str, delay_s: float, task_id: str) -> None:
+    headers = {"id": task_id, "task": "t"}
+    connection.Producer().publish({"n": task_id}, routing_key=queue, headers=headers, DelaySeconds=delay_s)
+
+
+def _ready(client: redis.Redis, queue: str) -> Callable[[], bool]:
+    return lambda: client.llen(queue) == 1
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, QUEUES])
+def test_publish_names_the_key(connection: Connection, client: redis.Redis, key: str) -> None:
+    """Publishing fails with an error that names the key, stores no half, and works once the key is away."""
+    _publish(connection, SOUND, 600, "before")
+    client.delete(key)
+    client.set(key, "in the way") if key != ORDER else client.rpush(key, "in the way")
+    for _ in range(2):
+        with pytest.raises((redis.ResponseError, OperationalError), match="WRONGTYPE") as error:
+            _publish(connection, HARMED, 600, "a")
+        assert key in str(error.value)
+    if key != QUEUES:  # that one is told apart from the message, which may be stored: once, whole
+        assert [each for each in (DUE, BACKUP, ORDER) if client.exists(each)] == [key]
+    client.delete(key)
+    _publish(connection, HARMED, 600, "a")
+    assert client.zcard(DUE) == client.hlen(BACKUP) == 1
+    assert client.sismember(QUEUES, HARMED)
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, HARMED, f"{HARMED}\x06\x166"])
+def test_transfer_goes_on_with_other_queues(
+    connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    """The transfer names the key once and serves other queues; the harmed one goes on when the key is away."""
+    _publish(connection, HARMED, 0.5, "a")
+    _publish(connection, SOUND, 0.5, "b")
+    there = client.exists(key)
+    if there:
+        client.rename(key, "aside{orders}")
+    client.set(key, "in the way")
+    with caplog.at_level(logging.ERROR), _transferring(connection) as worker:
+        until(_ready(client, SOUND), 20, "the sound queue is served")
+        until(lambda: key in caplog.text, 20, "the key is named")
+        _publish(connection, SOUND, 0.5, "c")
+        until(lambda: client.llen(SOUND) == 2, 20, "the sound queue is still served")
+        stays(lambda: len(caplog.records) == 1, 1, "said once")
+        client.delete(key)
+        if there:
+            client.rename("aside{orders}", key)
+        until(_ready(client, HARMED), 20, "the harmed queue is served again")
+        stays(_ready(client, HARMED), 0.5, "delivered once")
+        assert worker.leading
+    assert not client.exists(DUE)
+    assert not client.exists(BACKUP)
+
+
+@pytest.mark.parametrize("key", [QUEUES, LEASE])
+def test_transfer_waits_until_a_shared_key_is_away(
+    connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    """A key that all queues share is named once; delivery goes on by itself when it is away."""
+    _publish(connection, HARMED, 1, "a")
+    there = client.exists(key)
+    if there:
+        client.rename(key, "aside")
+    client.hset(key, "in", "the way")
+    with caplog.at_level(logging.ERROR), _transferring(connection):
+        until(lambda: key in caplog.text, 20, "the key is named")
+        stays(lambda: len(caplog.records) == 1 and not client.exists(HARMED), 1.5, "said once")
+        client.delete(key)
+        if there:
+            client.rename("aside", key)
+        until(_ready(client, HARMED), 20, "delivered")
+        stays(_ready(client, HARMED), 0.5, "delivered once")
+
+
+def test_leader_outlives_a_key_in_the_way_of_its_lease(
+    connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key put in the way of the lease of a leading transfer worker stops nothing for good."""
+    with caplog.at_level(logging.ERROR), _transferring(connection) as worker:
+        until(lambda: worker.leading, 20, "leads")
+        client.delete(LEASE)
+        client.hset(LEASE, "in", "the way")
+        _publish(connection, HARMED, 0.5, "a")
+        until(lambda: LEASE in caplog.text, 20, "the key is named")
+        client.delete(LEASE)
+        until(_ready(client, HARMED), 20, "delivered")
+        stays(_ready(client, HARMED), 0.5, "delivered once")
