@@ -32,6 +32,10 @@ class DelayedChannel(_Channel):
     _store: DelayStore | None = None
     _version_checked = False
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._transient_queues: set[str] = set()
+        super().__init__(*args, **kwargs)
+
     @property
     def store(self) -> DelayStore:
         """The delayed messages, over this channel's connections."""
@@ -74,6 +78,11 @@ class DelayedChannel(_Channel):
     def create_publish_batch(self, max_size: int) -> DelayedPublishBatch:
         """Makes a batch for ``Producer.batch``, kombu 5.7."""
         return DelayedPublishBatch(self, max_size)
+
+    def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
+        if auto_delete and not kwargs.get("durable"):
+            self._transient_queues.add(queue)  # Celery declares its reply queues so
+        return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)
@@ -163,7 +172,7 @@ class DelayedChannel(_Channel):
         return dict(super()._connparams(asynchronous=asynchronous))
 
     def _is_durable(self, queue: str) -> bool:
-        return queue not in self._fanout_queues and queue not in self.auto_delete_queues
+        return queue not in self._fanout_queues and queue not in self._transient_queues
 
 
 def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:

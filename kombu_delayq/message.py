@@ -60,7 +60,7 @@ def due_of(message: Message) -> Due | None:
     if delay is None or message.get("redelivered"):
         return None
     delay_ms = _seconds(delay) * 1000
-    return Due(delay_ms, True, message["headers"].get("id")) if delay_ms > 0 else None
+    return Due(delay_ms, True, _task_id(message["headers"])) if delay_ms > 0 else None
 
 
 def eta_of(message: Message) -> Due | None:
@@ -70,7 +70,7 @@ def eta_of(message: Message) -> Due | None:
     """
     headers = message.get("headers") or {}
     if "eta" in headers:
-        eta, task_id = headers["eta"], headers.get("id")
+        eta, task_id = headers["eta"], _task_id(headers)
     else:
         eta, task_id = _of_protocol_1(message, headers)
     if not eta or not isinstance(eta, str):
@@ -79,7 +79,7 @@ def eta_of(message: Message) -> Due | None:
         moment = _parse(eta)
     except (ValueError, OverflowError):
         return None
-    return Due((moment - _EPOCH) / _MICROSECOND / 1000, False, task_id if isinstance(task_id, str) else None)
+    return Due((moment - _EPOCH) / _MICROSECOND / 1000, False, task_id)
 
 
 def seal(message: Message, task_id: str | None) -> tuple[str, str]:
@@ -101,6 +101,12 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     return task_id, text.replace(_NO_TAG, tag)
 
 
+def _task_id(of: Mapping[str, Any]) -> str | None:
+    # In the headers of what is no task, the id may be anything, and two messages may have the same.
+    task_id = of.get("id") if "task" in of else None
+    return task_id if isinstance(task_id, str) else None
+
+
 def _parse(eta: str) -> datetime:
     try:
         moment = datetime.fromisoformat(eta)
@@ -120,7 +126,7 @@ def _seconds(delay: object) -> float:
     return seconds
 
 
-def _of_protocol_1(message: Message, headers: Mapping[str, Any]) -> tuple[object, object]:
+def _of_protocol_1(message: Message, headers: Mapping[str, Any]) -> tuple[object, str | None]:
     """Reads eta and id from the body of a protocol 1 task. Celery sets correlation_id on every one."""
     properties = message.get("properties") or {}
     if not properties.get("correlation_id") or "task" in headers:
@@ -136,7 +142,7 @@ def _of_protocol_1(message: Message, headers: Mapping[str, Any]) -> tuple[object
     task = _decode(raw, message.get("content-type"), message.get("content-encoding"))
     # Events are dicts with an eta too; only a task has both its name and its arguments.
     return (
-        (task.get("eta"), task.get("id"))
+        (task.get("eta"), _task_id(task))
         if isinstance(task, dict) and {"task", "args"} <= task.keys()
         else (None, None)
     )
