@@ -67,19 +67,19 @@ def _threads_in_children(proj: Proj, worker: Worker) -> set[str]:
 
 def test_pool_processes_forked_later_run_no_transfer_worker(proj: Proj) -> None:
     """With ``--max-tasks-per-child`` and ``--autoscale`` delivery goes on, by the worker's main process alone."""
-    worker = proj.worker("--autoscale=4,1", "--max-tasks-per-child=1")
-    begun = time.time()
-    for n in range(9):  # billiard takes about a second to replace a process
-        proj.send("threads", countdown=1 + n / 10)
+    worker = proj.worker("--autoscale=3,1", "--max-tasks-per-child=1")
+    for _ in range(6):
+        proj.send("busy", 0.5)
+    due = time.time() + 1
     for _ in range(3):
-        proj.send("busy", 1, countdown=1)
-    runs = proj.await_runs(12, timeout_s=60)
-    assert min(run["at"] for run in runs) >= begun + 1
-    assert len({run["pid"] for run in runs}) == 12
+        proj.send("threads", countdown=1)
+    runs = proj.await_runs(9)
+    assert len({run["pid"] for run in runs}) == 9
     assert "Scaling up" in worker.log
+    assert all(run["at"] >= due for run in proj.runs(name="threads"))
     assert "delayq-transfer" not in _threads_in_children(proj, worker)
     assert _leader_pid(proj) == worker.process.pid
     assert proj.server.client().pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 1)]
     again = proj.send("record", "again", countdown=1)
     assert again.get(timeout=20) == "again"
-    assert len(proj.runs()) == 13
+    assert len(proj.runs()) == 10
