@@ -28,8 +28,8 @@ LISTEN_S = 0.2
 #: Share of a queue's expiry after which it is put off again while it has a consumer.
 KEEP_ALIVE_SHARE = 1 / 3
 
-#: Process that first started a thread here; a child inherits it.
-_consumer_pid: int | None = None
+#: Process of each worker that runs in a thread here, by the worker's name. A forked child inherits the entries.
+_threads: dict[str, int] = {}
 
 
 class TransferWorker:
@@ -72,13 +72,12 @@ class TransferWorker:
     def start(self) -> None:
         """Runs in a daemon thread, which no error ends.
 
-        Does nothing in a process forked from a consumer, such as a child of the prefork pool: its parent does
-        the work.
+        Does nothing in a process forked from one that runs a worker in a thread, such as a child of the prefork
+        pool: its parent does the work.
         """
-        global _consumer_pid
-        if _consumer_pid not in (None, os.getpid()):
+        if any(pid != os.getpid() for pid in list(_threads.values())):
             return
-        _consumer_pid = os.getpid()
+        _threads[self.name] = os.getpid()
         self._thread = Thread(target=self._run_in_thread, name="delayq-transfer", daemon=True)
         self._thread.start()
 
@@ -88,6 +87,7 @@ class TransferWorker:
         Safe in a signal handler when this worker has no thread.
         """
         self._stopping.set()
+        _threads.pop(self.name, None)
         if self._thread is not None:
             self._thread.join(timeout_s)
 

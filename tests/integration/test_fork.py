@@ -1,8 +1,13 @@
 """Pool children, which are forked from a process that runs a transfer worker."""
 
+import subprocess
+import sys
 from collections import Counter
 from datetime import datetime
 
+import pytest
+
+from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.keys import Keys
 from tests.integration.harness import MakeProj
 from tests.waiting import stays
@@ -27,3 +32,35 @@ def test_tasks_in_short_lived_children_publish_with_a_countdown(make_proj: MakeP
     lease = str(proj.server.client().get(Keys().lease))
     assert int(lease.split(":")[1]) == worker.process.pid
     assert proj.delayed() == 0
+
+
+FORKING = """
+import os, sys, threading
+from kombu import Connection, Consumer, Queue
+
+def consume(released):
+    connection = Connection(sys.argv[1], transport="kombu_delayq.transport:Transport")
+    Consumer(connection, [Queue("q")], on_message=print).consume()
+    transfers = "delayq-transfer" in [thread.name for thread in threading.enumerate()]
+    print(os.getpid() == parent, transfers, flush=True)
+    if released:
+        connection.release()
+
+parent = os.getpid()
+consume(sys.argv[2] == "released")
+if os.fork():
+    os.wait()
+else:
+    consume(True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("parent", "child_transfers"), [("consuming", False), ("released", True)])
+def test_a_forked_consumer_transfers_where_its_parent_does_not(
+    redis_server: PrivateRedis, parent: str, child_transfers: bool
+) -> None:
+    """A consumer in a forked process leaves the transfer to its parent, and does it itself once the parent stopped."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, redis_server.url, parent]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    assert printed.splitlines() == ["True True", f"False {child_transfers}"]
