@@ -119,7 +119,7 @@ def _parse(eta: str) -> datetime:
 def _seconds(delay: object) -> float:
     try:
         seconds = float(delay)  # type: ignore[arg-type]  # whatever it is, the except says so
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if not -_MAX_DELAY_S <= seconds <= _MAX_DELAY_S:
         raise InvalidDelay(f"DelaySeconds={delay!r} is not a number of seconds up to {_MAX_DELAY_S}")
