@@ -138,6 +138,17 @@ class Proj:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def await_answers(self) -> list[str]:
+        """Waits until the workers answer remote control, a moment after they are ready. Returns their node names."""
+        nodes = sorted(worker.node for worker in self.workers if worker.alive())
+
+        def answer() -> bool:
+            replies = self.app.control.ping(destination=nodes, timeout=2)
+            return sorted(node for reply in replies for node in reply) == nodes
+
+        until(answer, 30, f"answers of {nodes}")
+        return nodes
+
     def connection(self, **options: Any) -> Connection:
         """Makes a plain kombu connection to the broker; ``options`` go before the app's transport options."""
         return Connection(

@@ -55,6 +55,7 @@ def test_a_broadcast_task_runs_in_every_worker(make_proj: MakeProj) -> None:
     workers = [proj.worker(task_queues=_fanout(f"ear{n}"), concurrency=1, wait=False) for n in range(2)]
     for worker in workers:
         worker.ready()
+    proj.await_answers()
     due = time.time() + 2
     proj.send("record", "later", queue="everybody", countdown=2)
     proj.send("record", "now", queue="everybody")

@@ -33,9 +33,9 @@ def _events(proj: Proj) -> Iterator[list[dict[str, Any]]]:
 def test_inspect_and_revoke_with_tasks_that_wait_in_redis(proj: Proj) -> None:
     """Workers answer ping and inspect; waiting tasks are not among theirs; revoked ones never run, running ones end."""
     workers = [proj.worker("-E", gossip=True, concurrency=1, wait=False) for _ in range(2)]
-    nodes = [worker.ready().node for worker in workers]
-    control = proj.app.control
-    assert sorted(next(iter(reply)) for reply in control.ping(destination=nodes, timeout=10)) == nodes
+    for worker in workers:
+        worker.ready()
+    nodes, control = proj.await_answers(), proj.app.control
     assert "2 nodes online" in proj.celery("inspect", "ping", "-t", "10", "-d", ",".join(nodes))
 
     waiting = proj.send("record", "revoked", countdown=4)
@@ -50,13 +50,11 @@ def test_inspect_and_revoke_with_tasks_that_wait_in_redis(proj: Proj) -> None:
 
     assert len(control.revoke(waiting.id, reply=True, destination=nodes, timeout=10)) == 2
     control.revoke(running.id, terminate=True, signal="SIGKILL")
-    until(
-        lambda: (
-            proj.delayed() == 0 and any(f"Discarding revoked task: proj.record[{waiting.id}" in w.log for w in workers)
-        )
-    )
+    discarded = f"Discarding revoked task: proj.record[{waiting.id}]"
+    until(lambda: any(discarded in worker.log for worker in workers))
     until(lambda: (waiting.state, running.state) == ("REVOKED", "REVOKED"))
     assert [run["name"] for run in proj.runs()] == ["busy"]
+    assert proj.delayed() == 0
 
 
 def test_events_of_a_delayed_task(proj: Proj) -> None:
@@ -68,6 +66,7 @@ def test_events_of_a_delayed_task(proj: Proj) -> None:
     with _events(proj) as seen:
         worker = proj.worker("-E", concurrency=1)
         until(lambda: {"worker-online"} <= {event["type"] for event in seen})
+        proj.await_answers()
         due = time.time() + 2
         delayed = proj.send("record", "x", countdown=2)
         before = proj.send("record", "late queue", countdown=2, queue="late")
