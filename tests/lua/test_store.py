@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
 from celery_ext.private_redis import PrivateRedis
@@ -192,13 +192,6 @@ def test_errors_of_redis_pass_through(own_server: PrivateRedis) -> None:
     for act in OPERATIONS.values():
         with pytest.raises(redis.ConnectionError):
             act(store)
-
-
-def test_an_unusable_due_time_stores_nothing_of_its_own(store: DelayStore) -> None:
-    """A due time that is no number is refused by Redis."""
-    with pytest.raises(ResponseError):
-        store.offer("q", Offer("i", "soon", 0, "body"))
-    assert store.size("q") == 0
 
 
 def test_a_user_without_publish_still_stores(make_store: MakeStore, own_server: PrivateRedis) -> None:
