@@ -1,0 +1,67 @@
+"""Redis without memory left, and Redis that may throw messages away."""
+
+from collections import Counter
+
+import pytest
+import redis
+from kombu.exceptions import OperationalError
+
+from celery_ext.private_redis import PrivateRedis
+from tests.integration.harness import MakeProj, Worker
+from tests.waiting import stays, until
+
+DUE, BACKUP = "delayq:{celery}:due", "delayq:{celery}:backup"
+BODY = "x" * 10_000
+FULL = (redis.ResponseError, OperationalError)
+SAID = "command not allowed when used memory"
+
+
+def _reports(worker: Worker) -> int:
+    """Counts what the transfer worker said of it."""
+    return sum("delayed messages" in line and SAID in line for line in worker.log.splitlines())
+
+
+def test_publish_until_redis_is_full(own_server: PrivateRedis, make_proj: MakeProj) -> None:
+    """When Redis is full the caller gets the error, each message is stored whole or not at all, and memory helps."""
+    proj = make_proj(own_server, task_publish_retry_policy={"max_retries": 1, "interval_start": 0})
+    client = own_server.client()
+    proj.send("record", countdown=600)
+    client.config_set("maxmemory", client.info("memory")["used_memory"] + 500_000)
+    sent: list[str] = []
+    with pytest.raises(FULL, match=SAID):
+        sent.extend(proj.send("record", BODY, countdown=600).id for _ in range(1000))
+    for _ in range(3):
+        with pytest.raises(FULL, match=SAID):
+            proj.send("record", BODY, countdown=600)
+    assert 1 < len(sent) < 1000
+    ids = {member[8:] for member in client.zrange(DUE, 0, -1)}
+    assert ids == set(client.hkeys(BACKUP))
+    assert set(sent) < ids
+    assert len(ids) == len(sent) + 1
+    client.config_set("maxmemory", 0)
+    proj.send("record", BODY, countdown=600)
+    assert client.zcard(DUE) == client.hlen(BACKUP) == len(ids) + 1
+
+
+def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeProj) -> None:
+    """A worker warns of a policy that evicts; messages due while Redis is full stay, and run once later."""
+    client = own_server.client()
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    proj = make_proj(own_server)
+    worker = proj.worker()
+    until(lambda: "maxmemory-policy allkeys-lru" in worker.log, 20, "the risk is named")
+    assert "may drop delayed messages" in worker.log
+    client.config_set("maxmemory-policy", "noeviction")
+    sent = {proj.send("record", f"{number} {BODY}", countdown=2).id for number in range(50)}
+    client.config_set("maxmemory", 1)  # without a doubt too little
+    until(lambda: _reports(worker), 30, "said")
+    stays(lambda: client.hlen(BACKUP) == client.zcard(DUE) == 50, 2.5, "all stay")
+    assert _reports(worker) <= 2  # for the lease and for the queue, however often they are tried
+    assert proj.runs() == []
+    client.config_set("maxmemory", 0)
+    if not worker.alive():  # kombu 5.7 itself ends a worker when it cannot refresh its bindings
+        worker = proj.worker()
+    proj.await_runs(50)
+    assert worker.stop() == 0
+    assert Counter(run["id"] for run in proj.runs()) == Counter(sent)
+    assert not client.exists(DUE, BACKUP)
