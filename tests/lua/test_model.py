@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -139,4 +139,9 @@ class StoreMachine(RuleBasedStateMachine):
 def test_no_message_is_lost_or_doubled(make_store: MakeStore, ear: Ear) -> None:
     """After any sequence of operations, the store and the lists hold what a model in Python says."""
     StoreMachine.store, StoreMachine.ear = make_store(transfer_batch=3), ear
-    run_state_machine_as_test(StoreMachine, settings=settings(max_examples=120, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(
+        StoreMachine,
+        settings=settings(
+            max_examples=120, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        ),
+    )

@@ -70,7 +70,9 @@ def test_any_body(store: DelayStore, body: str | bytes) -> None:
 IDS = st.text(st.characters(codec="utf-8"), max_size=12)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60, deadline=None
+)
 @given(st.lists(st.tuples(IDS, st.binary(max_size=12)), max_size=12, unique=True))
 def test_any_messages_arrive_once_in_order(store: DelayStore, messages: list[tuple[str, bytes]]) -> None:
     """Different messages of any ids and bodies, due at one time, all arrive, once, in order."""
