@@ -4,15 +4,14 @@ import math
 from base64 import b64decode
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from hashlib import md5
+from hashlib import sha1
 from io import BytesIO
 from pickle import Unpickler
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from dateutil.parser import isoparse
 from kombu import compression, serialization
-from kombu.utils.json import dumps
+from kombu.utils.json import JSONEncoder
 
 from kombu_delayq.errors import InvalidDelay
 
@@ -26,6 +25,8 @@ _PICKLE = "application/x-python-serialize"
 _MAX_DELAY_S = 9999 * 366 * 86400
 #: Stands for the delivery tag while a message is sealed; as long as a UUID.
 _NO_TAG = "delayq-delivery-tag-not-yet-known-00"
+#: What ``kombu.utils.json.dumps`` does, without a new encoder for each message.
+_dumps = JSONEncoder().encode
 
 
 class Due(NamedTuple):
@@ -93,10 +94,12 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     """
     properties = message["properties"]
     if task_id is None:
-        return str(properties["delivery_tag"]), dumps(message)
+        return str(properties["delivery_tag"]), _dumps(message)
     properties["delivery_tag"] = _NO_TAG
-    text: str = dumps(message)
-    tag = str(UUID(md5(text.encode(), usedforsecurity=False).hexdigest()))
+    text: str = _dumps(message)
+    digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
+    # As a UUID is written, like kombu's tags.
+    tag = f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
     properties["delivery_tag"] = tag
     return task_id, text.replace(_NO_TAG, tag)
 

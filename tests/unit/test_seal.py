@@ -1,13 +1,15 @@
 """``seal``: what of a message is stored, and under which id."""
 
 import copy
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kombu.utils.json import loads
+from kombu.utils.json import dumps, loads
 
 from kombu_delayq.message import Message, seal
 from tests.unit.published import ETA_AT, plain_message, task_message
@@ -64,6 +66,14 @@ def test_a_message_without_a_task_id_keeps_its_delivery_tag() -> None:
     identity, body = seal(message, None)
     assert identity == before["properties"]["delivery_tag"]
     assert loads(body) == before
+
+
+def test_a_message_is_written_as_kombu_writes_it() -> None:
+    """Values that only kombu's JSON knows come out byte for byte as kombu's dumps writes them."""
+    message = plain_message({"a": 1}, DelaySeconds=1)
+    message["headers"] = {"when": datetime(2026, 1, 2, tzinfo=UTC), "raw": b"\xff", "of": uuid4(), "n": Decimal("1.5")}
+    assert seal(message, None)[1] == dumps(message)
+    assert seal(message, "i")[1] == dumps(message)
 
 
 _NAMES = st.text(max_size=20)
