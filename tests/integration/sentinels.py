@@ -51,7 +51,11 @@ class Sentinels:
     def await_new_master(self) -> None:
         """Waits until all Sentinels name the replica as the master, and it takes writes."""
         until(lambda: all(self._names_new_master(port) for port in self.ports), 30, "a new master named")
-        until(lambda: self.replica.client().info("replication")["role"] == "master", 30, "a new master")
+        until(lambda: _role(self.replica) == "master", 30, "a new master")
+
+    def await_demotion(self) -> None:
+        """Waits until the old master is a replica: what it took until then is lost."""
+        until(lambda: _role(self.master) == "slave", 40, "the old master demoted")
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
@@ -95,6 +99,13 @@ class Sentinels:
             return False
         in_sync = self.replica.client().info("replication")["master_link_status"] == "up"
         return in_sync and all(each["num-slaves"] == 1 and each["num-other-sentinels"] == 1 for each in known)
+
+
+def _role(server: PrivateRedis) -> str:
+    try:
+        return str(server.client().info("replication")["role"])
+    except redis.ConnectionError:  # a change of role cuts connections
+        return ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

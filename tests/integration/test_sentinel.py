@@ -65,8 +65,7 @@ def test_transfer_worker_follows_the_master(sentinels: Sentinels, make_proj: Mak
             assert sentinels.master.client().wait(1, 5000) == 1
             sentinels.fail_over()
             sentinels.await_new_master()
-            # Until Sentinel demotes it, the old master takes what would be lost with it.
-            until(lambda: sentinels.master.client().info("replication")["role"] == "slave", 40, "the old one demoted")
+            sentinels.await_demotion()
             proj.send("record", 3, countdown=0.5)
             until(lambda: sentinels.replica.client().llen("celery") == 3, 30, "delivered by the new master")
         finally:
