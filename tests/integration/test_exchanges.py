@@ -66,7 +66,8 @@ def test_a_broadcast_task_runs_in_every_worker(make_proj: MakeProj) -> None:
 
 
 def _listener(connection: Connection, heard: list[Any], name: str) -> Any:
-    queue = Queue(name, Exchange("plain", type="fanout"), auto_delete=True)
+    # A name of its own: kombu takes it for a fanout queue in the whole process from then on.
+    queue = Queue(f"listener {name}", Exchange("plain", type="fanout"), auto_delete=True)
     return connection.Consumer(queue, callbacks=[lambda body, message: (heard.append(body), message.ack())])
 
 
