@@ -79,8 +79,8 @@ class Options:
         1.0,
         _number(0.05, 60),
         "s",
-        "How often a transfer worker looks at Redis when nothing wakes it, at least. The most that a lost wake "
-        "message, a lost connection or a killed leader costs once Redis answers.",
+        "How often, about, a transfer worker looks at Redis when nothing wakes it: what a lost wake message, a lost "
+        "connection or a killed leader costs once Redis answers.",
     )
     lease_ttl: float = _option(
         3.0,

@@ -52,6 +52,7 @@ def test_what_stands_in_a_plain_queue_is_put_into_the_store(make_proj: MakeProj,
     _publish_from_stock(make_proj, COUNTDOWN_S)
     until(lambda: proj.delayed() == 2 * len(PRODUCERS))
     assert client.hlen("unacked") == client.zcard("unacked_index") == client.llen("celery") == 0
+    proj.await_answers()
     scheduled = proj.app.control.inspect(timeout=10, limit=1).scheduled()
     assert list(scheduled.values()) == [[]]
     runs = proj.await_runs(len(PRODUCERS))
