@@ -13,6 +13,7 @@ from uuid import uuid4
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
+from kombu_delayq.agenda import Agenda
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.outage import Outage
 from kombu_delayq.results import Transferred
@@ -63,8 +64,7 @@ class TransferWorker:
         self._thread: Thread | None = None
         self._outage = Outage(logger)
         self._refused: set[str] = set()
-        self._due_ms: dict[str, float] = {}
-        self._clock_ms = 0.0
+        self._agenda = Agenda()
         self._kept_alive_at = -inf
         self._warned = ""
         self._may_listen = True
@@ -152,7 +152,7 @@ class TransferWorker:
         if leading != self.leading:
             logger.info("transfer worker %s %s", self.name, "leads" if leading else f"stands by for {lease.leader}")
         self.leading = leading
-        self._due_ms = dict.fromkeys([*lease.queues, *self._queues()], inf)
+        self._agenda.look_after([*lease.queues, *self._queues()])
         return leading
 
     def _release(self, store: DelayStore) -> None:
@@ -164,16 +164,14 @@ class TransferWorker:
 
     def _look(self, store: DelayStore) -> None:
         """Learns from Redis when each queue's next message is due."""
-        heads = store.heads(list(self._due_ms))
-        self._set_clock(heads.now_ms)
-        self._due_ms = {queue: heads.due_ms.get(queue, inf) for queue in self._due_ms}
+        self._agenda.learn(store.heads(self._agenda.queues))
         self._keep_alive(store)
 
     def _deliver(self, store: DelayStore, listener: WakeListener | None, until: float, *, on_time: bool) -> None:
         """Transfers what is due, and with ``on_time`` what becomes due, until the next poll."""
         while not self._stopping.is_set() and (left_s := until - monotonic()) > 0:
             self._transfer_due(store)
-            next_s = self._until_next_s()
+            next_s = self._agenda.next_s()
             if not on_time and next_s > 0:
                 next_s = left_s
             if listener is None:
@@ -188,24 +186,22 @@ class TransferWorker:
         if wake.queue is None:
             self._look(store)
         else:
-            self._due_ms[wake.queue] = min(wake.due_ms, self._due_ms.get(wake.queue, inf))
+            self._agenda.expect(wake.queue, wake.due_ms)
 
     def _transfer_due(self, store: DelayStore) -> None:
         """Transfers one batch of each queue that has messages due."""
-        now_ms = self._now_ms()
-        for queue in [queue for queue, due_ms in self._due_ms.items() if due_ms <= now_ms]:
+        for queue in self._agenda.due():
             try:
                 done = store.transfer(queue)
             except ResponseError as error:
                 self._refuse(queue, error)
                 continue
             self._refused.discard(queue)
-            self._set_clock(done.now_ms)
-            self._due_ms[queue] = inf if done.next_due_ms is None else done.next_due_ms
+            self._agenda.moved(queue, done)
             self._tell(queue, done)
 
     def _refuse(self, queue: str, error: ResponseError) -> None:
-        self._due_ms[queue] = inf  # until the next look
+        self._agenda.leave(queue)
         if queue not in self._refused:
             self._refused.add(queue)
             logger.error(
@@ -224,12 +220,3 @@ class TransferWorker:
             for queue, expire_ms in expires.items():
                 store.keep_alive(queue, expire_ms)
             self._kept_alive_at = monotonic()
-
-    def _until_next_s(self) -> float:
-        return (min(self._due_ms.values(), default=inf) - self._now_ms()) / 1000
-
-    def _set_clock(self, now_ms: float) -> None:
-        self._clock_ms = now_ms - monotonic() * 1000
-
-    def _now_ms(self) -> float:
-        return self._clock_ms + monotonic() * 1000
