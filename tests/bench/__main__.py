@@ -39,10 +39,13 @@ def main(quick: bool, only: tuple[str, ...], json_file: Path | None) -> None:
     click.echo(f"{'quick run; ' if quick else ''}1 KB messages; Redis without persistence\n\n{heading()}")
     figures = []
     for name in only or ROOMS:
+        before = len(figures)
         with PrivateRedis() as server:
             for figure in ROOMS[name](server, quick):
                 figures.append(figure)
                 click.echo(figure.line())
+        if len(figures) == before:
+            click.echo(f"{name}: cannot be measured here (batch needs kombu 5.7, worker-memory needs /proc)")
     _notes(figures)
     if json_file:
         report = {"machine": about, "quick": quick, "figures": [figure.as_dict() for figure in figures]}
