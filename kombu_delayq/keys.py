@@ -19,15 +19,15 @@ class Keys:
     separator: str = "\x06\x16"
 
     def due(self, queue: str) -> str:
-        """ZSET: order and id of each delayed message, with its due time in ms since the epoch."""
+        """ZSET: id of each delayed message, some with a mark before it, with its due time in ms since the epoch."""
         return self._of_queue(queue, "due")
 
     def backup(self, queue: str) -> str:
-        """HASH: id of each delayed message, with its order, priority and body."""
+        """HASH: id of each delayed message, with its body, some with a mark before it."""
         return self._of_queue(queue, "backup")
 
     def order(self, queue: str) -> str:
-        """STRING: count of messages offered, which orders those due in the same instant."""
+        """STRING: count of messages marked, which orders those due in the same instant."""
         return self._of_queue(queue, "order")
 
     def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:

@@ -40,15 +40,15 @@ def load(operation: str, backup: str = "hash") -> Script:
     Raises:
         FileNotFoundError: There is no such operation or include.
     """
-    source = (directory() / f"{operation}.lua").read_text(encoding="utf-8")
-
-    def include(match: re.Match[str]) -> str:
-        name = f"backup_{backup}" if match[1] == "backup" else match[1]
-        return _strip_header((directory() / "include" / f"{name}.lua").read_text(encoding="utf-8"))
-
-    includes = "".join(include(match) for match in _INCLUDE.finditer(source))
-    text = includes + _strip_header(source)
+    text = _expanded(f"{operation}.lua", backup)
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _expanded(name: str, backup: str) -> str:
+    """Returns a file without its header, after what it includes."""
+    source = (directory() / name).read_text(encoding="utf-8")
+    included = (f"backup_{backup}" if each == "backup" else each for each in _INCLUDE.findall(source))
+    return "".join(_expanded(f"include/{each}.lua", backup) for each in included) + _strip_header(source)
 
 
 def _strip_header(source: str) -> str:

@@ -1,7 +1,7 @@
 -- Takes a message that a consumer received before its time out of the unacked messages and into the store.
--- KEYS[1] due            ZSET    order .. id -> due time, ms since the epoch
--- KEYS[2] backup         HASH    id -> order, priority, body
--- KEYS[3] order          STRING  count of messages offered so far
+-- KEYS[1] due            ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup         HASH    id -> message
+-- KEYS[3] order          STRING  count of messages marked so far
 -- KEYS[4] unacked_index  ZSET    delivery tag -> time of delivery (kombu's)
 -- KEYS[5] unacked        HASH    delivery tag -> message (kombu's)
 -- ARGV[1] wake           channel on which a new head is announced

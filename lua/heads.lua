@@ -1,5 +1,5 @@
 -- Reads when the next message of each of several queues is due.
--- KEYS[...] due  ZSET  order .. id -> due time, ms since the epoch; one key a queue
+-- KEYS[...] due  ZSET  message -> due time, ms since the epoch; one key a queue
 -- Returns {now, then for each key: due time of its head or ''}; a key of the wrong type is said to be due,
 -- so that its transfer reports it
 -- Atomic: reads only; the keys need not share a slot, a caller may ask for them in parts.

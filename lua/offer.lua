@@ -1,7 +1,7 @@
 -- Puts messages of one queue into the store, each under its id, until its due time.
--- KEYS[1] due     ZSET    order .. id -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> order, priority, body
--- KEYS[3] order   STRING  count of messages offered so far
+-- KEYS[1] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> message
+-- KEYS[3] order   STRING  count of messages marked so far
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name, as announced
 -- ARGV[3] expire  ms after which an unused queue expires, 0 for never

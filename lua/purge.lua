@@ -1,7 +1,7 @@
 -- Removes all delayed messages of a queue.
--- KEYS[1] due     ZSET    order .. id -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> order, priority, body
--- KEYS[3] order   STRING  count of messages offered so far
+-- KEYS[1] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> message
+-- KEYS[3] order   STRING  count of messages marked so far
 -- Returns number of messages removed
 -- Atomic: all or none.
 -- Cost: O(1); Redis frees the memory in the background

@@ -1,5 +1,5 @@
 -- Counts a queue's messages.
--- KEYS[1] due      ZSET  order .. id -> due time, ms since the epoch
+-- KEYS[1] due      ZSET  message -> due time, ms since the epoch
 -- KEYS[2...] ready  LIST  the queue's lists, one a priority step
 -- Returns {now, number delayed, number ready, number overdue, next due or ''}
 -- Atomic: all numbers are of one moment.

@@ -1,6 +1,6 @@
 -- Moves messages that are due to the end of the queue's lists where kombu would have put them.
--- KEYS[1] due     ZSET   order .. id -> due time, ms since the epoch
--- KEYS[2] backup  HASH   id -> order, priority, body
+-- KEYS[1] due     ZSET   message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH   id -> message
 -- KEYS[3...] ready  LIST  the queue's lists, one a priority step
 -- ARGV[1] count   most messages to move
 -- ARGV[2] bytes   about the most bytes to move
@@ -24,14 +24,13 @@ local wrong = wrong_type(expected)
 if wrong then
   return wrong
 end
-local members, dues, values = take(keys, now, count, bytes)
-local bodies, moved, lost = {}, {}, 0
-for i, value in ipairs(values) do
-  if value then
-    local priority = tonumber(string.sub(value, HEAD, HEAD))
-    local list = KEYS[3 + tonumber(ARGV[3 + priority])]
-    bodies[list] = bodies[list] or {}
-    table.insert(bodies[list], string.sub(value, HEAD + 1))
+local members, dues, priorities, bodies = take(keys, now, count, bytes)
+local ready, moved, lost = {}, {}, 0
+for i, body in ipairs(bodies) do
+  if body then
+    local list = KEYS[3 + tonumber(ARGV[3 + tonumber(priorities[i])])]
+    ready[list] = ready[list] or {}
+    table.insert(ready[list], body)
     table.insert(moved, dues[i])
   else
     lost = lost + 1
@@ -40,10 +39,10 @@ end
 local expire = redis.call('PTTL', keys.due)
 -- In the order of the priority steps: a consumer that waits is served from the list that was pushed to first.
 for i = 3, #KEYS do
-  local list, pushed = KEYS[i], bodies[KEYS[i]]
+  local list, pushed = KEYS[i], ready[KEYS[i]]
   if pushed then
     redis.call('LPUSH', list, unpack(pushed))
-    bodies[list] = nil -- a priority step may be named twice
+    ready[list] = nil -- a priority step may be named twice
     if expire > 0 then
       redis.call('PEXPIRE', list, expire)
     end

@@ -36,6 +36,11 @@ def waiting(identity: str, due_ms: float = FUTURE_MS, body: str | bytes = "", pr
     return Offer(identity, repr(due_ms), priority, body or f"body of {identity}")
 
 
+def opened(value: bytes) -> bytes:
+    """Returns priority and body of a value in the backup, whether it is marked or not."""
+    return value[9:] if value.startswith(b"\x7f") else b"0" + value
+
+
 def popped(client: redis.Redis, key: str) -> list[bytes]:
     """Takes all messages of a list, in the order in which a consumer gets them."""
     bodies = []

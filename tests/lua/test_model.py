@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, Ear
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, Ear, opened
 
 STEPS = (0, 3, 6, 9)
 UNACKED = ("unacked_index", "unacked")
@@ -100,7 +100,7 @@ class StoreMachine(RuleBasedStateMachine):
     def same_as_model(self) -> None:
         """What waits and what is ready is what the model says, and no key is left over."""
         assert self.client.zcard("delayq:{q}:due") == len(self.model)
-        values = sorted(value[8:].decode() for value in self.client.hvals("delayq:{q}:backup"))
+        values = sorted(opened(value).decode() for value in self.client.hvals("delayq:{q}:backup"))
         assert values == sorted(f"{each.priority}{each.body}" for each in self.model)
         lists = {key: [body.decode() for body in self.client.lrange(key, 0, -1)[::-1]] for key in self.ready}
         assert lists == self.ready

@@ -12,14 +12,35 @@ DUE, BACKUP, ORDER = "delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:order"
 
 
 def test_a_message_is_indexed_by_its_due_time_and_kept_whole(store: DelayStore) -> None:
-    """On an empty database, one offer makes exactly the index, the backup, the count and the queue's name."""
-    assert store.offer("q", Offer("i", "4102444800123.457", 6, "body")) == ("first", 1, 0, 0)
+    """On an empty database, one offer makes exactly the index, the backup and the queue's name."""
+    assert store.offer("q", Offer("i", "4102444800123.457", 0, "body")) == ("first", 1, 0, 0)
     assert contents(store.client) == {
-        b"delayq:{q}:due": [(b"00000001i", 4102444800123.457)],
-        b"delayq:{q}:backup": {b"i": b"000000016body"},
-        b"delayq:{q}:order": b"1",
+        b"delayq:{q}:due": [(b"i", 4102444800123.457)],
+        b"delayq:{q}:backup": {b"i": b"body"},
         b"delayq:queues": {b"q"},
     }
+
+
+@pytest.mark.parametrize(
+    ("offer", "before"),
+    [
+        pytest.param(Offer("i", repr(FUTURE_MS), 6, "body"), [], id="priority"),
+        pytest.param(Offer("i", repr(FUTURE_MS), 0, "body"), [waiting("other")], id="equal due time"),
+        pytest.param(Offer("\x7fi", repr(FUTURE_MS), 0, "body"), [], id="id with the mark"),
+        pytest.param(Offer("üi", repr(FUTURE_MS), 0, "body"), [], id="id that sorts after the mark"),
+        pytest.param(Offer("i", repr(FUTURE_MS), 0, "\x7fbody"), [], id="body with the mark"),
+    ],
+)
+def test_what_an_id_and_a_body_cannot_tell_is_marked(store: DelayStore, offer: Offer, before: list[Offer]) -> None:
+    """A message whose priority or place among equal due times must be kept has both beside its id and body."""
+    for each in before:
+        store.offer("q", each)
+    store.offer("q", offer)
+    identity, body = offer.id.encode(), str(offer.body).encode()
+    after = contents(store.client)
+    assert after[ORDER.encode()] == b"1"
+    assert (b"\x7f00000001" + identity, FUTURE_MS) in after[DUE.encode()]
+    assert after[BACKUP.encode()][identity] == b"\x7f00000001%d" % offer.priority + body
 
 
 def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
@@ -103,7 +124,7 @@ def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms
 @pytest.mark.parametrize("expire_ms", [0, 60_000])
 def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore, expire_ms: int) -> None:
     """With ``x-expires`` all of the queue's keys end together, without it none does."""
-    store.offer("q", waiting("i"), expire_ms=expire_ms)
+    store.offer("q", waiting("i", priority=3), expire_ms=expire_ms)
     for key in (DUE, BACKUP, ORDER):
         left_ms = store.client.pttl(key)
         assert 0 < left_ms <= expire_ms if expire_ms else left_ms == -1
@@ -132,7 +153,7 @@ def test_a_count_that_is_no_number_stops_the_offer(store: DelayStore) -> None:
     """Where the count of messages has been overwritten with a text, nothing is stored."""
     store.client.set(ORDER, "not a number")
     with pytest.raises(ResponseError):
-        store.offer("q", waiting("i"))
+        store.offer("q", waiting("i", priority=3))
     assert store.client.exists(DUE, BACKUP) == 0
 
 
@@ -140,8 +161,8 @@ def test_the_count_may_begin_anew(store: DelayStore) -> None:
     """No message is lost when the count has outgrown its eight digits."""
     store.client.set(ORDER, 2**32 - 2)
     for name in ("i", "j", "k"):
-        store.offer("q", waiting(name, PAST_MS))
-    assert store.client.zrange(DUE, 0, -1) == [b"00000000j", b"00000001k", b"ffffffffi"]
+        store.offer("q", waiting(name, PAST_MS, priority=3))
+    assert store.client.zrange(DUE, 0, -1) == [b"\x7f00000000j", b"\x7f00000001k", b"\x7fffffffffi"]
     assert len(store.transfer("q").lateness_ms) == 3
 
 
