@@ -59,7 +59,7 @@ class DelayedChannel(_Channel):
         return {queue for queue in list(self._active_queues) if self._is_durable(queue)}
 
     def expire_ms(self, queue: str) -> int:
-        """``x-expires`` of a queue in ms, 0 for none. kombu has it from 5.6 on."""
+        """``x-expires`` of a queue in ms, 0 for none. kombu has it from 5.7 on."""
         return int(getattr(self, "_expires", {}).get(queue) or 0)
 
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:

@@ -94,7 +94,8 @@ class Sentinels:
 
     def _ready(self) -> bool:
         try:
-            known = [redis.Redis(port=port).sentinel_master(MASTER_NAME) for port in self.ports]
+            # Not `sentinel_master`: redis-py 6.4 cannot read its own reply.
+            known = [redis.Redis(port=port).sentinel_masters()[MASTER_NAME] for port in self.ports]
         except redis.ConnectionError:
             return False
         in_sync = self.replica.client().info("replication")["master_link_status"] == "up"

@@ -12,7 +12,7 @@ from tests.integration.harness import Proj
 from tests.waiting import stays, until
 
 QUEUE = Queue("brief", expires=1.5)
-queues_expire = pytest.mark.skipif(kombu.VERSION < (5, 6), reason="kombu knows x-expires on Redis from 5.6 on")
+queues_expire = pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu knows x-expires on Redis from 5.7 on")
 
 
 def test_a_task_that_expires_before_it_is_due_never_runs(proj: Proj) -> None:
