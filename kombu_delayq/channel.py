@@ -17,7 +17,7 @@ from redis.sentinel import SentinelConnectionPool
 from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.errors import DelayTooLong
 from kombu_delayq.keys import Keys
-from kombu_delayq.message import Due, Message, due_of, eta_of, seal
+from kombu_delayq.message import Due, Message, due_of, eta_of, seal, tag_of
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 
@@ -87,8 +87,7 @@ class DelayedChannel(_Channel):
 
     def _next_delivery_tag(self) -> str:
         # A random UUID like kombu's, in a third of the time.
-        digits = os.urandom(16).hex()
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return tag_of(os.urandom(16).hex())
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)
@@ -108,8 +107,10 @@ class DelayedChannel(_Channel):
 
     def _check_delay(self, due: Due) -> None:
         longest_s = self.connection.options.max_delay
+        if longest_s is None:
+            return
         delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
-        if longest_s is not None and delay_s > longest_s:
+        if delay_s > longest_s:
             raise DelayTooLong(
                 f"a delay of {delay_s:.0f} s is longer than the transport option max_delay allows, {longest_s:g} s"
                 + (f" (task {due.task_id})" if due.task_id else "")

@@ -98,10 +98,14 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     properties["delivery_tag"] = _NO_TAG
     text: str = _dumps(message)
     digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
-    # As a UUID is written, like kombu's tags.
-    tag = f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+    tag = tag_of(digest)
     properties["delivery_tag"] = tag
     return task_id, text.replace(_NO_TAG, tag)
+
+
+def tag_of(digits: str) -> str:
+    """Returns a delivery tag as kombu writes them, a UUID, of the first 32 hex digits."""
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:32]}"
 
 
 def _task_id(of: Mapping[str, Any]) -> str | None:
