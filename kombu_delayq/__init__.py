@@ -10,6 +10,8 @@ from kombu_delayq.errors import (
     DelayTooLong,
     InvalidBrokerURL,
     InvalidDelay,
+    InvalidDelayChain,
+    InvalidDelayLevel,
     InvalidOptions,
     UnsupportedRedis,
 )
@@ -19,6 +21,8 @@ __all__ = [
     "DelayqError",
     "InvalidBrokerURL",
     "InvalidDelay",
+    "InvalidDelayChain",
+    "InvalidDelayLevel",
     "InvalidOptions",
     "UnsupportedRedis",
     "__version__",

@@ -17,6 +17,14 @@ class InvalidDelay(DelayqError, ValueError):
     """A delay is not a finite number of seconds."""
 
 
+class InvalidDelayChain(DelayqError, ValueError):
+    """A delay chain is not written as one, or is too long."""
+
+
+class InvalidDelayLevel(DelayqError, ValueError):
+    """A delay level is not a whole number from 0, or the table of delay levels is not written as one."""
+
+
 class DelayTooLong(DelayqError, ValueError):
     """A message asks for a longer delay than the transport option ``max_delay`` allows."""
 

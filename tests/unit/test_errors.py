@@ -33,7 +33,15 @@ def test_every_error_can_be_imported_from_the_package(kind: type[Exception]) -> 
 
 
 @pytest.mark.parametrize(
-    "kind", [errors.InvalidOptions, errors.InvalidBrokerURL, errors.InvalidDelay, errors.DelayTooLong]
+    "kind",
+    [
+        errors.InvalidOptions,
+        errors.InvalidBrokerURL,
+        errors.InvalidDelay,
+        errors.InvalidDelayChain,
+        errors.InvalidDelayLevel,
+        errors.DelayTooLong,
+    ],
 )
 def test_an_error_about_a_value_is_a_value_error(kind: type[Exception]) -> None:
     """Code that knows nothing of kombu-delayq catches a wrong value as ValueError."""
