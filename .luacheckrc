@@ -2,5 +2,3 @@
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV" }
 max_line_length = 120
--- An operation uses of its backup what it needs.
-ignore = { "211/put", "211/take", "211/drop" }

@@ -30,6 +30,10 @@ class Keys:
         """STRING: count of messages marked, which orders those due in the same instant."""
         return self._of_queue(queue, "order")
 
+    def twins(self, queue: str) -> str:
+        """ZSET: ids of the delayed messages that are stored beside another of the same id, under one of their own."""
+        return self._of_queue(queue, "twins")
+
     def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:
         """LISTs of the messages that wait for a consumer, one a priority step, as kombu names them."""
         return [
@@ -37,9 +41,27 @@ class Keys:
         ]
 
     @property
+    def of_any_queue(self) -> str:
+        """Pattern, as SCAN takes it, that the keys of every queue match."""
+        return "".join(f"\\{each}" if each in "*?[]\\" else each for each in self.prefix) + "delayq:*:*"
+
+    def queue_of(self, key: str) -> str | None:
+        """Returns the name of the queue whose index or bodies a key holds, or None."""
+        if not key.startswith(f"{self.prefix}delayq:"):
+            return None
+        tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
+        queue = tagged.removeprefix("tagged:") if tagged.startswith("tagged:") else tagged[1:-1]
+        return queue if what in ("due", "backup") and key == self._of_queue(queue, what) else None
+
+    @property
     def queues(self) -> str:
         """SET: names of the queues that hold or held delayed messages."""
         return f"{self.prefix}delayq:queues"
+
+    @property
+    def cancelled(self) -> str:
+        """ZSET: ids of cancelled tasks whose delay chain takes no further step, with the time until then."""
+        return f"{self.prefix}delayq:cancelled"
 
     @property
     def lease(self) -> str:

@@ -101,6 +101,13 @@ class Options:
         "bytes",
         "About the most bytes that one call of the transfer script moves, which bounds how long Redis is busy with it.",
     )
+    cancelled_ttl: float = _option(
+        86_400.0,
+        _number(1),
+        "s",
+        "How long a delay chain that was cancelled while one of its steps ran takes no further step. Keep it above "
+        "the longest time from a step's due time to its end.",
+    )
     redis_timeout: float = _option(
         5.0,
         _number(0.1, 600),

@@ -1,7 +1,7 @@
 """What goes into the store's operations and what comes out of them."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Offer(NamedTuple):
@@ -109,3 +109,67 @@ class QueueStats:
     def overdue_ms(self) -> float:
         """How long the oldest overdue message has been due, 0 if none is."""
         return max(self.now_ms - self.next_due_ms, 0.0) if self.next_due_ms is not None else 0.0
+
+
+class Waiting(NamedTuple):
+    """A message that waits, as the store keeps it.
+
+    Attributes:
+        queue: Where it goes.
+        id: Under which it is stored: its own, or with a suffix when another message has that.
+        due_ms: When it is due, ms since the epoch.
+        priority: 0 to 9.
+        body: The message as it will be pushed to its queue, JSON; None when it is lost.
+    """
+
+    queue: str
+    id: str
+    due_ms: float
+    priority: int
+    body: bytes | None
+
+
+class Change(NamedTuple):
+    """What is to become of a waiting message.
+
+    Attributes:
+        message: As it was read; another that took its place is left alone.
+        due_ms: New due time, ms since the epoch.
+        body: New body, which says the new due time too.
+    """
+
+    message: Waiting
+    due_ms: float
+    body: bytes
+
+
+class Page(NamedTuple):
+    """Some waiting messages, in the order of their due times.
+
+    Attributes:
+        messages: The messages.
+        last: Index member and due time of the last one, where the next page begins.
+        more: Whether there is a next page.
+    """
+
+    messages: list[Waiting]
+    last: tuple[bytes, bytes]
+    more: bool
+
+
+class Letter(NamedTuple):
+    """A dead letter, and where it goes.
+
+    Attributes:
+        message: As it is in the list of dead letters.
+        to: ``queue`` to be consumed, ``back`` to the other end of its list, or ``away``.
+        queue: Name of the queue, if it goes to one.
+        priority: 0 to 9, which decides on the list of that queue.
+        body: The message as it is pushed there.
+    """
+
+    message: bytes
+    to: Literal["queue", "back", "away"]
+    queue: str = ""
+    priority: int = 0
+    body: bytes = b""

@@ -35,20 +35,28 @@ def load(operation: str, backup: str = "hash") -> Script:
 
     Args:
         operation: Name of a file in ``lua/``, without its ending.
-        backup: Which ``lua/include/backup_<name>.lua`` stands for ``@include backup``.
+        backup: Which of the forms of a backup the script is for: ``@include find`` stands for
+            ``lua/include/find_<backup>.lua`` where there is one.
 
     Raises:
         FileNotFoundError: There is no such operation or include.
     """
-    text = _expanded(f"{operation}.lua", backup)
+    text = _expanded(f"{operation}.lua", backup, set())
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def _expanded(name: str, backup: str) -> str:
-    """Returns a file without its header, after what it includes."""
+def _expanded(name: str, backup: str, seen: set[str]) -> str:
+    """Returns a file without its header, after what it includes and ``seen`` does not have yet."""
     source = (directory() / name).read_text(encoding="utf-8")
-    included = (f"backup_{backup}" if each == "backup" else each for each in _INCLUDE.findall(source))
-    return "".join(_expanded(f"include/{each}.lua", backup) for each in included) + _strip_header(source)
+    text = ""
+    for each in _INCLUDE.findall(source):
+        included = f"include/{each}_{backup}.lua"
+        if not (directory() / included).is_file():
+            included = f"include/{each}.lua"
+        if included not in seen:
+            seen.add(included)
+            text += _expanded(included, backup, seen)
+    return text + _strip_header(source)
 
 
 def _strip_header(source: str) -> str:

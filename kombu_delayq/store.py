@@ -1,43 +1,25 @@
-"""The delayed messages of one Redis database: one method for each operation in ``lua/``."""
+"""The delayed messages of one Redis database: one method for each operation in ``lua/``, here or in a base class."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from redis import Redis
-from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
+from redis.exceptions import NoPermissionError
 
-from kombu_delayq import scripts
+from kombu_delayq.calls import as_text
 from kombu_delayq.errors import UnsupportedRedis
-from kombu_delayq.keys import Keys
-from kombu_delayq.options import Options
 from kombu_delayq.results import Heads, Lease, Offer, Offered, QueueStats, Transferred
+from kombu_delayq.upkeep import Upkeep
+from kombu_delayq.waiting import WaitingMessages
 from kombu_delayq.wake import WakeListener
 
 OLDEST_REDIS = (6, 2)
 
 
-class DelayStore:
-    """Keeps messages until they are due. Errors of the Redis client pass through as they are.
+class DelayStore(WaitingMessages, Upkeep):
+    """Keeps messages until they are due. Errors of the Redis client pass through as they are."""
 
-    Args:
-        client: A plain Redis client; key names carry the prefix themselves.
-        keys: Names of the keys.
-        priority_steps: kombu's, ascending: which priorities share a list.
-        options: ``backup``, ``transfer_batch`` and ``transfer_batch_bytes`` are read.
-    """
-
-    def __init__(
-        self,
-        client: Redis,
-        keys: Keys | None = None,
-        priority_steps: Sequence[int] = (0, 3, 6, 9),
-        options: Options | None = None,
-    ) -> None:
-        self.client = client
-        self.keys = keys or Keys()
-        self.options = options or Options()
-        self._priority_steps = priority_steps
-        self._list_of_priority = [_step_index(priority_steps, n) for n in range(10)]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._held_others: set[str] = set()
 
     def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
@@ -58,7 +40,7 @@ class DelayStore:
                 reply = pipe.execute()[1]
         else:
             reply = self._run("offer", keys, args)
-        offered = Offered(_text(reply[0]), *reply[1:])
+        offered = Offered(as_text(reply[0]), *reply[1:])
         if offered.place != "first":
             self._held_others.add(queue)
         else:
@@ -88,10 +70,28 @@ class DelayStore:
             Whether the store has it; False when by Redis's clock it is due already and stays with the consumer.
         """
         args = [self.keys.wake, queue, tag, *offer]
-        place = _text(self._run("adopt", [*self._stored(queue), unacked_index, unacked], args))
+        place = as_text(self._run("adopt", [*self._stored(queue), unacked_index, unacked], args))
         if place == "first":
             self.client.sadd(self.keys.queues, queue)
         return place != "due"
+
+    def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0) -> str:
+        """Stores the next step of a delay chain.
+
+        Args:
+            queue: Where it goes when it is due.
+            chain: What the bodies of this chain's steps contain, and no other body.
+            offer: The message.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+
+        Returns:
+            The place of the message: ``first``, ``head`` or ``behind``. With nothing changed, ``waits`` when a step of
+            the chain waits already, ``cancelled`` when the chain was cancelled.
+        """
+        # Before the step, as in offer: the transfer worker must know the queue.
+        self.client.sadd(self.keys.queues, queue)
+        args = [self.keys.wake, queue, expire_ms, chain, *offer]
+        return as_text(self._run("step", [*self._stored(queue), self.keys.cancelled], args))
 
     def give_back(self, queue: str, priority: int, body: str) -> int:
         """Puts a message that a consumer could not keep back where it came from, also into a full Redis.
@@ -99,11 +99,11 @@ class DelayStore:
         Returns the length of that list.
         """
         step = self._list_of_priority[priority]
-        return int(self._run("give_back", [self.keys.ready(queue, self._priority_steps)[step]], [body]))
+        return int(self._run("give_back", [self._ready(queue)[step]], [body]))
 
     def transfer(self, queue: str) -> Transferred:
         """Moves a batch of messages that are due to the lists from which kombu consumes."""
-        keys = [self.keys.due(queue), self.keys.backup(queue), *self.keys.ready(queue, self._priority_steps)]
+        keys = [*self._found(queue), *self._ready(queue)]
         options = self.options
         args = [options.transfer_batch, options.transfer_batch_bytes, *self._list_of_priority]
         _, lost, now, head, dues = self._run("transfer", keys, args)
@@ -121,26 +121,15 @@ class DelayStore:
         """Takes or renews the lease of the leading transfer worker, if nobody else holds it."""
         ttl_ms = round(self.options.lease_ttl * 1000)
         leader, queues = self._run("lead", [self.keys.lease, self.keys.queues], [name, ttl_ms])
-        return Lease(_text(leader), sorted(map(_text, queues)))
+        return Lease(as_text(leader), sorted(map(as_text, queues)))
 
     def release(self, name: str) -> bool:
         """Gives the lease back. Returns whether it was held under this name."""
-        return _text(self._run("release", [self.keys.lease], [name])) == "released"
-
-    def purge(self, queue: str) -> int:
-        """Removes all delayed messages of a queue. Returns how many."""
-        # First, so that a message offered meanwhile, which finds the queue empty, is the one to be told last.
-        self.client.srem(self.keys.queues, queue)
-        self._held_others.discard(queue)
-        try:
-            return int(self._run("purge", self._stored(queue), []))
-        except ResponseError:
-            self.client.sadd(self.keys.queues, queue)  # what it holds must still be transferred
-            raise
+        return as_text(self._run("release", [self.keys.lease], [name])) == "released"
 
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages."""
-        keys = [self.keys.due(queue), *self.keys.ready(queue, self._priority_steps)]
+        keys = [self.keys.due(queue), *self._ready(queue)]
         now, delayed, ready, overdue, head = self._run("stats", keys, [])
         return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
 
@@ -150,12 +139,12 @@ class DelayStore:
 
     def queues(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
-        return sorted(map(_text, self.client.smembers(self.keys.queues)))
+        return sorted(map(as_text, self.client.smembers(self.keys.queues)))
 
     def leader(self) -> str | None:
         """Returns the name of the leading transfer worker."""
         name = self.client.get(self.keys.lease)
-        return None if name is None else _text(name)
+        return None if name is None else as_text(name)
 
     def keep_alive(self, queue: str, expire_ms: int) -> None:
         """Puts off the expiry of a queue that is in use."""
@@ -184,35 +173,12 @@ class DelayStore:
             "queues without a word. Set it to noeviction"
         )
 
-    def script(self, operation: str) -> scripts.Script:
-        """Returns an operation's script for the backup in use."""
-        return scripts.load(operation, self.options.backup)
-
     def close(self) -> None:
         """Closes the connections of the client."""
         self.client.connection_pool.disconnect()
-
-    def _stored(self, queue: str) -> list[str]:
-        return [self.keys.due(queue), self.keys.backup(queue), self.keys.order(queue)]
 
     def _info(self, section: str) -> dict[str, Any]:
         try:
             return dict(self.client.info(section))
         except NoPermissionError:
             return {}
-
-    def _run(self, operation: str, keys: list[str], args: list[Any]) -> Any:
-        script = self.script(operation)
-        try:
-            return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-        except NoScriptError:
-            return self.client.execute_command("EVAL", script.text, len(keys), *keys, *args)
-
-
-def _step_index(steps: Sequence[int], priority: int) -> int:
-    """Returns which list a priority goes to. Source: kombu.transport.redis.Channel.priority."""
-    return (sum(step <= priority for step in steps) - 1) % len(steps)
-
-
-def _text(reply: Any) -> str:
-    return reply.decode() if isinstance(reply, bytes) else str(reply)

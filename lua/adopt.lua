@@ -2,8 +2,9 @@
 -- KEYS[1] due            ZSET    message -> due time, ms since the epoch
 -- KEYS[2] backup         HASH    id -> message
 -- KEYS[3] order          STRING  count of messages marked so far
--- KEYS[4] unacked_index  ZSET    delivery tag -> time of delivery (kombu's)
--- KEYS[5] unacked        HASH    delivery tag -> message (kombu's)
+-- KEYS[4] twins          ZSET    ids of messages stored beside another of the same id
+-- KEYS[5] unacked_index  ZSET    delivery tag -> time of delivery (kombu's)
+-- KEYS[6] unacked        HASH    delivery tag -> message (kombu's)
 -- ARGV[1] wake           channel on which a new head is announced
 -- ARGV[2] queue          name, as announced
 -- ARGV[3] tag            delivery tag under which the consumer holds the message
@@ -19,12 +20,12 @@
 -- @include backup
 -- @include announce
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3] }
-local unacked_index, unacked = KEYS[4], KEYS[5]
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local unacked_index, unacked = KEYS[5], KEYS[6]
 local wake, queue, tag = ARGV[1], ARGV[2], ARGV[3]
 local id, due_ms, priority, body = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
-local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string' }
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
 expected[unacked_index], expected[unacked] = 'zset', 'hash'
 local wrong = wrong_type(expected)
 if wrong then

@@ -2,6 +2,7 @@
 -- KEYS[1] due     ZSET    message -> due time, ms since the epoch
 -- KEYS[2] backup  HASH    id -> message
 -- KEYS[3] order   STRING  count of messages marked so far
+-- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name, as announced
 -- ARGV[3] expire  ms after which an unused queue expires, 0 for never
@@ -13,29 +14,24 @@
 -- @include wrong_type
 -- @include backup
 -- @include announce
+-- @include expire
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3] }
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
 local count = { offered = 0, repeated = 0, renamed = 0 }
 
-local wrong = wrong_type({ [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string' })
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
+local wrong = wrong_type(expected)
 if wrong then
   return wrong
 end
 local place = announce(keys.due, wake, queue, function()
   for i = 4, #ARGV, 4 do
     local id, due, priority, body = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-    if string.sub(due, 1, 1) == '+' then
-      due = string.format('%.17g', now + tonumber(due))
-    end
-    local state = put(keys, id, due, priority, body)
+    local state = put(keys, id, at(due, now), priority, body)
     count[state] = count[state] + 1
   end
 end)
-if expire > 0 then
-  for _, key in pairs(keys) do
-    redis.call('PEXPIRE', key, expire)
-  end
-end
+expire_all(keys, expire)
 return { place, count.offered, count.repeated, count.renamed }

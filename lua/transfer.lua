@@ -1,7 +1,8 @@
 -- Moves messages that are due to the end of the queue's lists where kombu would have put them.
 -- KEYS[1] due     ZSET   message -> due time, ms since the epoch
 -- KEYS[2] backup  HASH   id -> message
--- KEYS[3...] ready  LIST  the queue's lists, one a priority step
+-- KEYS[3] twins   ZSET   ids of messages stored beside another of the same id
+-- KEYS[4...] ready  LIST  the queue's lists, one a priority step
 -- ARGV[1] count   most messages to move
 -- ARGV[2] bytes   about the most bytes to move
 -- ARGV[3...12] for priority 0-9: which of the lists it goes to, counted from 0
@@ -12,12 +13,12 @@
 -- @include wrong_type
 -- @include backup
 
-local keys = { due = KEYS[1], backup = KEYS[2] }
+local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
 local count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
-local expected = { [keys.due] = 'zset', [keys.backup] = 'hash' }
-for i = 3, #KEYS do
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.twins] = 'zset' }
+for i = 4, #KEYS do
   expected[KEYS[i]] = 'list'
 end
 local wrong = wrong_type(expected)
@@ -28,7 +29,7 @@ local members, dues, priorities, bodies = take(keys, now, count, bytes)
 local ready, moved, lost = {}, {}, 0
 for i, body in ipairs(bodies) do
   if body then
-    local list = KEYS[3 + tonumber(ARGV[3 + tonumber(priorities[i])])]
+    local list = KEYS[4 + tonumber(ARGV[3 + tonumber(priorities[i])])]
     ready[list] = ready[list] or {}
     table.insert(ready[list], body)
     table.insert(moved, dues[i])
@@ -38,7 +39,7 @@ for i, body in ipairs(bodies) do
 end
 local expire = redis.call('PTTL', keys.due)
 -- In the order of the priority steps: a consumer that waits is served from the list that was pushed to first.
-for i = 3, #KEYS do
+for i = 4, #KEYS do
   local list, pushed = KEYS[i], ready[KEYS[i]]
   if pushed then
     redis.call('LPUSH', list, unpack(pushed))

@@ -3,7 +3,7 @@
 -- @include marks
 
 -- Stores a message under its id; equal bytes are stored once, other bytes under a taken id get their own.
--- keys: due, backup, order. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+-- keys: due, backup, order, twins. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body)
   local mark, value, state = '', body, 'offered'
   if needs_mark(id, priority, body) or redis.call('ZCOUNT', keys.due, due_ms, due_ms) > 0 then
@@ -15,48 +15,60 @@ local function put(keys, id, due_ms, priority, body)
     if kept == body and kept_priority == priority then
       return 'repeated'
     end
-    id = id .. '~' .. string.sub(redis.sha1hex(priority .. body), 1, 16)
+    id = twin_of(id, priority, body)
     if redis.call('HSETNX', keys.backup, id, value) == 0 then
       return 'repeated'
     end
+    redis.call('ZADD', keys.twins, 0, id)
     state = 'renamed'
   end
   redis.call('ZADD', keys.due, due_ms, mark .. id)
   return state
 end
 
--- Reads up to `count` messages that are due, oldest first, and no more than about `bytes` of them.
--- Returns members, their due times, their priorities, their bodies (false: it is missing). Cost O(log N + count).
-local function take(keys, now, count, bytes)
-  local found = redis.call('ZRANGEBYSCORE', keys.due, '-inf', now, 'WITHSCORES', 'LIMIT', 0, count)
+-- Reads the bodies of messages, as many as are about `bytes` long. found: members and due times in turn.
+-- Returns members, their due times, their priorities, their bodies (false: it is missing). Cost O(number found).
+local function read(keys, found, bytes)
   local members, dues, priorities, bodies = {}, {}, {}, {}
-  local size, slice, read = 0, 1, 0
-  while read < #found / 2 and size < bytes do
+  local size, slice, done = 0, 1, 0
+  while done < #found / 2 and size < bytes do
     local ids = {}
-    for i = read + 1, math.min(read + slice, #found / 2) do
+    for i = done + 1, math.min(done + slice, #found / 2) do
       members[i], dues[i] = found[2 * i - 1], found[2 * i]
       ids[#ids + 1] = id_of(members[i])
     end
     for i, value in ipairs(redis.call('HMGET', keys.backup, unpack(ids))) do
       if value then
-        priorities[read + i], bodies[read + i] = opened(value)
+        priorities[done + i], bodies[done + i] = opened(value)
         size = size + #value
       else
-        bodies[read + i] = false
+        bodies[done + i] = false
       end
     end
-    read, slice = read + #ids, math.min(slice * 2, 64)
+    done, slice = done + #ids, math.min(slice * 2, 64)
   end
   return members, dues, priorities, bodies
+end
+
+-- Reads up to `count` messages that are due, oldest first, and no more than about `bytes` of them. Returns as `read`.
+-- Cost O(log N + count).
+local function take(keys, now, count, bytes)
+  return read(keys, redis.call('ZRANGEBYSCORE', keys.due, '-inf', now, 'WITHSCORES', 'LIMIT', 0, count), bytes)
 end
 
 -- Removes the messages that `take` has just returned, by their members: the first ones by due time.
 -- Cost O(log N) a message.
 local function drop(keys, members)
-  local ids = {}
+  local ids, twins = {}, {}
   for i, member in ipairs(members) do
     ids[i] = id_of(member)
+    if may_be_twin(ids[i]) then
+      twins[#twins + 1] = ids[i]
+    end
   end
   redis.call('ZREMRANGEBYRANK', keys.due, 0, #members - 1)
   redis.call('HDEL', keys.backup, unpack(ids))
+  if #twins > 0 then
+    redis.call('ZREM', keys.twins, unpack(twins))
+  end
 end

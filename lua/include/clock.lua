@@ -3,3 +3,11 @@ local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 end
+
+-- Returns a due time as ms since the epoch, which may have been given as '+' and ms from now.
+local function at(due, now)
+  if string.sub(due, 1, 1) == '+' then
+    return string.format('%.17g', now + tonumber(due))
+  end
+  return due
+end

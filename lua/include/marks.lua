@@ -22,10 +22,32 @@ local function id_of(member)
   return is_marked(member) and string.sub(member, ORDER_END + 1) or member
 end
 
+-- Returns the index member of the message that is stored as `value` under an id.
+local function member_of(id, value)
+  return is_marked(value) and string.sub(value, 1, ORDER_END) .. id or id
+end
+
+-- Returns the order of a marked value.
+local function order_of(value)
+  return tonumber(string.sub(value, 2, ORDER_END), 16)
+end
+
 -- Returns priority and body of a value.
 local function opened(value)
   if is_marked(value) then
     return string.sub(value, ORDER_END + 1, ORDER_END + 1), string.sub(value, ORDER_END + 2)
   end
   return '0', value
+end
+
+-- A twin is stored beside another message of the same id, under id .. '~' .. 16 hex digits made from its content.
+local TILDE, TWIN_SUFFIX = 126, 17
+
+local function twin_of(id, priority, body)
+  return id .. '~' .. string.sub(redis.sha1hex(priority .. body), 1, 16)
+end
+
+-- Some ids of other messages look like that too.
+local function may_be_twin(id)
+  return string.byte(id, -TWIN_SUFFIX) == TILDE
 end

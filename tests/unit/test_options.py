@@ -23,6 +23,7 @@ VALID: dict[str, list[Any]] = {
     "lease_ttl": [0.2, 3, 600],
     "transfer_batch": [1, 5000],
     "transfer_batch_bytes": [1, 100_000_000],
+    "cancelled_ttl": [1, 86400],
     "redis_timeout": [0.1, 5, 600],
 }
 WRONG: dict[str, list[Any]] = {
@@ -33,6 +34,7 @@ WRONG: dict[str, list[Any]] = {
     "lease_ttl": [0, 601, None, "3", math.nan],
     "transfer_batch": [0, 5001, 1.5, 200.0, None, "200", True],
     "transfer_batch_bytes": [0, -1, 100_000_001, 1.5, None, "1"],
+    "cancelled_ttl": [0, -1, None, "1", math.inf, math.nan],
     "redis_timeout": [0, 601, None, "5", math.inf, math.nan],
 }
 
@@ -89,7 +91,7 @@ def test_all_mistakes_are_named_at_once() -> None:
     assert "lease_ttl='long' is not a number" in text
     assert "transfer=2 is not True or False" in text
     assert "visibility_timeout" not in text
-    assert "Its own are: backup, lease_ttl, max_delay" in text
+    assert "Its own are: backup, cancelled_ttl, lease_ttl" in text
 
 
 def test_error_is_a_value_error_and_ours() -> None:

@@ -1,0 +1,109 @@
+"""The store's operations on whole queues: purge, repair, dead letters."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from redis.exceptions import ResponseError
+
+from kombu_delayq.calls import Caller, as_bytes, as_text
+from kombu_delayq.results import Letter
+
+#: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
+SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 500, 200, 1000
+
+
+class Upkeep(Caller):
+    """Keeps queues in order. All calls are short, however much a queue holds."""
+
+    _held_others: set[str]
+
+    def purge(self, queue: str) -> int:
+        """Removes all delayed messages of a queue. Returns how many."""
+        # First, so that a message offered meanwhile, which finds the queue empty, is the one to be told last.
+        self.client.srem(self.keys.queues, queue)
+        self._held_others.discard(queue)
+        try:
+            return int(self._run("purge", self._stored(queue), []))
+        except ResponseError:
+            self.client.sadd(self.keys.queues, queue)  # what it holds must still be transferred
+            raise
+
+    def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool) -> list[str]:
+        """Checks index entries, and with ``mend`` removes those that are not sound.
+
+        Returns:
+            For each: ``sound``, ``lost`` (no body has its id) or ``stale`` (the body has another entry).
+        """
+        keys = [self.keys.due(queue), self.keys.backup(queue)]
+        return list(map(as_text, self._run("repair_index", keys, [int(mend), *members])))
+
+    def repair_backup(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
+        """Checks bodies, and with ``mend`` gives them what they lack.
+
+        Args:
+            queue: Its name.
+            bodies: Id and due time in ms since the epoch of each; with None, one without an index entry is left so.
+            mend: Whether to change anything.
+
+        Returns:
+            For each: ``sound``, ``gone``, ``unindexed`` (it would never be delivered), ``untwinned`` (it cannot be
+            found by its id) or ``misordered`` (later messages of its due time would go before it).
+        """
+        args: list[Any] = [self.keys.wake, queue, int(mend)]
+        for identity, due_ms in bodies:
+            args += [identity, "" if due_ms is None else repr(due_ms)]
+        return list(map(as_text, self._run("repair_backup", self._stored(queue), args)))
+
+    def index_pages(self, queue: str) -> Iterator[list[bytes]]:
+        """Yields the members of a queue's index in parts, in any order; some twice."""
+        cursor = -1
+        while cursor:
+            cursor, found = self.client.zscan(self.keys.due(queue), max(cursor, 0), count=SCAN_INDEX)
+            yield [as_bytes(member) for member, _ in cast(Any, found)]
+
+    def backup_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
+        """Yields the bodies of a queue by id in parts, in any order, as they are kept; some twice."""
+        cursor = -1
+        while cursor:
+            cursor, found = self.client.hscan(self.keys.backup(queue), max(cursor, 0), count=SCAN_BACKUP)
+            yield {as_bytes(identity): as_bytes(value) for identity, value in cast(Any, found).items()}
+
+    def queue_pages(self) -> Iterator[set[str]]:
+        """Yields the names of queues that have keys of ours, in parts: searches the whole database; some twice."""
+        cursor = -1
+        while cursor:
+            cursor, found = self.client.scan(max(cursor, 0), match=self.keys.of_any_queue, count=SCAN_KEYS)
+            names = (self.keys.queue_of(as_text(key)) for key in found)
+            yield {name for name in names if name is not None}
+
+    def know(self, queue: str) -> None:
+        """Lets the transfer workers know of a queue."""
+        self.client.sadd(self.keys.queues, as_bytes(queue))
+
+    def dead_letter_lists(self, queue: str) -> dict[str, int]:
+        """Returns the lists of a dead letter queue, one a priority step, each with its length."""
+        return {key: int(self.client.llen(key)) for key in self._ready(queue)}
+
+    def dead_letter_page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
+        """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
+        return [as_bytes(message) for message in reversed(self.client.lrange(key, -skip - count, -skip - 1))]
+
+    def replay(self, key: str, letters: Sequence[Letter]) -> int:
+        """Takes dead letters from the end of their list, and does with each what it says.
+
+        Args:
+            key: The list.
+            letters: The oldest ones, as they were read from it.
+
+        Returns:
+            Number of dead letters taken; fewer than given when another took some meanwhile.
+        """
+        ready = list(dict.fromkeys(self._list_of(letter) for letter in letters if letter.to == "queue"))
+        args: list[str | bytes] = []
+        for letter in letters:
+            where = str(ready.index(self._list_of(letter))) if letter.to == "queue" else letter.to
+            args += [letter.message, where, letter.body]
+        return int(self._run("replay", [key, *ready], args))
+
+    def _list_of(self, letter: Letter) -> str:
+        return self._ready(letter.queue)[self._list_of_priority[letter.priority]]

@@ -1,0 +1,28 @@
+-- Whether one member comes before another of the same score, by their bytes as Redis compares them; Lua's own `<`
+-- goes by the locale of the server.
+local function precedes(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then
+      return a < b
+    end
+  end
+  return #one < #other
+end
+
+-- Returns the rank of what follows a member in a ZSET, also when the member is not there any more. Cost O(log N^2).
+local function rank_after(key, member, score)
+  if redis.call('ZSCORE', key, member) == score then
+    return redis.call('ZRANK', key, member) + 1
+  end
+  local low, high = redis.call('ZCOUNT', key, '-inf', '(' .. score), redis.call('ZCOUNT', key, '-inf', score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if precedes(member, redis.call('ZRANGE', key, middle, middle)[1]) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end

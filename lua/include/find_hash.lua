@@ -1,0 +1,49 @@
+-- Finds and removes messages of the default backup by their id.
+-- @include marks
+
+-- Returns the waiting message that is stored under exactly this id: id, member, due, priority, body; or nil.
+-- Cost O(log N).
+local function stored(keys, id)
+  local value = redis.call('HGET', keys.backup, id)
+  if not value then
+    return nil
+  end
+  local member = member_of(id, value)
+  local due = redis.call('ZSCORE', keys.due, member)
+  if not due then
+    return nil
+  end
+  local priority, body = opened(value)
+  return { id = id, member = member, due = due, priority = priority, body = body }
+end
+
+-- Returns the waiting messages of an id: the one stored under it, and up to `count` of its twins.
+-- Cost O(log N) a message found.
+local function find(keys, id, count)
+  local found = { stored(keys, id) }
+  local first, beyond = '[' .. id .. '~', '(' .. id .. '~g' -- a twin's suffix is hexadecimal
+  for _, twin in ipairs(redis.call('ZRANGEBYLEX', keys.twins, first, beyond, 'LIMIT', 0, count)) do
+    if #twin == #id + TWIN_SUFFIX then
+      found[#found + 1] = stored(keys, twin)
+    end
+  end
+  return found
+end
+
+-- Removes a message that was found. Cost O(log N).
+local function remove(keys, message)
+  redis.call('ZREM', keys.due, message.member)
+  redis.call('HDEL', keys.backup, message.id)
+  redis.call('ZREM', keys.twins, message.id)
+end
+
+-- Returns found messages as a reply: id, due, priority, body of each in turn.
+local function told(found)
+  local reply = {}
+  for _, message in ipairs(found) do
+    for _, part in ipairs({ message.id, message.due, message.priority, message.body }) do
+      reply[#reply + 1] = part
+    end
+  end
+  return reply
+end

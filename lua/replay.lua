@@ -1,0 +1,37 @@
+-- Takes dead letters from the end of their list, where they are oldest: each to a queue's list, back, or away.
+-- KEYS[1] dead   LIST  dead letters
+-- KEYS[2...] ready  LIST  lists of the queues that they may go to
+-- ARGV[...] three a dead letter, oldest first: its message as it is in the list; where it goes: number of one of the
+--   lists, counted from 0, 'back' for the other end of its own, or 'away'; the message to put there
+-- Returns number of dead letters taken; fewer than given when the end of the list is not what was expected
+-- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
+-- Cost: O(1) a dead letter
+-- @include wrong_type
+
+local dead = KEYS[1]
+
+local expected = { [dead] = 'list' }
+for i = 2, #KEYS do
+  expected[KEYS[i]] = 'list'
+end
+local wrong = wrong_type(expected)
+if wrong then
+  return wrong
+end
+local taken = 0
+for i = 1, #ARGV, 3 do
+  local message, where, body = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if redis.call('LINDEX', dead, -1) ~= message then
+    break
+  end
+  if where == 'back' then
+    redis.call('LMOVE', dead, dead, 'RIGHT', 'LEFT')
+  else
+    if where ~= 'away' then
+      redis.call('LPUSH', KEYS[2 + tonumber(where)], body)
+    end
+    redis.call('RPOP', dead)
+  end
+  taken = taken + 1
+end
+return taken

@@ -1,0 +1,53 @@
+-- Changes when waiting messages are due, and what they say of it themselves.
+-- KEYS[1] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> message
+-- KEYS[3] order   STRING  count of messages marked so far
+-- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
+-- ARGV[1] wake    channel on which a new head is announced
+-- ARGV[2] queue   name, as announced
+-- ARGV[3...] four a message: id under which it is stored, SHA-1 of its body, new due time, new body
+-- Returns for each message: 'rescheduled', or, with nothing changed, 'not_delayed', 'changed' (another body waits
+-- under the id) or 'due' (the new due time is past)
+-- Atomic: a message that was not transferred before waits until its new due time.
+-- Cost: O(log N) a message
+-- @include clock
+-- @include wrong_type
+-- @include backup
+-- @include find
+-- @include announce
+
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local wake, queue = ARGV[1], ARGV[2]
+local now = now_ms()
+
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
+local wrong = wrong_type(expected)
+if wrong then
+  return wrong
+end
+
+local function reschedule(id, sha, due_ms, body)
+  local message = stored(keys, id)
+  if not message then
+    return 'not_delayed'
+  elseif redis.sha1hex(message.body) ~= sha then
+    return 'changed'
+  elseif tonumber(due_ms) <= now then
+    return 'due'
+  end
+  local is_twin = redis.call('ZSCORE', keys.twins, id)
+  remove(keys, message)
+  put(keys, id, due_ms, message.priority, body)
+  if is_twin then
+    redis.call('ZADD', keys.twins, 0, id)
+  end
+  return 'rescheduled'
+end
+
+local reply = {}
+announce(keys.due, wake, queue, function()
+  for i = 3, #ARGV, 4 do
+    reply[#reply + 1] = reschedule(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  end
+end)
+return reply

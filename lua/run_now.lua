@@ -1,0 +1,47 @@
+-- Moves waiting messages to the end of the queue's lists before they are due.
+-- KEYS[1] due     ZSET  message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH  id -> message
+-- KEYS[3] twins   ZSET  ids of messages stored beside another of the same id
+-- KEYS[4...] ready  LIST  the queue's lists, one a priority step
+-- ARGV[1...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 11th on three a message:
+-- id under which it is stored, SHA-1 of its body, new body
+-- Returns for each message: 'transferred', or, with nothing changed, 'not_delayed' or 'changed' (another body waits
+-- under the id)
+-- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
+-- Cost: O(log N) a message
+-- @include wrong_type
+-- @include find
+
+local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
+
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.twins] = 'zset' }
+for i = 4, #KEYS do
+  expected[KEYS[i]] = 'list'
+end
+local wrong = wrong_type(expected)
+if wrong then
+  return wrong
+end
+local expire = redis.call('PTTL', keys.due)
+
+local function run_now(id, sha, body)
+  local message = stored(keys, id)
+  if not message then
+    return 'not_delayed'
+  elseif redis.sha1hex(message.body) ~= sha then
+    return 'changed'
+  end
+  local ready = KEYS[4 + tonumber(ARGV[1 + tonumber(message.priority)])]
+  redis.call('LPUSH', ready, body)
+  if expire > 0 then
+    redis.call('PEXPIRE', ready, expire)
+  end
+  remove(keys, message)
+  return 'transferred'
+end
+
+local reply = {}
+for i = 11, #ARGV, 3 do
+  reply[#reply + 1] = run_now(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+end
+return reply

@@ -1,0 +1,49 @@
+-- Puts the next step of a delay chain into the store, unless the chain was cancelled or a step of it waits.
+-- KEYS[1] due        ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup     HASH    id -> message
+-- KEYS[3] order      STRING  count of messages marked so far
+-- KEYS[4] twins      ZSET    ids of messages stored beside another of the same id
+-- KEYS[5] cancelled  ZSET    ids whose chains take no step -> until when, ms since the epoch
+-- ARGV[1] wake       channel on which a new head is announced
+-- ARGV[2] queue      name, as announced
+-- ARGV[3] expire     ms after which an unused queue expires, 0 for never
+-- ARGV[4] chain      what the body of every step of the chain contains, and no other body
+-- ARGV[5] id
+-- ARGV[6] due        ms since the epoch, or '+' and ms from now
+-- ARGV[7] priority   0-9
+-- ARGV[8] body
+-- Returns 'first' | 'head' | 'behind' when the store has it now; 'waits' or 'cancelled' with nothing changed
+-- Atomic: at any moment at most one step of a chain waits, and none after it was cancelled.
+-- Cost: O(log N)
+-- @include clock
+-- @include wrong_type
+-- @include backup
+-- @include find
+-- @include announce
+-- @include expire
+
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local cancelled = KEYS[5]
+local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local id, due, priority, body = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local now = now_ms()
+
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
+expected[cancelled] = 'zset'
+local wrong = wrong_type(expected)
+if wrong then
+  return wrong
+end
+if tonumber(redis.call('ZSCORE', cancelled, id) or 0) > now then
+  return 'cancelled'
+end
+for _, message in ipairs(find(keys, id, 100)) do
+  if string.find(message.body, chain, 1, true) then
+    return 'waits'
+  end
+end
+local place = announce(keys.due, wake, queue, function()
+  put(keys, id, at(due, now), priority, body)
+end)
+expire_all(keys, expire)
+return place
