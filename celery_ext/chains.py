@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from celery_ext import durations
@@ -60,9 +61,7 @@ class DelayChain:
             return text
         if not isinstance(text, str):
             raise InvalidDelayChain(f"a delay chain is a text such as '4m,10m,1h', not {quoted(text)}")
-        steps, jitter_of_all = _read(text)
-        jitters = (jitter_of_all if step.jitter is None else step.jitter for step in steps)
-        return cls(tuple(step.delay for step in steps), tuple(jitters), text)
+        return _chain(text)
 
     @property
     def total(self) -> timedelta:
@@ -95,8 +94,19 @@ class DelayChain:
     def __str__(self) -> str:
         return self.text
 
+    def __json__(self) -> str:
+        """Lets kombu write a chain into a signature, as its text."""
+        return self.text
+
     def __repr__(self) -> str:
         return f"DelayChain.parse({self.text!r})"
+
+
+@lru_cache(maxsize=1024)
+def _chain(text: str) -> DelayChain:
+    steps, jitter_of_all = _read(text)
+    jitters = (jitter_of_all if step.jitter is None else step.jitter for step in steps)
+    return DelayChain(tuple(step.delay for step in steps), tuple(jitters), text)
 
 
 def _read(text: str) -> tuple[list[_Step], float]:

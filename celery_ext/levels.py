@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
+from typing import Any
 
 from celery_ext import durations
 from celery_ext.quoting import quoted
@@ -74,3 +76,15 @@ class DelayLevels:
 
     def __repr__(self) -> str:
         return f"DelayLevels.parse({self.text!r})"
+
+
+def levels_of(app: Any) -> DelayLevels:
+    """Returns the table of an app: its setting ``delayq_levels``, else RocketMQ's.
+
+    Raises:
+        InvalidDelayLevel: The setting is no table.
+    """
+    return _parsed(app.conf.get("delayq_levels") or DEFAULT)
+
+
+_parsed = lru_cache(maxsize=16)(DelayLevels.parse)

@@ -6,6 +6,7 @@ Importing this package makes the broker URL schemes ``delayq``, ``delayqs``, ``d
 
 from kombu_delayq import urls
 from kombu_delayq.errors import (
+    DelayChainCancelled,
     DelayqError,
     DelayTooLong,
     InvalidBrokerURL,
@@ -13,10 +14,13 @@ from kombu_delayq.errors import (
     InvalidDelayChain,
     InvalidDelayLevel,
     InvalidOptions,
+    OtherTransport,
+    UnreadableMessage,
     UnsupportedRedis,
 )
 
 __all__ = [
+    "DelayChainCancelled",
     "DelayTooLong",
     "DelayqError",
     "InvalidBrokerURL",
@@ -24,6 +28,8 @@ __all__ = [
     "InvalidDelayChain",
     "InvalidDelayLevel",
     "InvalidOptions",
+    "OtherTransport",
+    "UnreadableMessage",
     "UnsupportedRedis",
     "__version__",
 ]

@@ -15,9 +15,9 @@ from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
 from kombu_delayq.batch import DelayedPublishBatch
-from kombu_delayq.errors import DelayTooLong
+from kombu_delayq.errors import DelayChainCancelled, DelayTooLong
 from kombu_delayq.keys import Keys
-from kombu_delayq.message import Due, Message, due_of, eta_of, seal, tag_of
+from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 
@@ -91,6 +91,8 @@ class DelayedChannel(_Channel):
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)
+        if CHAIN_ID in message["properties"]:
+            return self._put_step(queue, message, due)
         if due is None or not (due.relative or due.ms > time() * 1000):
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
@@ -104,6 +106,14 @@ class DelayedChannel(_Channel):
         else:
             self.store.offer(queue, offer, expire_ms=self.expire_ms(queue))
         return None
+
+    def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
+        """Publishes a step of a delay chain: also one that is due at once, so that a cancelled chain ends."""
+        due = due or Due(0.0, True, message["properties"].get("correlation_id"))
+        self._check_delay(due)
+        chain = message["properties"][CHAIN_ID]
+        if self.store.step(queue, chain, self._offer(message, due), self.expire_ms(queue)) == "cancelled":
+            raise DelayChainCancelled(f"the delay chain of task {due.task_id} was cancelled")
 
     def _check_delay(self, due: Due) -> None:
         longest_s = self.connection.options.max_delay

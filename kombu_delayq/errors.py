@@ -31,3 +31,15 @@ class DelayTooLong(DelayqError, ValueError):
 
 class UnsupportedRedis(DelayqError):
     """The Redis server is older than 6.2."""
+
+
+class UnreadableMessage(DelayqError, ValueError):
+    """A waiting message has its eta where it cannot be rewritten: it is no JSON, or a pickled task of protocol 1."""
+
+
+class DelayChainCancelled(DelayqError):
+    """A delay chain takes no further step, because its task was cancelled."""
+
+
+class OtherTransport(DelayqError):
+    """The app's broker does not use a transport of kombu-delayq, so nothing of it waits in Redis."""

@@ -1,22 +1,26 @@
 """What a message says of itself: when it is due, its id and its priority. Knows no Redis."""
 
+import json
 import math
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from io import BytesIO
 from pickle import Unpickler
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from dateutil.parser import isoparse
 from kombu import compression, serialization
 from kombu.utils.json import JSONEncoder
 
-from kombu_delayq.errors import InvalidDelay
+from kombu_delayq.errors import InvalidDelay, UnreadableMessage
 
 #: A message as kombu's virtual transports build it: body, headers, properties, content-type, content-encoding.
 Message = dict[str, Any]
+
+#: Message property of a step of a delay chain: the same in all its steps, and in no other message.
+CHAIN_ID = "delay_chain_id"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -103,6 +107,33 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     return task_id, text.replace(_NO_TAG, tag)
 
 
+def with_eta(body: bytes, due_ms: float) -> bytes:
+    """Returns a message in which the eta, if it has one, is another.
+
+    A consumer goes by the eta that a message itself has, so one that is delivered earlier than that would be put back.
+
+    Args:
+        body: A message as it is pushed to its queue.
+        due_ms: The new eta, ms since the epoch.
+
+    Raises:
+        UnreadableMessage: The eta cannot be replaced.
+    """
+    eta = (_EPOCH + timedelta(milliseconds=due_ms)).isoformat()
+    try:
+        message = json.loads(body)
+        headers = message.get("headers") or {}
+        if headers.get("eta"):
+            headers["eta"] = eta
+        elif "eta" not in headers and eta_of(message) is not None:
+            _set_eta_of_protocol_1(message, eta)
+        else:
+            return body
+        return json.dumps(message).encode()
+    except (ValueError, AttributeError, KeyError) as error:
+        raise UnreadableMessage(f"the eta of a message cannot be replaced: {error!r}") from error
+
+
 def tag_of(digits: str) -> str:
     """Returns a delivery tag as kombu writes them, a UUID, of the first 32 hex digits."""
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:32]}"
@@ -163,6 +194,18 @@ def _decode(raw: bytes, content_type: str | None, encoding: str | None) -> objec
     except Exception:
         # Any serializer may fail in its own way; the consumer meets the same body and reports it.
         return None
+
+
+def _set_eta_of_protocol_1(message: Message, eta: str) -> None:
+    kind = message.get("content-type")
+    if kind == _PICKLE or "compression" in message["headers"]:
+        raise UnreadableMessage(f"the eta of a task of protocol 1 cannot be replaced in a body of {kind}")
+    raw = message["body"]
+    encoded = message["properties"].get("body_encoding") == "base64"
+    task = _decode(b64decode(raw) if encoded else raw, kind, message.get("content-encoding"))
+    _, _, raw = serialization.dumps({**cast(Message, task), "eta": eta}, serialization.registry.type_to_name[kind])
+    data = raw.encode() if isinstance(raw, str) else raw
+    message["body"] = b64encode(data).decode() if encoded else data.decode()
 
 
 class _Inert:

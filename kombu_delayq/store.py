@@ -133,6 +133,11 @@ class DelayStore(WaitingMessages, Upkeep):
         now, delayed, ready, overdue, head = self._run("stats", keys, [])
         return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
 
+    def now_ms(self) -> float:
+        """Returns Redis's clock, ms since the epoch."""
+        seconds, microseconds = self.client.time()
+        return float(seconds) * 1000 + float(microseconds) / 1000
+
     def size(self, queue: str) -> int:
         """Counts the delayed messages of a queue."""
         return int(self.client.zcard(self.keys.due(queue)))

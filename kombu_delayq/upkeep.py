@@ -32,10 +32,10 @@ class Upkeep(Caller):
         """Checks index entries, and with ``mend`` removes those that are not sound.
 
         Returns:
-            For each: ``sound``, ``lost`` (no body has its id) or ``stale`` (the body has another entry).
+            For each: ``sound``, ``gone`` (it left meanwhile), ``lost`` (no body has its id) or ``stale`` (the body has
+            another entry, which gets the due time if it has none).
         """
-        keys = [self.keys.due(queue), self.keys.backup(queue)]
-        return list(map(as_text, self._run("repair_index", keys, [int(mend), *members])))
+        return list(map(as_text, self._run("repair_index", self._found(queue), [int(mend), *members])))
 
     def repair_backup(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
         """Checks bodies, and with ``mend`` gives them what they lack.
@@ -46,8 +46,9 @@ class Upkeep(Caller):
             mend: Whether to change anything.
 
         Returns:
-            For each: ``sound``, ``gone``, ``unindexed`` (it would never be delivered), ``untwinned`` (it cannot be
-            found by its id) or ``misordered`` (later messages of its due time would go before it).
+            For each the worst: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered),
+            ``untwinned`` (it cannot be found by its id), ``misordered`` (later messages of its due time would go before
+            it) or ``sound``.
         """
         args: list[Any] = [self.keys.wake, queue, int(mend)]
         for identity, due_ms in bodies:

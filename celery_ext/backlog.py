@@ -1,0 +1,136 @@
+"""Waiting messages of one broker by task id, whatever queue they are in. Knows the store, and no app."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from math import inf
+from typing import Literal
+
+from celery.utils.functional import chunks
+
+from kombu_delayq.errors import UnreadableMessage
+from kombu_delayq.message import with_eta
+from kombu_delayq.results import Change, Waiting
+from kombu_delayq.store import DelayStore
+from kombu_delayq.waiting import MAX_TWINS
+
+#: What became of a task: ``cancelled`` (it will never run), ``rescheduled``, ``transferred`` (it is in its queue now),
+#: ``not_delayed`` (it does not wait: unknown, transferred before, or through), or ``unreadable`` (its message cannot be
+#: rewritten, so it keeps its due time).
+Outcome = Literal["cancelled", "rescheduled", "transferred", "not_delayed", "unreadable"]
+
+#: How many ids go into one call, so that Redis stays responsive.
+IDS_A_CALL = 200
+
+
+def get(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
+    """Yields each id with its waiting messages: none, one, or several when tasks share the id."""
+    queues = store.queues()
+    for part in _parts(ids):
+        found = store.get(queues, part)
+        yield from ((each, found.get(each, [])) for each in part)
+
+
+def cancel(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
+    """Removes the waiting messages of some ids, and ends the delay chains of those whose step runs just now.
+
+    Yields:
+        Each id with the messages removed; none when it did not wait.
+    """
+    queues = store.queues()
+    for part in _parts(ids):
+        # Before the search, so that a step that is offered during it is either found or refused.
+        store.refuse(part)
+        found = store.cancel(queues, part)
+        store.accept(list(found))
+        for each in part:
+            messages = more = found.get(each, [])
+            while len(more) > MAX_TWINS:
+                more = store.cancel(queues, [each]).get(each, [])
+                messages = messages + more
+            yield each, messages
+
+
+def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator[tuple[str, Outcome]]:
+    """Changes when tasks are due; those that are due by now are transferred at once.
+
+    Args:
+        store: Of the broker.
+        ids: Task ids.
+        due_ms: New due time, ms since the epoch.
+    """
+
+    def change(queue: str, changes: list[Change]) -> list[str]:
+        words = store.reschedule(queue, changes)
+        due = [at for at, word in enumerate(words) if word == "due"]
+        if due:
+            for at, word in zip(due, store.run_now(queue, [changes[at] for at in due]), strict=True):
+                words[at] = word
+        return words
+
+    return _change(store, ids, due_ms, change)
+
+
+def run_now(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
+    """Transfers tasks to their queues before they are due."""
+    return _change(store, ids, store.now_ms(), store.run_now)
+
+
+def browse(
+    store: DelayStore, queue: str, from_ms: float = -inf, to_ms: float = inf, limit: int | None = None
+) -> Iterator[Waiting]:
+    """Yields waiting messages of a queue in the order of their due times, a page at a time.
+
+    It is not a snapshot: what comes or goes meanwhile may be seen or not. What waits all the time is seen once.
+    """
+    return islice(_browse(store, queue, from_ms, to_ms), limit)
+
+
+def _browse(store: DelayStore, queue: str, from_ms: float, to_ms: float) -> Iterator[Waiting]:
+    page = None
+    while page is None or page.more:
+        page = store.browse(queue, page, from_ms, to_ms)
+        yield from page.messages
+
+
+def _change(
+    store: DelayStore, ids: Iterable[str], due_ms: float, change: Callable[[str, list[Change]], list[str]]
+) -> Iterator[tuple[str, Outcome]]:
+    queues = store.queues()
+    for part in _parts(ids):
+        outcomes: dict[str, Outcome] = {}
+        left: Sequence[str] = part
+        while left:  # again only for messages that another has just changed
+            left = _change_once(store.get(queues, left), due_ms, change, outcomes)
+        yield from ((each, outcomes.get(each, "not_delayed")) for each in part)
+
+
+def _change_once(
+    found: dict[str, list[Waiting]],
+    due_ms: float,
+    change: Callable[[str, list[Change]], list[str]],
+    outcomes: dict[str, Outcome],
+) -> list[str]:
+    """Notes what became of the messages found. Returns the ids of those that another changed meanwhile."""
+    by_queue: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
+    for identity, messages in found.items():
+        for message in messages:
+            try:
+                by_queue[message.queue].append(
+                    (identity, Change(message, due_ms, with_eta(message.body or b"", due_ms)))
+                )
+            except UnreadableMessage:
+                outcomes.setdefault(identity, "unreadable")
+    changed = []
+    for queue, changes in by_queue.items():
+        for (identity, _), word in zip(changes, change(queue, [each for _, each in changes]), strict=True):
+            if word == "changed":
+                changed.append(identity)
+            elif word != "not_delayed":
+                outcomes[identity] = word  # type: ignore[assignment]  # the scripts' words
+    return changed
+
+
+def _parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Yields ids in parts, each once a part."""
+    return (tuple(dict.fromkeys(part)) for part in chunks(iter(ids), IDS_A_CALL))

@@ -1,0 +1,199 @@
+"""What an app can do with its tasks while they wait in Redis."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import TYPE_CHECKING, Any, overload
+
+from celery_ext import backlog
+from celery_ext.backlog import Outcome
+from celery_ext.delayed_task import DelayedTask
+from celery_ext.revoked import mark_revoked
+from kombu_delayq.errors import OtherTransport
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from kombu_delayq.store import DelayStore
+
+
+@overload
+def cancel(app: "Celery", task_id: str) -> Outcome: ...
+@overload
+def cancel(app: "Celery", task_id: Iterable[str]) -> dict[str, Outcome]: ...
+def cancel(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, Outcome]:
+    """Cancels tasks that wait, and ends the delay chains of those whose step runs just now.
+
+    The result of a cancelled task becomes ``REVOKED``.
+
+    Args:
+        app: Any app on the broker.
+        task_id: A task id, or any number of them.
+
+    Returns:
+        ``cancelled``: it will never run. ``not_delayed``: it did not wait, so it runs, has run, or was never sent.
+        For several ids, a dict with the word of each.
+    """
+    with open_store(app) as store:
+        outcomes: dict[str, Outcome] = {}
+        for each, messages in backlog.cancel(store, _several(task_id)):
+            for message in messages:
+                mark_revoked(app, DelayedTask(message))
+            outcomes.setdefault(each, "cancelled" if messages else "not_delayed")
+    return _as_asked(task_id, outcomes)
+
+
+@overload
+def reschedule(
+    app: "Celery", task_id: str, *, eta: datetime | None = None, countdown: float | None = None
+) -> Outcome: ...
+@overload
+def reschedule(
+    app: "Celery", task_id: Iterable[str], *, eta: datetime | None = None, countdown: float | None = None
+) -> dict[str, Outcome]: ...
+def reschedule(
+    app: "Celery", task_id: str | Iterable[str], *, eta: datetime | None = None, countdown: float | None = None
+) -> Outcome | dict[str, Outcome]:
+    """Changes when waiting tasks are due.
+
+    Args:
+        app: Any app on the broker.
+        task_id: A task id, or any number of them.
+        eta: New due time; without a zone it is in the app's. A past one runs the task now.
+        countdown: Or s from now, by Redis's clock.
+
+    Returns:
+        ``rescheduled``; ``transferred`` when it is due already and was sent to its queue; ``not_delayed`` with nothing
+        changed, because it did not wait; ``unreadable`` with nothing changed, because its message cannot be rewritten.
+        For several ids, a dict with the word of each.
+
+    Raises:
+        ValueError: Not exactly one of ``eta`` and ``countdown`` is given, or it is no such time.
+    """
+    with open_store(app) as store:
+        due_ms = _due_ms(app, store, eta, countdown)
+        return _as_asked(task_id, dict(backlog.reschedule(store, _several(task_id), due_ms)))
+
+
+@overload
+def run_now(app: "Celery", task_id: str) -> Outcome: ...
+@overload
+def run_now(app: "Celery", task_id: Iterable[str]) -> dict[str, Outcome]: ...
+def run_now(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, Outcome]:
+    """Sends waiting tasks to their queues before they are due.
+
+    Returns:
+        ``transferred``, ``not_delayed`` or ``unreadable``, as of ``reschedule``; for several ids, a dict.
+    """
+    with open_store(app) as store:
+        return _as_asked(task_id, dict(backlog.run_now(store, _several(task_id))))
+
+
+def get(app: "Celery", task_id: str) -> DelayedTask | None:
+    """Returns a task that waits, or None; of several with one id, the one that is due first."""
+    with open_store(app) as store:
+        ((_, messages),) = backlog.get(store, (task_id,))
+    return DelayedTask(messages[0]) if messages else None
+
+
+def browse(
+    app: "Celery",
+    queue: str,
+    *,
+    due_after: datetime | None = None,
+    due_before: datetime | None = None,
+    limit: int | None = None,
+) -> Iterator[DelayedTask]:
+    """Yields tasks of a queue that wait, in the order of their due times, while reading them a page at a time.
+
+    It is not a snapshot: what comes or goes meanwhile may be seen or not. What waits all the time is seen once.
+
+    Args:
+        app: Any app on the broker.
+        queue: Its name.
+        due_after: Only those due then or later; without a zone it is in the app's.
+        due_before: Only those due earlier.
+        limit: Most tasks to yield; None for all.
+    """
+    from_ms, to_ms = _bounds(app, due_after, due_before)
+    with open_store(app) as store:
+        for message in backlog.browse(store, queue, from_ms, to_ms, limit):
+            yield DelayedTask(message)
+
+
+def count(
+    app: "Celery",
+    queue: str | None = None,
+    *,
+    due_after: datetime | None = None,
+    due_before: datetime | None = None,
+) -> int:
+    """Counts tasks that wait.
+
+    Args:
+        app: Any app on the broker.
+        queue: Its name; None for all queues.
+        due_after: Only those due then or later; without a zone it is in the app's.
+        due_before: Only those due earlier.
+    """
+    bounds = _bounds(app, due_after, due_before)
+    with open_store(app) as store:
+        return sum(store.count(each, *bounds) for each in (store.queues() if queue is None else [queue]))
+
+
+@contextmanager
+def open_store(app: "Celery") -> Iterator["DelayStore"]:
+    """Gives the delayed messages of an app's broker, over a connection of its pool.
+
+    Raises:
+        OtherTransport: The broker uses another transport.
+    """
+    with app.pool.acquire(block=True) as connection:
+        yield store_of(connection)
+
+
+def store_of(connection: Any) -> "DelayStore":
+    """Returns the delayed messages behind a kombu connection.
+
+    Raises:
+        OtherTransport: It uses another transport.
+    """
+    store: DelayStore | None = getattr(connection.default_channel, "store", None)
+    if store is None:
+        raise OtherTransport(
+            f"{connection.as_uri()} does not use kombu-delayq, so no task waits there; "
+            'set broker_transport = "kombu_delayq.transport:Transport"'
+        )
+    return store
+
+
+def _several(task_id: str | Iterable[str]) -> Iterable[str]:
+    return (task_id,) if isinstance(task_id, str) else task_id
+
+
+def _as_asked(task_id: str | Iterable[str], outcomes: dict[str, Outcome]) -> Outcome | dict[str, Outcome]:
+    return outcomes[task_id] if isinstance(task_id, str) else outcomes
+
+
+def _due_ms(app: "Celery", store: "DelayStore", eta: datetime | None, countdown: float | None) -> float:
+    if (eta is None) == (countdown is None):
+        raise ValueError("give either eta or countdown")
+    if eta is not None:
+        return _ms(app, eta)
+    due_ms = store.now_ms() + float(countdown or 0) * 1000
+    try:
+        datetime.fromtimestamp(due_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"countdown={countdown!r} is not a number of seconds up to the year 9999") from None
+    return due_ms
+
+
+def _bounds(app: "Celery", due_after: datetime | None, due_before: datetime | None) -> tuple[float, float]:
+    return -inf if due_after is None else _ms(app, due_after), inf if due_before is None else _ms(app, due_before)
+
+
+def _ms(app: "Celery", moment: datetime) -> float:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=app.timezone)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)

@@ -1,0 +1,149 @@
+"""A waiting message as a user sees it: a task and its arguments."""
+
+import json
+from base64 import b64decode
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from kombu import compression, serialization
+from kombu.exceptions import KombuError
+
+from kombu_delayq.results import Waiting
+
+#: Contents that are decoded for display. A pickle would run what is in it.
+READABLE = ("application/json", "application/x-yaml", "application/x-msgpack", "application/data")
+
+
+@dataclass(frozen=True)
+class DelayedTask:
+    """A task that waits in Redis.
+
+    Attributes:
+        message: The message as it was read from the store.
+        accept: Content types that are decoded, beyond which arguments are known by their ``repr`` only.
+    """
+
+    message: Waiting
+    accept: Collection[str] = READABLE
+
+    @property
+    def id(self) -> str:
+        """The task id; for what is no task, the id under which it is stored."""
+        found = self.headers.get("id") or self._task.get("id")
+        return found if isinstance(found, str) else self.message.id
+
+    @property
+    def name(self) -> str | None:
+        """Name of the task; None for a message of plain kombu, or one that is lost or damaged."""
+        return self.headers.get("task") or self._task.get("task")
+
+    @property
+    def queue(self) -> str:
+        """The queue that it goes to."""
+        return self.message.queue
+
+    @property
+    def due(self) -> datetime:
+        """When it is due, in UTC."""
+        return datetime.fromtimestamp(self.message.due_ms / 1000, UTC)
+
+    @property
+    def eta(self) -> str | None:
+        """The eta that the message itself has."""
+        return self.headers.get("eta") or self._task.get("eta")
+
+    @property
+    def priority(self) -> int:
+        """0 to 9."""
+        return self.message.priority
+
+    @property
+    def retries(self) -> int:
+        """How often it was retried before; its position in its delay chain."""
+        return int(self.headers.get("retries") or self._task.get("retries") or 0)
+
+    @property
+    def args(self) -> Any:
+        """Positional arguments; None where they cannot be read."""
+        return self._payload[0]
+
+    @property
+    def kwargs(self) -> Any:
+        """Keyword arguments; None where they cannot be read."""
+        return self._payload[1]
+
+    @property
+    def embed(self) -> dict[str, Any]:
+        """What protocol 2 has beside the arguments: callbacks, errbacks, chain and chord."""
+        return self._payload[2]
+
+    @property
+    def argsrepr(self) -> str:
+        """Positional arguments as text."""
+        return str(self.headers.get("argsrepr") or ("" if self.args is None else repr(self.args)))
+
+    @property
+    def kwargsrepr(self) -> str:
+        """Keyword arguments as text."""
+        return str(self.headers.get("kwargsrepr") or ("" if self.kwargs is None else repr(self.kwargs)))
+
+    @property
+    def delay_chain(self) -> str | None:
+        """Retry schedule that the message has."""
+        return self.properties.get("delay_chain")
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """The message as kombu's virtual transports keep it; empty when it is lost or no JSON object."""
+        try:
+            body = json.loads(self.message.body or b"{}")
+        except ValueError:
+            return {}
+        return body if isinstance(body, dict) else {}
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Message headers; of a task of protocol 2 all but its arguments."""
+        return _mapping(self.body.get("headers"))
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """Message properties."""
+        return _mapping(self.body.get("properties"))
+
+    @cached_property
+    def _content(self) -> Any:
+        raw, kind = self.body.get("body"), self.body.get("content-type")
+        if raw is None or kind not in self.accept:
+            return None
+        try:
+            if self.properties.get("body_encoding") == "base64":
+                raw = b64decode(raw)
+            if "compression" in self.headers:
+                raw = compression.decompress(raw, self.headers["compression"])
+            return serialization.loads(raw, kind, self.body.get("content-encoding"), accept=self.accept)
+        except (KombuError, ValueError, KeyError, TypeError, OSError):
+            return None  # damaged; whoever consumes it says so
+
+    @property
+    def _task(self) -> dict[str, Any]:
+        """The body of a task of protocol 1."""
+        content = self._content if "task" not in self.headers else None
+        return content if isinstance(content, dict) and "task" in content else {}
+
+    @property
+    def _payload(self) -> tuple[Any, Any, dict[str, Any]]:
+        if self._task:
+            return self._task.get("args"), self._task.get("kwargs"), {}
+        content = self._content if "task" in self.headers else None
+        if isinstance(content, (list, tuple)) and len(content) == 3:
+            args, kwargs, embed = content
+            return args, kwargs, _mapping(embed)
+        return None, None, {}
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}

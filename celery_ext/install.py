@@ -1,0 +1,110 @@
+"""Gives an app's tasks delay chains, and its calls ``delay_chain`` and ``delay_level``."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from celery_ext.chains import DelayChain
+from celery_ext.levels import levels_of
+from celery_ext.task import DelayChainTask
+from kombu_delayq.errors import InvalidDelayChain, InvalidDelayLevel
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+
+def install(app: "Celery") -> None:
+    """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter``, in tasks declared before and after.
+
+    Call it where the app is made, in publishers and workers alike. A second call changes nothing.
+
+    Raises:
+        InvalidDelayChain: A task that is declared already has no valid schedule. One that is declared later raises
+            it then, or, as all of Celery's tasks are lazy, when the app is first used.
+    """
+    if isinstance(app.send_task, _Sender):
+        return
+    # All ways to declare a task, also shared and class-based ones, end in the app's registry.
+    registry = app._tasks
+    registry.__class__ = type(type(registry).__name__, (_Registry, type(registry)), {})
+    for task in list(registry.values()):
+        _extend(task)
+    app.send_task = _Sender(app)
+
+
+class _Registry(dict[str, Any]):
+    """Stands to the left of the class of a task registry."""
+
+    def __setitem__(self, name: str, task: Any) -> None:
+        _extend(task)
+        super().__setitem__(name, task)
+
+
+class _Sender:
+    """Takes the place of an app's ``send_task``, where all its calls pass, and reads our options."""
+
+    def __init__(self, app: "Celery") -> None:
+        self._app = app
+        self._send_task = app.send_task
+        self._last_eta: dict[float, datetime] = {}
+
+    def __call__(
+        self,
+        *args: Any,
+        delay_chain: DelayChain | str | None = None,
+        delay_level: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Sends a task as ``Celery.send_task`` does.
+
+        Args:
+            *args: As of ``send_task``.
+            delay_chain: Retry schedule of this call; goes before the task's.
+            delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
+            **options: As of ``send_task``.
+
+        Raises:
+            InvalidDelayChain: The schedule is none.
+            InvalidDelayLevel: The level is none, or there is a ``countdown`` or an ``eta`` too.
+        """
+        if delay_chain is not None:
+            options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
+        if delay_level is not None:
+            for other in ("countdown", "eta"):
+                if options.get(other) is not None:
+                    raise InvalidDelayLevel(f"delay_level={delay_level!r} cannot go together with {other}")
+            delay_s = levels_of(self._app).delay_s(delay_level)
+            if delay_s:
+                options["eta"] = self._eta(delay_s)
+        return self._send_task(*args, **options)
+
+    def _eta(self, delay_s: float) -> datetime:
+        """Returns an eta not before the one before, so that messages of one level keep their order."""
+        eta: datetime = self._app.now() + timedelta(seconds=delay_s)
+        self._last_eta[delay_s] = eta = max(eta, self._last_eta.get(delay_s, eta))
+        return eta
+
+
+def _extend(task: Any) -> None:
+    """Makes a task one with a delay chain, if it is not yet."""
+    kind = type(task)
+    if issubclass(kind, DelayChainTask):
+        return
+    names = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    names["dead_letter"] = getattr(task, "dead_letter", None)
+    names["delay_chain"] = chain = _chain_of(task)
+    if chain is not None:
+        names["max_retries"] = len(chain)
+    task.__class__ = type(kind.__name__, (DelayChainTask, kind), names)
+
+
+def _chain_of(task: Any) -> DelayChain | None:
+    given = getattr(task, "delay_chain", None)
+    if given is None:
+        return None
+    try:
+        chain = DelayChain.parse(given)
+    except InvalidDelayChain as error:
+        raise InvalidDelayChain(f"task {task.name}: {error}") from None
+    if getattr(task, "retry_backoff", False):
+        raise InvalidDelayChain(f"task {task.name} has both a delay_chain and retry_backoff; one of them has to go")
+    return chain

@@ -1,0 +1,124 @@
+"""What a task does with its delay chain when it fails."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from celery.app.task import Task
+from celery.exceptions import Ignore, Reject
+
+from celery_ext.chains import DelayChain
+from celery_ext.dead_letters import bury
+from celery_ext.levels import levels_of
+from celery_ext.revoked import announce_revoked
+from celery_ext.signals import delay_chain_exhausted
+from kombu_delayq.errors import DelayChainCancelled
+from kombu_delayq.message import CHAIN_ID
+
+# Mixed into the classes of tasks; only a type checker needs to be told.
+_Task: Any = Task if TYPE_CHECKING else object
+
+#: Schedule of the call that is just applied eagerly, which has no message that could carry it.
+_eager_chain: ContextVar[DelayChain | None] = ContextVar("delay_chain_of_eager_call", default=None)
+
+
+class DelayChainTask(_Task):
+    """Stands to the left of the class of every task of an app that was given to ``install``.
+
+    Attributes:
+        delay_chain: Retry schedule, a ``DelayChain`` or its text. It decides how often the task is retried.
+        dead_letter: Name of the queue that gets the message when the task has no retry left.
+    """
+
+    delay_chain: DelayChain | str | None
+    dead_letter: str | None
+
+    def retry(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: Any = None,
+        throw: bool = True,
+        eta: Any = None,
+        countdown: float | None = None,
+        max_retries: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Retries the task: with a delay chain after its next delay, unless ``eta`` or ``countdown`` say otherwise.
+
+        Arguments, result and errors are as of ``celery.Task.retry``. With a delay chain, its length is the limit of
+        retries, which ``max_retries`` can only lower.
+
+        Raises:
+            celery.exceptions.Ignore: The chain was cancelled while this step ran.
+        """
+        given = {"args": args, "kwargs": kwargs, "exc": exc, "throw": throw, "eta": eta, "countdown": countdown}
+        request = self.request
+        if request.called_directly:
+            return super().retry(**given, max_retries=max_retries, **options)
+        chain = self._chain_of_request()
+        limit = self.max_retries if max_retries is None else max_retries
+        if chain is not None:
+            limit = len(chain) if max_retries is None else min(max_retries, len(chain))
+        if limit is not None and request.retries >= limit:
+            self._give_up(chain, exc)
+        elif chain is not None:
+            options = {"delay_chain": chain.text, CHAIN_ID: _id_of_chain(request), **options}
+            if not eta and countdown is None:
+                given["countdown"] = chain.delay_s(request.retries)
+        with self._keeping_max_retries():
+            try:
+                return super().retry(**given, max_retries=None if limit == self.max_retries else limit, **options)
+            except Reject as reject:
+                if isinstance(reject.reason, DelayChainCancelled):
+                    announce_revoked(self.app, self, request, str(reject.reason))
+                    raise Ignore(str(reject.reason)) from reject.reason
+                raise
+
+    def apply(
+        self,
+        *args: Any,
+        delay_chain: DelayChain | str | None = None,
+        delay_level: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Runs the task here, as ``celery.Task.apply`` does; a delay chain limits the retries, and nothing waits."""
+        if delay_level is not None:
+            levels_of(self.app).delay_s(delay_level)
+        token = _eager_chain.set(None if delay_chain is None else DelayChain.parse(delay_chain))
+        try:
+            return super().apply(*args, **kwargs)
+        finally:
+            _eager_chain.reset(token)
+
+    def _chain_of_request(self) -> DelayChain | None:
+        """Returns the schedule of the message that is run: its own, else the task's."""
+        of_message = (self.request.properties or {}).get("delay_chain")
+        text = of_message or (_eager_chain.get() if self.request.is_eager else None) or self.delay_chain
+        return None if text is None else DelayChain.parse(text)
+
+    def _give_up(self, chain: DelayChain | None, exc: Any) -> None:
+        """Does what is to be done once when there is no retry left; Celery's own error follows."""
+        if self.dead_letter and not self.request.is_eager:
+            bury(self, chain, exc)
+        if chain is not None:
+            delay_chain_exhausted.send(
+                sender=self, task_id=self.request.id, request=self.request, chain=chain, exception=exc
+            )
+
+    @contextmanager
+    def _keeping_max_retries(self) -> Iterator[None]:
+        # Celery keeps the limit of one call as an attribute of the task, where the next autoretry finds it.
+        had = "override_max_retries" in vars(self)
+        try:
+            yield
+        finally:
+            if not had:
+                self.__dict__.pop("override_max_retries", None)
+
+
+def _id_of_chain(request: Any) -> str:
+    """Returns what all steps of a chain have in common; a redelivered message begins the same chain."""
+    properties = request.properties or {}
+    return str(properties.get(CHAIN_ID) or properties.get("delivery_tag") or request.id)
