@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kombu.entity import Exchange, Queue
 
+from kombu_delayq.message import CHAIN_ID
+
 if TYPE_CHECKING:
     from celery_ext.chains import DelayChain
 
@@ -38,8 +40,8 @@ def bury(task: Any, chain: "DelayChain | None", exception: Any) -> None:
         "worker": request.hostname,
         "at": datetime.now(UTC).isoformat(),
     }
-    schedule = (request.properties or {}).get("delay_chain")
     # By the default exchange, which needs no declaration, whether or not the app may create queues.
     queue = Queue(task.dead_letter, Exchange(""), routing_key=task.dead_letter)
     letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None)
-    letter.apply_async(**{DEAD_LETTER: reason}, **({"delay_chain": schedule} if schedule else {}))
+    letter.options.pop(CHAIN_ID, None)  # replayed, it begins a chain
+    letter.apply_async(**{DEAD_LETTER: reason})

@@ -57,16 +57,14 @@ class DelayChainTask(_Task):
         request = self.request
         if request.called_directly:
             return super().retry(**given, max_retries=max_retries, **options)
-        chain = self._chain_of_request()
+        chain = self._chain_of(request)
         limit = self.max_retries if max_retries is None else max_retries
         if chain is not None:
             limit = len(chain) if max_retries is None else min(max_retries, len(chain))
         if limit is not None and request.retries >= limit:
             self._give_up(chain, exc)
-        elif chain is not None:
-            options = {"delay_chain": chain.text, CHAIN_ID: _id_of_chain(request), **options}
-            if not eta and countdown is None:
-                given["countdown"] = chain.delay_s(request.retries)
+        elif chain is not None and not eta and countdown is None:
+            given["countdown"] = chain.delay_s(request.retries)
         with self._keeping_max_retries():
             try:
                 return super().retry(**given, max_retries=None if limit == self.max_retries else limit, **options)
@@ -75,6 +73,17 @@ class DelayChainTask(_Task):
                     announce_revoked(self.app, self, request, str(reject.reason))
                     raise Ignore(str(reject.reason)) from reject.reason
                 raise
+
+    def signature_from_request(self, request: Any = None, *args: Any, **options: Any) -> Any:
+        """Returns the signature that sends a request again, as Celery's does, as a step of the same delay chain.
+
+        Celery calls it for each retry, also for one that it makes itself when a worker process was lost.
+        """
+        request = self.request if request is None else request
+        chain = self._chain_of(request)
+        if chain is not None:
+            options = {"delay_chain": chain.text, CHAIN_ID: _id_of_chain(request), **options}
+        return super().signature_from_request(request, *args, **options)
 
     def apply(
         self,
@@ -92,10 +101,10 @@ class DelayChainTask(_Task):
         finally:
             _eager_chain.reset(token)
 
-    def _chain_of_request(self) -> DelayChain | None:
-        """Returns the schedule of the message that is run: its own, else the task's."""
-        of_message = (self.request.properties or {}).get("delay_chain")
-        text = of_message or (_eager_chain.get() if self.request.is_eager else None) or self.delay_chain
+    def _chain_of(self, request: Any) -> DelayChain | None:
+        """Returns the schedule of a message that is run: its own, else the task's."""
+        of_message = (request.properties or {}).get("delay_chain")
+        text = of_message or (_eager_chain.get() if request.is_eager else None) or self.delay_chain
         return None if text is None else DelayChain.parse(text)
 
     def _give_up(self, chain: DelayChain | None, exc: Any) -> None:
