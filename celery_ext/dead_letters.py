@@ -44,4 +44,4 @@ def bury(task: Any, chain: "DelayChain | None", exception: Any) -> None:
     queue = Queue(task.dead_letter, Exchange(""), routing_key=task.dead_letter)
     letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None)
     letter.options.pop(CHAIN_ID, None)  # replayed, it begins a chain
-    letter.apply_async(**{DEAD_LETTER: reason})
+    letter.apply_async(add_to_parent=False, **{DEAD_LETTER: reason})
