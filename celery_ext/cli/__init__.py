@@ -15,8 +15,16 @@ from celery_ext.cli.target import Target, parse_option
 from celery_ext.cli.transfer import transfer
 from kombu_delayq import __version__
 
+_EPILOG = """
+\b
+Exit codes:
+  0  Done.
+  1  It failed, in whole or in part, or nothing was found of what it was asked for; stderr says what.
+  2  The command was not understood, or needs --yes because nobody can be asked.
+"""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(__version__, package_name="kombu-delayq")
 @click.option(
     "-b",
@@ -37,10 +45,7 @@ from kombu_delayq import __version__
 )
 @click.pass_context
 def delayq(context: click.Context, broker: str | None, options: dict[str, Any]) -> None:
-    """Look after the delayed messages of Celery on Redis.
-
-    Exit codes: 0 done, 1 it failed (the reason is on stderr), 2 the command was not understood.
-    """
+    """Look after the delayed messages of Celery on Redis."""
     # Inside `celery -A app delayq`, the object is Celery's and holds the app.
     context.obj = Target(getattr(context.obj, "app", None), broker, options)
 

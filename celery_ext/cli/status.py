@@ -1,20 +1,20 @@
 """``delayq status``."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 from redis.exceptions import ResponseError
 
+from celery_ext.cli.options import json_option
 from celery_ext.cli.target import Target
-from celery_ext.cli.text import duration, moment, table
+from celery_ext.cli.text import duration, escaped, iso, moment, table
 from kombu_delayq.results import QueueStats
 from kombu_delayq.store import DelayStore
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@json_option("Print one JSON object instead.")
 @click.option("-q", "--queue", "queues", metavar="NAME", multiple=True, help="Only this queue. May be repeated.")
 @click.pass_obj
 def status(target: Target, as_json: bool, queues: tuple[str, ...]) -> None:
@@ -49,7 +49,7 @@ def _row(stats: QueueStats) -> dict[str, Any]:
         "queue": stats.queue,
         "delayed": stats.delayed,
         "ready": stats.ready,
-        "next_due": None if due_ms is None else datetime.fromtimestamp(due_ms / 1000, UTC).isoformat(),
+        "next_due": None if due_ms is None else iso(due_ms),
         "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
         "overdue": stats.overdue,
         "overdue_by_s": round(stats.overdue_ms / 1000, 3),
@@ -64,7 +64,7 @@ def _text(report: dict[str, Any]) -> str:
     ]
     rows = [
         [
-            row["queue"],
+            escaped(row["queue"]),
             f"{row['delayed']:,}",
             f"{row['ready']:,}",
             f"{moment(row['next_due'])} ({duration(row['next_due_in_s'])})" if row["next_due"] else "-",
@@ -77,5 +77,5 @@ def _text(report: dict[str, Any]) -> str:
         lines += table(["QUEUE", "DELAYED", "READY", "NEXT DUE", "OVERDUE"], rows, right={1, 2})
     if not report["queues"]:
         lines.append("no queue holds or held delayed messages")
-    lines += [f"queue {row['queue']!r}: {row['error']}" for row in report["queues"] if "error" in row]
+    lines += [escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row]
     return "\n".join(lines)

@@ -10,6 +10,8 @@ from celery import Celery
 from kombu.connection import Connection
 from redis.exceptions import RedisError
 
+from celery_ext.cli.complaints import heard
+from celery_ext.cli.text import escaped
 from kombu_delayq import urls
 from kombu_delayq.channel import connect_store
 from kombu_delayq.errors import DelayqError
@@ -53,11 +55,11 @@ class Target:
         """Connects, and gives the connection and the store; what goes wrong ends the command in words."""
         connection = self.connection()
         try:
-            with connection, errors_in_words(connection):
+            with connection, errors_in_words(connection), heard():
                 channel = open_channel(connection)
                 yield connection, connect_store(channel, channel.pool)
         except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(escaped(str(error))) from error
 
 
 def open_channel(connection: Connection) -> Any:
@@ -73,8 +75,10 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
     """Turns errors of Redis into one line that names the broker, without its password."""
     try:
         yield
+    except BrokenPipeError:  # of stdout, as in `… | head`; the client's own are its errors
+        raise
     except (RedisError, OSError, *connection.connection_errors) as error:
-        raise click.ClickException(f"{connection.as_uri()}: {error}") from error
+        raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error
 
 
 def parse_option(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:

@@ -1,9 +1,21 @@
 """How the commands print tables, moments and durations."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+def escaped(text: str) -> str:
+    """Returns a text for the terminal: what is not printable, such as a control character, as Python escapes it."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def shortened(text: str, length: int) -> str:
+    """Returns a text of at most ``length`` characters, with an ellipsis where the end is missing."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
@@ -24,9 +36,34 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
     ]
 
 
+def iso(ms: float) -> str | None:
+    """Returns a moment in ISO 8601 and UTC; None for one that the calendar does not have.
+
+    Args:
+        ms: Ms since the epoch.
+    """
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def moment(iso: str) -> str:
     """Prints an ISO 8601 moment in the local time zone."""
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def when(ms: float, now_ms: float) -> str:
+    """Prints a moment in the local time zone and from now: ``2026-11-21 15:04:05 CET (in 3h 12m)``.
+
+    Args:
+        ms: Ms since the epoch.
+        now_ms: Redis's clock.
+    """
+    try:
+        return f"{moment(iso(ms) or '')} ({duration((ms - now_ms) / 1000)})"
+    except (ValueError, OverflowError, OSError):  # the score of a damaged entry may be any number
+        return f"{ms:.0f} ms since 1970"
 
 
 def duration(seconds: float, *, plain: bool = False) -> str:

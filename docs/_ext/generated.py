@@ -75,10 +75,7 @@ class Commands(Generated):
 
     def lines(self) -> Lines:
         """Yields a heading and the help text for each command."""
-        yield from _help(delayq, click.Context(delayq, info_name="delayq"))
-        for name in delayq.commands:
-            context = click.Context(delayq.commands[name], info_name=f"delayq {name}")
-            yield from _help(delayq.commands[name], context)
+        yield from _helps(delayq, "delayq")
 
 
 class ErrorTable(Generated):
@@ -96,6 +93,12 @@ class ErrorTable(Generated):
 def _header(source: str) -> list[str]:
     match = re.match(r"(?:--.*\n)+", source)
     return match[0].splitlines() if match else []
+
+
+def _helps(command: click.Command, name: str) -> Lines:
+    yield from _help(command, click.Context(command, info_name=name))
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from _helps(each, f"{name} {each.name}")
 
 
 def _help(command: click.Command, context: click.Context) -> Lines:

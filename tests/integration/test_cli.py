@@ -22,7 +22,7 @@ def _delayq(server: PrivateRedis, *args: str) -> Result:
 
 def test_status_counts_delayed_ready_and_overdue(proj: Proj) -> None:
     """`delayq status --json` gives each queue's numbers; nobody transfers, so what is due is overdue."""
-    proj.send("record", countdown=0.05, queue="late")
+    proj.send("record", countdown=0.5, queue="late")
     proj.send("record", countdown=3600, queue="late")
     proj.send("record", queue="late")
     until(lambda: json.loads(_delayq(proj.server, "status", "--json").stdout)["queues"][0]["overdue"])

@@ -1,0 +1,37 @@
+"""Options and arguments that several commands have."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(help: str = "Print JSON instead, one object a line.") -> Callable[[F], F]:  # noqa: A002
+    """Adds ``--json``, the argument ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def yes_option(command: F) -> F:
+    """Adds ``--yes``, which is to be handed to ``confirm``."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(question: str, *, yes: bool, stdin_is_read: bool = False) -> None:
+    """Asks before something destructive; a no ends the command with exit code 1.
+
+    Args:
+        question: Such as ``Cancel 3 tasks?``.
+        yes: Whether ``--yes`` was given; then nobody is asked.
+        stdin_is_read: Whether the command reads something else there, so that no answer can come.
+
+    Raises:
+        click.UsageError: Nobody can be asked.
+    """
+    if yes:
+        return
+    if stdin_is_read or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"{question} Nobody can be asked here: give --yes to go ahead")
+    click.confirm(question, abort=True, err=True)

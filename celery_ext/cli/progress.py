@@ -1,0 +1,52 @@
+"""The progress bar of what takes its time."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import count
+from time import monotonic
+from typing import Any, TypeVar
+
+import click
+
+T = TypeVar("T")
+
+#: A bar appears after this time in s, so that what is quick has none.
+AFTER_S = 0.5
+#: How often it is drawn, in s.
+EVERY_S = 0.1
+
+
+def watched(items: Iterable[T], label: str, total: int | None = None, *, printing: bool = False) -> Iterator[T]:
+    """Yields items, with a progress bar on stderr if that is a terminal and it takes longer than half a second.
+
+    Args:
+        items: What is worked on.
+        label: What is done, such as ``cancelling``.
+        total: How many items there are, or None if nobody knows; then the bar counts.
+        printing: Whether the command prints meanwhile. Then no bar stands in the way if stdout is a terminal too.
+    """
+    if not sys.stderr.isatty() or (printing and sys.stdout.isatty()):
+        yield from items
+        return
+    began = drawn = monotonic()
+    bar: Any = None
+    done = 0
+    try:
+        for item in items:
+            yield item
+            done += 1
+            now = monotonic()
+            if now - drawn >= EVERY_S and now - began >= AFTER_S:
+                bar = bar or _bar(label, total)
+                bar.update(done - bar.pos)
+                drawn = now
+    finally:
+        if bar is not None:
+            bar.update(done - bar.pos)
+            bar.render_finish()
+
+
+def _bar(label: str, total: int | None) -> Any:
+    # click takes the length of an iterable that has none for unknown.
+    iterable = count() if total is None else None
+    return click.progressbar(iterable, length=total, label=label, show_pos=True, file=sys.stderr)
