@@ -9,7 +9,7 @@ from typing import NamedTuple
 _PACKAGED = Path(__file__).parent / "lua"
 _CHECKOUT = Path(__file__).parent.parent / "lua"
 _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
-_HEADER = re.compile(r"\A(?:--.*\n)+")
+_COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -46,7 +46,7 @@ def load(operation: str, backup: str = "hash") -> Script:
 
 
 def _expanded(name: str, backup: str, seen: set[str]) -> str:
-    """Returns a file without its header, after what it includes and ``seen`` does not have yet."""
+    """Returns a file without its comments, after what it includes and ``seen`` does not have yet."""
     source = (directory() / name).read_text(encoding="utf-8")
     text = ""
     for each in _INCLUDE.findall(source):
@@ -56,9 +56,6 @@ def _expanded(name: str, backup: str, seen: set[str]) -> str:
         if included not in seen:
             seen.add(included)
             text += _expanded(included, backup, seen)
-    return text + _strip_header(source)
-
-
-def _strip_header(source: str) -> str:
-    # Redis keeps a script as it was sent; what only people read stays behind.
-    return _HEADER.sub("", source).lstrip("\n")
+    # Redis keeps a script as it was sent, and a queue's first message takes it along: what only people read stays
+    # behind.
+    return text + _COMMENT.sub("", source).lstrip("\n")
