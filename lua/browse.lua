@@ -3,8 +3,8 @@
 -- KEYS[2] backup  HASH  id -> message
 -- ARGV[1] from    least due time, ms since the epoch, or -inf
 -- ARGV[2] to      due time before which messages are wanted, ms since the epoch, or +inf
--- ARGV[3] last    index member at which the page before ended, '' for the first page
--- ARGV[4] last_due  its due time as it was returned, or ''
+-- ARGV[3] last    index member at which the page before ended, or ''
+-- ARGV[4] last_due  its due time as it was returned, '' for the first page
 -- ARGV[5] count   most messages to return
 -- ARGV[6] bytes   about the most bytes to return
 -- Returns {'more' or 'end', then four a message: index member, due time, priority, body}; priority and body are
@@ -24,7 +24,7 @@ if wrong then
   return wrong
 end
 local start = 0
-if last ~= '' then
+if last_due ~= '' then -- a member may be empty
   start = rank_after(keys.due, last, last_due)
 elseif from ~= '-inf' then
   start = redis.call('ZCOUNT', keys.due, '-inf', '(' .. from)

@@ -1,16 +1,31 @@
 """What a database holds, before and after an operation, and what was announced."""
 
+import re
+from collections.abc import Callable
+from hashlib import sha1
 from typing import Any
 
+import pytest
 import redis
+from redis.exceptions import ResponseError
 
-from kombu_delayq.results import Offer
+from kombu_delayq.calls import as_bytes
+from kombu_delayq.results import Offer, Waiting
+from kombu_delayq.store import DelayStore
 
 #: Some time in the past, ms since the epoch, and one that no test lives to see.
 PAST_MS = 1_000_000_000_000.0
 FUTURE_MS = 4_102_444_800_000.0
 
 Contents = dict[bytes, Any]
+
+DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins"))
+
+#: Ids that an operation might take for something else. Some look like the id of a twin; one is no UTF-8.
+ODD_IDS = [
+    *("", "~", "i~", "~0123456789abcdef", "i~0123456789abcdef", "i~0123456789abcdeg"),
+    *("\x7f", "\x7f00000001i", "ü", "\udcff", "\0", "\r\n$5\r\n", "i j", "*?[", "(i", "[i", "+", "-", "n" * 5000),
+]
 
 
 def contents(client: redis.Redis) -> Contents:
@@ -34,6 +49,33 @@ def clock_ms(client: redis.Redis) -> float:
 def waiting(identity: str, due_ms: float = FUTURE_MS, body: str | bytes = "", priority: int = 0) -> Offer:
     """Makes an offer, by default of a message that is not due while the test runs; its body tells its id."""
     return Offer(identity, repr(due_ms), priority, body or f"body of {identity}")
+
+
+def odd(identity: str, body: str = "", due_ms: float = FUTURE_MS, priority: int = 0) -> Offer:
+    """Makes an offer with an id of any bytes, written with surrogates."""
+    return Offer(as_bytes(identity), repr(due_ms), priority, body or "body")  # type: ignore[arg-type]
+
+
+def twin_id(identity: str, body: str, priority: int = 0) -> str:
+    """Returns under which id a message is stored beside another of its id."""
+    digest = sha1(f"{priority}{body}".encode(), usedforsecurity=False).hexdigest()
+    return f"{identity}~{digest[:16]}"
+
+
+def only(store: DelayStore, identity: str) -> Waiting:
+    """Returns the one message that waits under an id."""
+    [message] = store.get(["q"], [identity])[identity]
+    return message
+
+
+def refuses_a_key_of_the_wrong_type(store: DelayStore, key: str, act: Callable[[], Any]) -> None:
+    """Puts somebody else's key in the way: the error names it, and nothing changes."""
+    store.client.delete(key)
+    store.client.sadd(key, "somebody else's")  # a type that no operation keeps
+    before = contents(store.client)
+    with pytest.raises(ResponseError, match="WRONGTYPE key " + re.escape(key)):
+        act()
+    assert contents(store.client) == before
 
 
 def opened(value: bytes) -> bytes:

@@ -1,0 +1,188 @@
+"""``browse.lua``: reads waiting messages in the order of their due times, a page at a time."""
+
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any
+
+import pytest
+
+from kombu_delayq.results import Change, Page, Waiting
+from kombu_delayq.store import DelayStore
+from tests.lua.conftest import MakeStore
+from tests.lua.keyspace import (
+    BACKUP,
+    DUE,
+    FUTURE_MS,
+    ODD_IDS,
+    PAST_MS,
+    contents,
+    odd,
+    only,
+    refuses_a_key_of_the_wrong_type,
+    waiting,
+)
+
+
+def pages(store: DelayStore, **bounds: Any) -> Iterator[Page]:
+    """Reads page by page; the caller may change the queue between two."""
+    page = store.browse("q", **bounds)
+    for _ in range(10_000):
+        yield page
+        if not page.more:
+            return
+        page = store.browse("q", page, **bounds)
+    raise AssertionError("it does not end")
+
+
+def browsed(store: DelayStore, between: Callable[[Page], Any] = lambda page: None, **bounds: Any) -> list[str]:
+    """Returns the ids on all pages."""
+    found = []
+    for page in pages(store, **bounds):
+        found += [message.id for message in page.messages]
+        between(page)
+    return found
+
+
+def test_messages_come_in_the_order_of_delivery(store: DelayStore) -> None:
+    """All messages are returned whole in the order in which they are delivered, marked or not, and no key changes."""
+    store.offer("q", waiting("z"), waiting("b", priority=6), waiting("a"), waiting("past", PAST_MS))
+    store.offer("other", waiting("i"))
+    before = contents(store.client)
+    page = store.browse("q")
+    assert page.messages == [
+        Waiting("q", "past", PAST_MS, 0, b"body of past"),
+        Waiting("q", "z", FUTURE_MS, 0, b"body of z"),
+        Waiting("q", "b", FUTURE_MS, 6, b"body of b"),
+        Waiting("q", "a", FUTURE_MS, 0, b"body of a"),
+    ]
+    assert not page.more
+    assert contents(store.client) == before
+
+
+def test_an_empty_queue_has_one_empty_page(store: DelayStore) -> None:
+    """Of a queue without messages, and within bounds that hold none, there is one page, and nothing on it."""
+    assert store.browse("q") == Page([], (b"", b""), more=False)
+    store.offer("q", waiting("i"))
+    assert store.browse("q", from_ms=FUTURE_MS + 1) == Page([], (b"", b""), more=False)
+    assert store.browse("q", from_ms=FUTURE_MS, to_ms=FUTURE_MS - 1).messages == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50, 99, 100, 101, 5000])
+def test_pages_of_any_size_hold_each_message_once(store: DelayStore, count: int) -> None:
+    """With pages of any size each message is returned once, in order, and the last page says that it is the last."""
+    store.offer("q", *(waiting(str(n), FUTURE_MS + n // 7) for n in range(100)))
+    sizes = [len(page.messages) for page in pages(store, count=count)]
+    assert sizes[:-1] == [count] * (len(sizes) - 1)
+    assert 0 < sizes[-1] <= count
+    assert browsed(store, count=count) == [str(n) for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({}, "abcde"),
+        ({"from_ms": FUTURE_MS + 1}, "bcde"),
+        ({"from_ms": FUTURE_MS + 1.001}, "de"),
+        ({"to_ms": FUTURE_MS + 1}, "a"),
+        ({"to_ms": FUTURE_MS + 1.001}, "abc"),
+        ({"from_ms": FUTURE_MS + 1, "to_ms": FUTURE_MS + 2}, "bc"),
+        ({"from_ms": FUTURE_MS + 1, "to_ms": FUTURE_MS + 1}, ""),
+        ({"from_ms": 0.0, "to_ms": 1e308}, "abcde"),
+        ({"from_ms": -inf, "to_ms": -inf}, ""),
+        ({"from_ms": inf, "to_ms": inf}, ""),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 200])
+def test_the_lower_bound_is_in_and_the_upper_is_out(
+    store: DelayStore, bounds: dict[str, float], expected: str, count: int
+) -> None:
+    """Messages due at the lower bound are returned and counted, those due at the upper are not, on one page or more."""
+    for name, due_ms in zip("abcde", (0, 1, 1, 2, 3), strict=True):
+        store.offer("q", waiting(name, FUTURE_MS + due_ms))
+    assert browsed(store, **bounds, count=count) == list(expected)
+    assert store.count("q", **bounds) == len(expected)
+
+
+@pytest.mark.parametrize("size", [1, 999, 30_000])
+def test_a_page_is_bounded_in_bytes(make_store: MakeStore, size: int) -> None:
+    """A page holds one message at least, and no more than a few times the bytes of the option."""
+    store = make_store(transfer_batch_bytes=10_000)
+    store.offer("q", *(waiting(f"{n:03}", body="x" * size) for n in range(300)))
+    for page in pages(store):
+        assert 1 <= len(page.messages) <= 200
+        assert (len(page.messages) - 1) * size <= 3 * 10_000
+    assert browsed(store) == [f"{n:03}" for n in range(300)]
+
+
+@pytest.mark.parametrize("how", ["cancel", "reschedule", "transfer"])
+def test_what_leaves_between_pages_hides_no_other(make_store: MakeStore, how: str) -> None:
+    """While the last message of each page leaves before the next, also among equal due times, each is returned once."""
+    store = make_store(transfer_batch=7)
+    store.offer("q", *(waiting(f"{n % 10}{n}", PAST_MS + n // 25) for n in range(100)))
+    expected = browsed(store)
+
+    def between(page: Page) -> None:
+        last = page.messages[-1]
+        if how == "cancel":
+            store.cancel(["q"], [each.id for each in page.messages])
+        elif how == "reschedule":
+            store.reschedule("q", [Change(last, FUTURE_MS + len(last.id), b"new")])
+        else:
+            store.transfer("q")
+
+    found = browsed(store, between, count=7, to_ms=FUTURE_MS)
+    assert found == expected
+    assert len(found) == 100
+
+
+def test_what_is_rescheduled_behind_the_last_page_comes_again(store: DelayStore) -> None:
+    """A message that moves while it is browsed may be seen twice or not at all; those that stay are seen once."""
+    store.offer("q", *(waiting(str(n), FUTURE_MS) for n in range(30)))
+    found = browsed(
+        store,
+        lambda page: store.reschedule("q", [Change(only(store, "3"), FUTURE_MS, f"{page.last}".encode())]),
+        count=10,
+        to_ms=FUTURE_MS + 1,
+    )
+    assert sorted(set(found), key=int) == [str(n) for n in range(30)]
+    assert [each for each in found if each != "3"] == [str(n) for n in range(30) if n != 3]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_a_page_begins_where_the_one_before_ended(store: DelayStore, count: int) -> None:
+    """When the last message of a page leaves, bare or marked, of any bytes, the next begins right behind its place."""
+    names = ["b", "\x7e", "\x01", "B", "ÿ", "é", "a", "\x7f", "\udc80\udcff", "A", "aa", "", "Z", "_"]
+    store.offer("q", *(odd(name) for name in names))
+    assert browsed(store, lambda page: store.client.zrem(DUE, page.last[0]), count=count) == names
+    assert len(browsed(store)) == len(names) - -(-len(names) // count)
+
+
+@pytest.mark.parametrize("identity", ODD_IDS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_any_id(store: DelayStore, identity: str, count: int) -> None:
+    """A page may begin and end at a message of any id."""
+    store.offer("q", waiting("before", PAST_MS), odd(identity), waiting("after", FUTURE_MS + 1))
+    assert browsed(store, count=count) == ["before", identity, "after"]
+    store.offer("q", odd(identity, "another"))
+    assert len(browsed(store, count=count)) == 4
+
+
+def test_a_message_without_its_body_is_returned_as_such(store: DelayStore) -> None:
+    """What is left of a message that lost its body is on the page, with None for it; an empty body is a body."""
+    store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=3))
+    store.offer("q", odd("empty", due_ms=FUTURE_MS + 1)._replace(body=b""))
+    store.client.hdel(BACKUP, "i", "j", "k")
+    assert [(each.id, each.priority, each.body) for each in store.browse("q").messages] == [
+        ("i", 0, None),
+        ("j", 0, None),
+        ("k", 0, None),
+        ("empty", 0, b""),
+    ]
+    assert browsed(store, count=1) == ["i", "j", "k", "empty"]
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP])
+def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it."""
+    store.offer("q", waiting("i"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.browse("q"))
