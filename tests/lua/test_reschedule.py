@@ -1,0 +1,156 @@
+"""``reschedule.lua``: changes when waiting messages are due."""
+
+import pytest
+
+from kombu_delayq.results import Change, Waiting
+from kombu_delayq.store import DelayStore
+from tests.lua.keyspace import (
+    BACKUP,
+    DUE,
+    FUTURE_MS,
+    ODD_IDS,
+    ORDER,
+    PAST_MS,
+    TWINS,
+    Ear,
+    clock_ms,
+    contents,
+    odd,
+    only,
+    popped,
+    refuses_a_key_of_the_wrong_type,
+    twin_id,
+    waiting,
+)
+
+
+def change(store: DelayStore, identity: str, due_ms: float, body: bytes = b"new") -> str:
+    """Reschedules the one message of an id."""
+    [word] = store.reschedule("q", [Change(only(store, identity), due_ms, body)])
+    return word
+
+
+def test_a_message_gets_its_new_due_time_and_body(store: DelayStore) -> None:
+    """A rescheduled message waits under its id with the new due time and the new body, and no other key changes."""
+    store.offer("q", waiting("i"), waiting("j", FUTURE_MS + 1))
+    before = contents(store.client)
+    assert change(store, "i", FUTURE_MS + 2.5) == "rescheduled"
+    assert contents(store.client) == {
+        **before,
+        b"delayq:{q}:due": [(b"j", FUTURE_MS + 1), (b"i", FUTURE_MS + 2.5)],
+        b"delayq:{q}:backup": {b"i": b"new", b"j": b"body of j"},
+    }
+
+
+def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> None:
+    """Of several messages those that can be are rescheduled; for the others a word says why not, and they stay."""
+    store.offer("q", *(waiting(name, FUTURE_MS + n) for n, name in enumerate(("moved", "other body", "past", "left"))))
+    moved, _, past, left = (only(store, name) for name in ("moved", "other body", "past", "left"))
+    store.cancel(["q"], ["left"])
+    changes = [
+        Change(left, FUTURE_MS, b"new"),
+        Change(Waiting("q", "other body", FUTURE_MS, 0, b"which was"), FUTURE_MS, b"new"),
+        Change(past, clock_ms(store.client), b"new"),
+        Change(past, PAST_MS, b"new"),
+        Change(moved, FUTURE_MS + 9, b"new"),
+        Change(moved, FUTURE_MS + 8, b"newer"),
+    ]
+    assert store.reschedule("q", changes) == ["not_delayed", "changed", "due", "due", "rescheduled", "changed"]
+    assert contents(store.client) == {
+        b"delayq:{q}:due": [(b"other body", FUTURE_MS + 1), (b"past", FUTURE_MS + 2), (b"moved", FUTURE_MS + 9)],
+        b"delayq:{q}:backup": {b"other body": b"body of other body", b"past": b"body of past", b"moved": b"new"},
+        b"delayq:queues": {b"q"},
+    }
+    assert store.reschedule("never used", [Change(moved, FUTURE_MS, b"new")]) == ["not_delayed"]
+    assert store.client.exists("delayq:{never used}:due", "delayq:{never used}:backup") == 0
+
+
+def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
+    """A transfer worker is told when the queue's next message is due earlier than before, and else not."""
+    store.offer("q", waiting("i", FUTURE_MS + 10), waiting("j", FUTURE_MS + 20))
+    ear.heard()
+    for identity, due_ms, heard in (
+        ("j", FUTURE_MS + 11, []),
+        ("i", FUTURE_MS + 12, []),
+        ("j", FUTURE_MS + 11, []),
+        ("i", FUTURE_MS + 3.5, [f"{FUTURE_MS + 3.5:.17g} q"]),
+        ("j", FUTURE_MS + 3.5, []),
+    ):
+        assert change(store, identity, due_ms) == "rescheduled"
+        assert ear.heard() == heard
+
+
+@pytest.mark.parametrize("priority", [0, 9])
+def test_it_comes_last_among_those_due_in_the_same_instant(store: DelayStore, priority: int) -> None:
+    """A message that is put on a due time which others have is delivered after them, with its own priority."""
+    store.offer("q", waiting("i", FUTURE_MS + 1, priority=priority), waiting("a", FUTURE_MS + 2), waiting("b"))
+    for identity in ("i", "a"):
+        assert change(store, identity, FUTURE_MS, identity.encode()) == "rescheduled"
+    page = store.browse("q")
+    assert [(each.id, each.priority, each.body) for each in page.messages] == [
+        ("b", 0, b"body of b"),
+        ("i", priority, b"i"),
+        ("a", 0, b"a"),
+    ]
+
+
+def test_a_message_that_needs_its_mark_no_more_goes_without(store: DelayStore) -> None:
+    """A message that was marked for its due time alone is kept bare at one of its own."""
+    store.offer("q", waiting("i"), waiting("j"))
+    assert change(store, "j", FUTURE_MS + 1, b"\x7fbody") == "rescheduled"
+    assert change(store, "j", FUTURE_MS + 2) == "rescheduled"
+    assert contents(store.client)[b"delayq:{q}:due"] == [(b"i", FUTURE_MS), (b"j", FUTURE_MS + 2)]
+    assert only(store, "j").body == b"new"
+
+
+def test_one_of_several_messages_with_an_id_stays_beside_the_others(store: DelayStore) -> None:
+    """A message that is stored beside another of its id stays so, and both are still found by it."""
+    two = twin_id("i", "two")
+    store.offer("q", waiting("i", FUTURE_MS + 1, "one"), waiting("i", FUTURE_MS + 2, "two"))
+    for identity, due_ms in ((two, FUTURE_MS), ("i", FUTURE_MS + 3)):
+        message = next(each for each in store.get(["q"], ["i"])["i"] if each.id == identity)
+        assert store.reschedule("q", [Change(message, due_ms, b"new")]) == ["rescheduled"]
+    assert [(each.id, each.due_ms) for each in store.get(["q"], ["i"])["i"]] == [(two, FUTURE_MS), ("i", FUTURE_MS + 3)]
+    assert store.client.zrange(TWINS, 0, -1) == [two.encode()]
+
+
+def test_equal_messages_stay_two(store: DelayStore) -> None:
+    """Two messages of an id that get the same body are still two."""
+    store.offer("q", waiting("i", body="one"), waiting("i", body="two"))
+    changes = [Change(message, FUTURE_MS + 1, b"new") for message in store.get(["q"], ["i"])["i"]]
+    assert store.reschedule("q", changes) == ["rescheduled"] * 2
+    assert [each.body for each in store.get(["q"], ["i"])["i"]] == [b"new"] * 2
+
+
+@pytest.mark.parametrize("identity", ODD_IDS)
+def test_any_id(store: DelayStore, identity: str) -> None:
+    """A message of any id is rescheduled, is found by it, and is delivered once."""
+    store.offer("q", odd(identity, due_ms=FUTURE_MS))
+    soon_ms = clock_ms(store.client) + 50
+    assert change(store, identity, soon_ms, b"\xff\x00") == "rescheduled"
+    assert only(store, identity) == Waiting("q", identity, soon_ms, 0, b"\xff\x00")
+    while store.size("q"):
+        store.transfer("q")
+    assert popped(store.client, "q") == [b"\xff\x00"]
+    assert not store.client.exists(DUE, BACKUP, TWINS)
+
+
+def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
+    """Rescheduling the only message of a queue with ``x-expires`` lets the queue still expire when it would have."""
+    store.offer("q", waiting("i"), expire_ms=60_000)
+    assert change(store, "i", FUTURE_MS + 1) == "rescheduled"
+    assert all(0 < store.client.pttl(key) <= 60_000 for key in (DUE, BACKUP))
+    store.offer("other", waiting("i"))
+    store.reschedule("other", [Change(Waiting("other", "i", 0.0, 0, b"body of i"), FUTURE_MS + 1, b"new")])
+    assert store.client.pttl("delayq:{other}:due") == -1
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it and nothing is rescheduled."""
+    store.offer("q", waiting("i"), waiting("i", body="two"))
+    ear.heard()
+    message = Waiting("q", "i", FUTURE_MS, 0, b"body of i")
+    act = lambda: store.reschedule("q", [Change(message, FUTURE_MS - 1, b"new")])  # noqa: E731
+    refuses_a_key_of_the_wrong_type(store, key, act)
+    assert ear.heard() == []
