@@ -23,7 +23,10 @@ if expired > 0 then
 end
 local added = 0
 for i = 2, #ARGV do
-  added = added + redis.call('ZADD', cancelled, now + ttl, ARGV[i])
+  added = added + redis.call('ZADD', cancelled, 'GT', now + ttl, ARGV[i])
 end
-redis.call('PEXPIRE', cancelled, ttl)
+-- Another publisher may have noted ids for longer.
+if redis.call('PTTL', cancelled) < ttl then
+  redis.call('PEXPIRE', cancelled, ttl)
+end
 return added
