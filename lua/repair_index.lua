@@ -1,34 +1,45 @@
 -- Finds index entries that no body belongs to, and removes them.
 -- KEYS[1] due     ZSET  message -> due time, ms since the epoch
 -- KEYS[2] backup  HASH  id -> message
+-- KEYS[3] twins   ZSET  ids of messages stored beside another of the same id
 -- ARGV[1] mend    1, or 0 to change nothing
 -- ARGV[2...] one an entry: index member
--- Returns for each entry: 'sound', 'lost' (no body has its id) or 'stale' (the body's entry is another)
+-- Returns for each entry: 'sound', 'gone' (there is no such entry), 'lost' (no body has its id) or 'stale' (the body's
+-- entry is another, which gets its due time if it has none)
 -- Atomic: an entry is removed only while no body belongs to it.
 -- Cost: O(log N) an entry
 -- @include wrong_type
 -- @include marks
 
-local due, backup = KEYS[1], KEYS[2]
+local due, backup, twins = KEYS[1], KEYS[2], KEYS[3]
 local mend = ARGV[1] == '1'
 
-local wrong = wrong_type({ [due] = 'zset', [backup] = 'hash' })
+local wrong = wrong_type({ [due] = 'zset', [backup] = 'hash', [twins] = 'zset' })
 if wrong then
   return wrong
 end
 
 local function check(member)
+  local score = redis.call('ZSCORE', due, member)
+  if not score then
+    return 'gone'
+  end
   local id = id_of(member)
   local value = redis.call('HGET', backup, id)
-  local state = not value and 'lost' or member_of(id, value) ~= member and 'stale' or 'sound'
-  if mend and state ~= 'sound' then
-    local score = redis.call('ZSCORE', due, member)
-    if state == 'stale' and score then
-      redis.call('ZADD', due, 'NX', score, member_of(id, value))
+  if not value then
+    if mend then
+      redis.call('ZREM', due, member)
+      redis.call('ZREM', twins, id)
     end
-    redis.call('ZREM', due, member)
+    return 'lost'
+  elseif member_of(id, value) ~= member then
+    if mend then
+      redis.call('ZADD', due, 'NX', score, member_of(id, value))
+      redis.call('ZREM', due, member)
+    end
+    return 'stale'
   end
-  return state
+  return 'sound'
 end
 
 local reply = {}
