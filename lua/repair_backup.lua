@@ -7,18 +7,20 @@
 -- ARGV[2] queue   name, as announced
 -- ARGV[3] mend    1, or 0 to change nothing
 -- ARGV[4...] two a body: id, due time in ms since the epoch for when it has none, or '' to only look
--- Returns for each body: 'sound', 'gone' (there is no such body), 'unindexed', 'untwinned' (not among the twins) or
--- 'misordered' (the count of marked messages is behind it)
--- Atomic: a body that is indexed already keeps its due time.
+-- Returns for each body the first that is so: 'gone' (there is no such body), 'unindexed', 'untwinned' (not among the
+-- twins), 'misordered' (the count of marked messages is behind it), 'sound'
+-- Atomic: a body that is indexed already keeps its due time. What is mended is all that a body lacks.
 -- Cost: O(log N) a body
 -- @include wrong_type
 -- @include marks
 -- @include announce
+-- @include expire
 
-local due, backup, order, twins = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local wake, queue, mend = ARGV[1], ARGV[2], ARGV[3] == '1'
 
-local wrong = wrong_type({ [due] = 'zset', [backup] = 'hash', [order] = 'string', [twins] = 'zset' })
+local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
+local wrong = wrong_type(expected)
 if wrong then
   return wrong
 end
@@ -28,32 +30,40 @@ local function is_twin(id, value)
 end
 
 local function check(id, due_ms)
-  local value = redis.call('HGET', backup, id)
+  local value = redis.call('HGET', keys.backup, id)
   if not value then
     return 'gone'
-  elseif not redis.call('ZSCORE', due, member_of(id, value)) then
-    if mend and due_ms ~= '' then
-      redis.call('ZADD', due, due_ms, member_of(id, value))
-    end
-    return 'unindexed'
-  elseif is_twin(id, value) and not redis.call('ZSCORE', twins, id) then
-    if mend then
-      redis.call('ZADD', twins, 0, id)
-    end
-    return 'untwinned'
-  elseif is_marked(value) and order_of(value) > tonumber(redis.call('GET', order) or 0) then
-    if mend then
-      redis.call('SET', order, order_of(value))
-    end
-    return 'misordered'
   end
-  return 'sound'
+  local state = 'sound'
+  if is_marked(value) and order_of(value) > (tonumber(redis.call('GET', keys.order) or 0) or 0) then
+    state = 'misordered'
+    if mend then
+      redis.call('SET', keys.order, order_of(value))
+    end
+  end
+  if is_twin(id, value) and not redis.call('ZSCORE', keys.twins, id) then
+    state = 'untwinned'
+    if mend then
+      redis.call('ZADD', keys.twins, 0, id)
+    end
+  end
+  if not redis.call('ZSCORE', keys.due, member_of(id, value)) then
+    state = 'unindexed'
+    if mend and due_ms ~= '' then
+      redis.call('ZADD', keys.due, due_ms, member_of(id, value))
+    end
+  end
+  return state
 end
 
+local expire = redis.call('PTTL', keys.backup)
 local reply = {}
-announce(due, wake, queue, function()
+announce(keys.due, wake, queue, function()
   for i = 4, #ARGV, 2 do
     reply[#reply + 1] = check(ARGV[i], ARGV[i + 1])
   end
 end)
+if mend then
+  expire_all(keys, expire)
+end
 return reply

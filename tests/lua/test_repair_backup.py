@@ -1,0 +1,157 @@
+"""``repair_backup.lua``: gives bodies what they lack: an index entry, a place among the twins, an order."""
+
+import pytest
+
+from kombu_delayq.calls import as_bytes
+from kombu_delayq.store import DelayStore
+from tests.lua.keyspace import (
+    BACKUP,
+    DUE,
+    FUTURE_MS,
+    ODD_IDS,
+    ORDER,
+    PAST_MS,
+    TWINS,
+    Ear,
+    contents,
+    odd,
+    popped,
+    refuses_a_key_of_the_wrong_type,
+    twin_id,
+    waiting,
+)
+
+TWO = twin_id("i", "two").encode()
+
+
+def repair(store: DelayStore, due_ms: float | None = FUTURE_MS, *, mend: bool = True) -> dict[bytes, str]:
+    """Repairs all bodies of a queue in one call, each with one due time. Returns the state of each."""
+    ids = sorted(store.client.hkeys(BACKUP))
+    return dict(zip(ids, store.repair_backup("q", [(each, due_ms) for each in ids], mend=mend), strict=True))
+
+
+@pytest.mark.parametrize("mend", [False, True])
+@pytest.mark.parametrize("due_ms", [None, PAST_MS])
+def test_sound_bodies_stay(store: DelayStore, ear: Ear, due_ms: float | None, mend: bool) -> None:
+    """Bodies that lack nothing, marked or not and of messages with one id, are sound and change no key."""
+    store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
+    before = contents(store.client)
+    ear.heard()
+    assert set(repair(store, due_ms, mend=mend).values()) == {"sound"}
+    assert contents(store.client) == before
+    assert ear.heard() == []
+
+
+@pytest.mark.parametrize("mend", [False, True])
+def test_a_body_without_an_index_entry_gets_one(store: DelayStore, ear: Ear, mend: bool) -> None:
+    """Bodies that would never be delivered are named; mended, they wait for the due time given, and it is announced."""
+    store.offer("q", waiting("i", FUTURE_MS + 9), waiting("j", FUTURE_MS + 7, priority=6))
+    mended = contents(store.client)
+    ear.heard()
+    store.client.delete(DUE)
+    before = contents(store.client)
+    bodies: list[tuple[bytes, float | None]] = [(b"i", FUTURE_MS + 9), (b"j", FUTURE_MS + 7)]
+    assert store.repair_backup("q", bodies, mend=mend) == ["unindexed"] * 2
+    assert contents(store.client) == (mended if mend else before)
+    assert ear.heard() == ([f"{FUTURE_MS + 7:.0f} q"] if mend else [])
+
+
+def test_without_a_due_time_there_is_only_a_look(store: DelayStore, ear: Ear) -> None:
+    """A body without an index entry, for which no due time is given, is named and left so."""
+    store.offer("q", waiting("i"))
+    store.client.delete(DUE)
+    ear.heard()
+    assert repair(store, None) == {b"i": "unindexed"}
+    assert not store.client.exists(DUE)
+    assert ear.heard() == []
+
+
+def test_an_entry_that_is_there_keeps_its_due_time(store: DelayStore) -> None:
+    """Of two repairs at once the second changes nothing, nor does one change what was rescheduled meanwhile."""
+    store.offer("q", waiting("i", FUTURE_MS + 9))
+    assert store.repair_backup("q", [(b"i", PAST_MS), (b"i", PAST_MS)], mend=True) == ["sound"] * 2
+    assert store.client.zscore(DUE, "i") == FUTURE_MS + 9
+
+
+def test_a_body_that_left_meanwhile_is_gone(store: DelayStore) -> None:
+    """A body that was transferred after it was listed gets no entry."""
+    store.offer("q", waiting("i", PAST_MS))
+    store.transfer("q")
+    before = contents(store.client)
+    assert store.repair_backup("q", [(b"i", FUTURE_MS)], mend=True) == ["gone"]
+    assert contents(store.client) == before
+
+
+@pytest.mark.parametrize("mend", [False, True])
+def test_a_body_beside_another_of_its_id_is_found_by_it_again(store: DelayStore, mend: bool) -> None:
+    """A message that cannot be found by its id is named, and mended it is found."""
+    store.offer("q", waiting("i"), waiting("i", body="two"), waiting("i~0123456789abcdef"))
+    mended = contents(store.client)
+    store.client.delete(TWINS)
+    before = contents(store.client)
+    assert repair(store, mend=mend) == {b"i": "sound", TWO: "untwinned", b"i~0123456789abcdef": "sound"}
+    assert contents(store.client) == (mended if mend else before)
+
+
+@pytest.mark.parametrize("count", [None, b"2", b"not a number"])
+@pytest.mark.parametrize("mend", [False, True])
+def test_a_count_that_is_behind_is_put_right(store: DelayStore, count: bytes | None, mend: bool) -> None:
+    """When the count of marked messages is lost, bodies ahead of it are named; mended, later ones come after them."""
+    store.offer("q", *(waiting(name, PAST_MS, name) for name in "abcde"))
+    store.client.delete(ORDER) if count is None else store.client.set(ORDER, count)
+    before = contents(store.client)
+    states = repair(store, mend=mend)
+    assert states[b"a"] == "sound"
+    assert states[b"e"] == "misordered"
+    if not mend:
+        assert contents(store.client) == before
+        return
+    assert store.client.get(ORDER) == b"4"
+    store.offer("q", waiting("f", PAST_MS, "f"))
+    store.transfer("q")
+    assert popped(store.client, "q") == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+def test_all_that_a_body_lacks_is_mended_at_once(store: DelayStore) -> None:
+    """With all keys but the bodies lost, one repair leaves all messages found by their ids and delivered in order."""
+    offers = [waiting(name, PAST_MS, f"{name}{n}", n % 2) for n in range(4) for name in "abc"]
+    store.offer("q", *offers)
+    whole = contents(store.client)
+    store.client.delete(DUE, ORDER, TWINS)
+    assert set(repair(store, PAST_MS).values()) == {"unindexed"}
+    assert contents(store.client) == whole
+    assert set(repair(store).values()) == {"sound"}
+    assert {each: len(found) for each, found in store.get(["q"], ["a", "b", "c"]).items()} == {"a": 4, "b": 4, "c": 4}
+    store.transfer("q")
+    assert popped(store.client, "q") == [str(offer.body).encode() for offer in offers]
+
+
+def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
+    """The keys that a repair makes expire with the queue's bodies."""
+    store.offer("q", waiting("i"), waiting("i", body="two"), expire_ms=60_000)
+    store.client.delete(DUE, ORDER, TWINS)
+    repair(store)
+    for key in (DUE, BACKUP, ORDER, TWINS):
+        assert 0 < store.client.pttl(key) <= 60_000
+
+
+@pytest.mark.parametrize("identity", ODD_IDS)
+def test_any_id(store: DelayStore, identity: str) -> None:
+    """Messages of any id, and others of that id, are put right."""
+    store.offer("q", odd(identity, "one"), odd(identity, "two"))
+    whole = contents(store.client)
+    store.client.delete(DUE, ORDER, TWINS)
+    assert set(repair(store).values()) == {"unindexed"}
+    assert contents(store.client) == whole
+    assert set(repair(store).values()) == {"sound"}
+    assert store.client.zrange(TWINS, 0, -1) == [as_bytes(twin_id(identity, "two"))]
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it and nothing is mended."""
+    store.offer("q", waiting("i"), waiting("i", body="two"))
+    ear.heard()
+    act = lambda: store.repair_backup("q", [(b"i", PAST_MS), (TWO, PAST_MS)], mend=True)  # noqa: E731
+    refuses_a_key_of_the_wrong_type(store, key, act)
+    assert ear.heard() == []
