@@ -11,10 +11,12 @@ from redis.retry import Retry
 
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq import scripts
-from kombu_delayq.results import Offer
+from kombu_delayq.results import Change, Letter, Offer, Waiting
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, popped, waiting
+
+UNKNOWN = Waiting("q", "unknown", FUTURE_MS, 0, b"")
 
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "offer": lambda store: store.offer("q", waiting("i")),
@@ -25,6 +27,16 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "stats": lambda store: store.stats("q"),
     "lead": lambda store: store.lead("name"),
     "release": lambda store: store.release("name"),
+    "get": lambda store: store.get(["q"], ["i"]),
+    "cancel": lambda store: store.cancel(["q"], ["unknown"]),
+    "reschedule": lambda store: store.reschedule("q", [Change(UNKNOWN, FUTURE_MS, b"")]),
+    "run_now": lambda store: store.run_now("q", [Change(UNKNOWN, FUTURE_MS, b"")]),
+    "browse": lambda store: store.browse("q"),
+    "step": lambda store: store.step("q", "chain", waiting("s", body="step of chain")),
+    "refuse": lambda store: store.refuse(["unknown"]),
+    "repair_index": lambda store: store.repair_index("q", [b"unknown"], mend=True),
+    "repair_backup": lambda store: store.repair_backup("q", [(b"unknown", None)], mend=True),
+    "replay": lambda store: store.replay("dead", [Letter(b"unknown", "away")]),
     "purge": lambda store: store.purge("q"),
 }
 

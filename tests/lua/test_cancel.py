@@ -1,0 +1,116 @@
+"""``cancel.lua``: removes waiting messages by their ids."""
+
+import pytest
+
+from kombu_delayq.results import Waiting
+from kombu_delayq.store import DelayStore
+from kombu_delayq.waiting import MAX_TWINS
+from tests.lua.keyspace import (
+    BACKUP,
+    DUE,
+    FUTURE_MS,
+    ODD_IDS,
+    PAST_MS,
+    TWINS,
+    Ear,
+    contents,
+    odd,
+    popped,
+    refuses_a_key_of_the_wrong_type,
+    twin_id,
+    waiting,
+)
+
+
+def test_a_cancelled_message_leaves_no_trace(store: DelayStore, ear: Ear) -> None:
+    """What is cancelled is returned whole and gone from every key, and nothing else is touched."""
+    store.offer("q", waiting("kept"))
+    store.offer("other", waiting("i"))
+    before = contents(store.client)
+    store.offer("q", waiting("i", FUTURE_MS + 1), waiting("past", PAST_MS))
+    ear.heard()
+    assert store.cancel(["q"], ["i", "unknown", "past"]) == {
+        "i": [Waiting("q", "i", FUTURE_MS + 1, 0, b"body of i")],
+        "past": [Waiting("q", "past", PAST_MS, 0, b"body of past")],
+    }
+    assert contents(store.client) == before
+    assert ear.heard() == []
+    assert store.transfer("q").lateness_ms == []
+
+
+def test_only_the_first_of_two_cancels_gets_it(store: DelayStore) -> None:
+    """A message is returned to one cancel, also when both are in one call; the second finds nothing."""
+    store.offer("q", waiting("i"), waiting("j"))
+    assert len(store.cancel(["q"], ["i"])["i"]) == 1
+    assert store.cancel(["q"], ["i"]) == {}
+    assert len(store.cancel(["q"], ["j", "j"])["j"]) == 1
+
+
+def test_a_marked_message_is_removed_with_its_mark(store: DelayStore) -> None:
+    """Messages with a priority or with a due time that another one has are found and removed too."""
+    store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9))
+    assert store.cancel(["q"], ["j", "k"]).keys() == {"j", "k"}
+    after = contents(store.client)
+    assert (after[DUE.encode()], after[BACKUP.encode()]) == ([(b"i", FUTURE_MS)], {b"i": b"body of i"})
+
+
+def test_all_messages_of_an_id_are_cancelled(store: DelayStore) -> None:
+    """By a task id all messages that have it are removed; by the id that the store gave it, one alone."""
+    for cancelled, left in (("i", 0), (twin_id("i", "two"), 2)):
+        store.offer("q", *(waiting("i", body=body) for body in ("one", "two", "three")))
+        assert len(store.cancel(["q"], [cancelled])[cancelled]) == 3 - left
+        assert len(store.get(["q"], ["i"]).get("i", [])) == store.size("q") == left
+        assert store.client.hlen(BACKUP) == left
+    store.cancel(["q"], ["i"])
+    assert not store.client.exists(DUE, BACKUP, TWINS)
+
+
+def test_a_cancelled_id_is_free_again(store: DelayStore) -> None:
+    """The same message offered after its cancellation is a new one."""
+    store.offer("q", waiting("i"))
+    store.cancel(["q"], ["i"])
+    assert store.offer("q", waiting("i")) == ("first", 1, 0, 0)
+
+
+def test_more_than_a_call_removes_takes_several(store: DelayStore) -> None:
+    """Of an id with more twins than a call removes, the rest is removed by the next calls."""
+    store.offer("q", *(waiting("i", body=str(number)) for number in range(2 * MAX_TWINS + 20)))
+    assert [len(store.cancel(["q"], ["i"]).get("i", [])) for _ in range(4)] == [MAX_TWINS + 1, MAX_TWINS, 19, 0]
+    assert store.size("q") == 0
+
+
+@pytest.mark.parametrize("identity", ODD_IDS)
+def test_any_id(store: DelayStore, identity: str) -> None:
+    """A message of any id is removed by it, with the others of that id and no other message."""
+    store.offer("q", waiting("other"))
+    before = contents(store.client)
+    store.offer("q", odd(identity, "one", FUTURE_MS + 1), odd(identity, "two", FUTURE_MS + 2))
+    assert [message.body for message in store.cancel(["q"], [identity])[identity]] == [b"one", b"two"]
+    after = contents(store.client)
+    after.pop(b"delayq:{q}:order", None)
+    assert after == before
+
+
+def test_an_id_that_looks_like_that_of_a_twin_is_none(store: DelayStore) -> None:
+    """A task whose id ends like that of a twin is not cancelled with the task of which it would be one."""
+    store.offer("q", waiting("i", PAST_MS), waiting("i~0123456789abcdef", PAST_MS))
+    store.cancel(["q"], ["i"])
+    store.transfer("q")
+    assert popped(store.client, "q") == [b"body of i~0123456789abcdef"]
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP])
+def test_half_a_message_is_left_to_repair(store: DelayStore, key: str) -> None:
+    """What is left of a message that lost its body or its index entry is not said to be cancelled, and stays."""
+    store.offer("q", waiting("i"))
+    store.client.delete(key)
+    before = contents(store.client)
+    assert store.cancel(["q"], ["i"]) == {}
+    assert contents(store.client) == before
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it and nothing is removed."""
+    store.offer("q", waiting("i"), waiting("i", body="two"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.cancel(["q"], ["i"]))

@@ -1,0 +1,123 @@
+"""``get.lua``: finds waiting messages by their ids."""
+
+import pytest
+
+from kombu_delayq.results import Waiting
+from kombu_delayq.store import DelayStore
+from kombu_delayq.waiting import MAX_TWINS
+from tests.lua.keyspace import (
+    BACKUP,
+    DUE,
+    FUTURE_MS,
+    ODD_IDS,
+    PAST_MS,
+    TWINS,
+    contents,
+    odd,
+    refuses_a_key_of_the_wrong_type,
+    twin_id,
+    waiting,
+)
+
+
+def ids(found: dict[str, list[Waiting]]) -> dict[str, list[str]]:
+    return {identity: [message.id for message in messages] for identity, messages in found.items()}
+
+
+def test_a_message_is_found_with_all_that_the_store_knows(store: DelayStore) -> None:
+    """Messages are found by id, due or not, marked or not, ids that do not wait are left out, and no key changes."""
+    store.offer("q", waiting("i", FUTURE_MS + 0.5), waiting("j", priority=6), waiting("k"), waiting("past", PAST_MS))
+    before = contents(store.client)
+    assert store.get(["q"], ["unknown", "k", "j", "i", "past", ""]) == {
+        "i": [Waiting("q", "i", FUTURE_MS + 0.5, 0, b"body of i")],
+        "j": [Waiting("q", "j", FUTURE_MS, 6, b"body of j")],
+        "k": [Waiting("q", "k", FUTURE_MS, 0, b"body of k")],
+        "past": [Waiting("q", "past", PAST_MS, 0, b"body of past")],
+    }
+    assert contents(store.client) == before
+
+
+def test_all_messages_of_an_id_are_found_the_next_due_first(store: DelayStore) -> None:
+    """Of several messages with one id all are found by it, in the order of their due times."""
+    one, two = waiting("i", FUTURE_MS + 1, "one"), waiting("i", FUTURE_MS + 2, "two", priority=9)
+    store.offer("q", one, two, waiting("i", body="three"))
+    assert store.get(["q"], ["i"]) == {
+        "i": [
+            Waiting("q", twin_id("i", "three"), FUTURE_MS, 0, b"three"),
+            Waiting("q", "i", FUTURE_MS + 1, 0, b"one"),
+            Waiting("q", twin_id("i", "two", 9), FUTURE_MS + 2, 9, b"two"),
+        ]
+    }
+
+
+def test_messages_of_an_id_are_found_when_the_first_has_left(store: DelayStore) -> None:
+    """The other messages of an id are found by it after the one stored under it was transferred, and none at last."""
+    store.offer("q", waiting("i", PAST_MS, "one"), waiting("i", body="two"), waiting("i", PAST_MS, "three"))
+    store.transfer("q")
+    assert ids(store.get(["q"], ["i"])) == {"i": [twin_id("i", "two")]}
+    store.cancel(["q"], ["i"])
+    assert store.get(["q"], ["i"]) == {}
+    assert not store.client.exists(TWINS)
+
+
+def test_a_message_is_found_by_the_id_under_which_it_is_stored(store: DelayStore) -> None:
+    """One of several messages with one id is found alone by the id that the store gave it."""
+    store.offer("q", waiting("i", body="one"), waiting("i", body="two"))
+    stored = twin_id("i", "two")
+    assert store.get(["q"], [stored]) == {stored: [Waiting("q", stored, FUTURE_MS, 0, b"two")]}
+
+
+@pytest.mark.parametrize("identity", ODD_IDS)
+def test_any_id(store: DelayStore, identity: str) -> None:
+    """A message of any id and another of the same id are found by it, and neither by an id that is like it."""
+    store.offer("q", waiting("other"), odd(identity, "one"))
+    assert ids(store.get(["q"], [identity])) == {identity: [identity]}
+    store.offer("q", odd(identity, "two"))
+    assert ids(store.get(["q"], [identity, "other"])) == {
+        identity: [identity, twin_id(identity, "two")],
+        "other": ["other"],
+    }
+    for near in (identity + "~", identity + "~0123456789abcdef", identity[:-17], identity[1:], identity + "\0", "\x7f"):
+        if near != identity:
+            assert store.get(["q"], [near]) == {}, near
+
+
+def test_an_id_that_looks_like_that_of_a_twin_is_none(store: DelayStore) -> None:
+    """A task id that ends like the id of a twin, and the twins of that task, are not found by its beginning."""
+    alike = "i~0123456789abcdef"
+    store.offer("q", waiting(alike, body="one"), waiting(alike, body="two"))
+    assert store.get(["q"], ["i"]) == {}
+    store.offer("q", waiting("i"))
+    assert ids(store.get(["q"], ["i"])) == {"i": ["i"]}
+    assert ids(store.get(["q"], [alike])) == {alike: [alike, twin_id(alike, "two")]}
+
+
+def test_the_number_found_for_an_id_is_bounded(store: DelayStore) -> None:
+    """Of an id with more twins than a call finds, the bound of them is found, and the first."""
+    store.offer("q", *(waiting("i", body=str(number)) for number in range(MAX_TWINS + 20)))
+    found = store.get(["q"], ["i"])["i"]
+    assert len(set(found)) == len(found) == MAX_TWINS + 1
+    assert "i" in {message.id for message in found}
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP])
+def test_half_a_message_is_none(store: DelayStore, key: str) -> None:
+    """What is left of a message that lost its body or its index entry is not found, and hides no other."""
+    store.offer("q", waiting("i"), waiting("i", body="two"), waiting("j"))
+    store.client.zrem(key, "i") if key == DUE else store.client.hdel(key, "i")
+    assert ids(store.get(["q"], ["i", "j"])) == {"i": [twin_id("i", "two")], "j": ["j"]}
+
+
+def test_an_id_may_be_asked_for_twice(store: DelayStore) -> None:
+    """Hundreds of ids go into one call, and one that is among them twice is answered as often."""
+    store.offer("q", *(waiting(str(number)) for number in range(500)))
+    asked = [str(number) for number in range(500)]
+    assert ids(store.get(["q"], asked)) == {each: [each] for each in asked}
+    assert ids(store.get(["q"], ["1", "1"])) == {"1": ["1", "1"]}
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
+def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it."""
+    store.offer("q", waiting("i"), waiting("i", body="two"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.get(["q"], ["i"]))
