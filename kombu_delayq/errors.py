@@ -34,7 +34,7 @@ class UnsupportedRedis(DelayqError):
 
 
 class UnreadableMessage(DelayqError, ValueError):
-    """A waiting message has its eta where it cannot be rewritten: it is no JSON, or a pickled task of protocol 1."""
+    """A waiting message has its eta where it cannot be rewritten: it is damaged, or a pickled task of protocol 1."""
 
 
 class DelayChainCancelled(DelayqError):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from dateutil.parser import isoparse
 from kombu import compression, serialization
+from kombu.exceptions import KombuError
 from kombu.utils.json import JSONEncoder
 
 from kombu_delayq.errors import InvalidDelay, UnreadableMessage
@@ -24,7 +25,7 @@ CHAIN_ID = "delay_chain_id"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_PICKLE = "application/x-python-serialize"
+_PICKLE, _JSON = "application/x-python-serialize", "application/json"
 #: Longest delay in s that is taken for one: the span of years that a datetime can name.
 _MAX_DELAY_S = 9999 * 366 * 86400
 #: Stands for the delivery tag while a message is sealed; as long as a UUID.
@@ -119,7 +120,7 @@ def with_eta(body: bytes, due_ms: float) -> bytes:
     Raises:
         UnreadableMessage: The eta cannot be replaced.
     """
-    eta = (_EPOCH + timedelta(milliseconds=due_ms)).isoformat()
+    eta = moment_of(due_ms).isoformat()
     try:
         message = json.loads(body)
         headers = message.get("headers") or {}
@@ -127,11 +128,21 @@ def with_eta(body: bytes, due_ms: float) -> bytes:
             headers["eta"] = eta
         elif "eta" not in headers and eta_of(message) is not None:
             _set_eta_of_protocol_1(message, eta)
+        elif _hides_an_eta(message):
+            raise ValueError("it has one in a body that cannot be read")
         else:
             return body
         return json.dumps(message).encode()
-    except (ValueError, AttributeError, KeyError) as error:
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError, KombuError) as error:
         raise UnreadableMessage(f"the eta of a message cannot be replaced: {error!r}") from error
+
+
+def moment_of(due_ms: float) -> datetime:
+    """Returns a due time, ms since the epoch, in UTC; the nearest that a datetime can name where it cannot name it."""
+    try:
+        return _EPOCH + timedelta(milliseconds=due_ms)
+    except OverflowError:
+        return (datetime.min if due_ms < 0 else datetime.max).replace(tzinfo=UTC)
 
 
 def tag_of(digits: str) -> str:
@@ -169,15 +180,7 @@ def _of_protocol_1(message: Message, headers: Mapping[str, Any]) -> tuple[object
     properties = message.get("properties") or {}
     if not properties.get("correlation_id") or "task" in headers:
         return None, None
-    raw = message.get("body") or b""
-    if properties.get("body_encoding") == "base64":
-        raw = b64decode(raw)
-    if "compression" in headers:
-        raw = compression.decompress(raw, headers["compression"])
-    raw = raw.encode() if isinstance(raw, str) else raw
-    if b"eta" not in raw or b"task" not in raw:
-        return None, None
-    task = _decode(raw, message.get("content-type"), message.get("content-encoding"))
+    task = _content(message)
     # Events are dicts with an eta too; only a task has both its name and its arguments.
     return (
         (task.get("eta"), _task_id(task))
@@ -186,26 +189,57 @@ def _of_protocol_1(message: Message, headers: Mapping[str, Any]) -> tuple[object
     )
 
 
-def _decode(raw: bytes, content_type: str | None, encoding: str | None) -> object:
+def _content(message: Message) -> object:
+    """Returns what the body of a protocol 1 task says, or None."""
+    kind = message.get("content-type")
     try:
-        if content_type == _PICKLE:
+        raw = _opened(message)
+        if b"eta" not in raw or b"task" not in raw:
+            return None
+        if kind == _PICKLE:
             return _InertUnpickler(BytesIO(raw)).load()
-        return serialization.loads(raw, content_type, encoding, accept={content_type})
+        if kind == _JSON:  # objects of types that only the app knows stay as they are written
+            return json.loads(raw)
+        return serialization.loads(raw, kind, message.get("content-encoding"), accept={kind})
     except Exception:
         # Any serializer may fail in its own way; the consumer meets the same body and reports it.
         return None
 
 
 def _set_eta_of_protocol_1(message: Message, eta: str) -> None:
-    kind = message.get("content-type")
-    if kind == _PICKLE or "compression" in message["headers"]:
-        raise UnreadableMessage(f"the eta of a task of protocol 1 cannot be replaced in a body of {kind}")
-    raw = message["body"]
-    encoded = message["properties"].get("body_encoding") == "base64"
-    task = _decode(b64decode(raw) if encoded else raw, kind, message.get("content-encoding"))
-    _, _, raw = serialization.dumps({**cast(Message, task), "eta": eta}, serialization.registry.type_to_name[kind])
-    data = raw.encode() if isinstance(raw, str) else raw
-    message["body"] = b64encode(data).decode() if encoded else data.decode()
+    kind = message["content-type"]
+    if kind == _PICKLE:
+        raise ValueError("it is in a pickle")
+    task = {**cast(Message, _content(message)), "eta": eta}
+    name = serialization.registry.type_to_name[kind]
+    message["body"] = _closed(message, json.dumps(task) if kind == _JSON else serialization.dumps(task, name)[2])
+
+
+def _hides_an_eta(message: Message) -> bool:
+    """Tells whether a waiting message without an eta that can be read may have one all the same, in its body."""
+    properties = message.get("properties") or {}
+    in_body = properties.get("correlation_id") and "task" not in (message.get("headers") or {})
+    return bool(in_body) and not {"DelaySeconds", CHAIN_ID} & properties.keys()  # these wait without one
+
+
+def _opened(message: Message) -> bytes:
+    """Returns the body of a message as its serializer wrote it."""
+    raw = message.get("body") or b""
+    if (message.get("properties") or {}).get("body_encoding") == "base64":
+        raw = b64decode(raw)
+    method = (message.get("headers") or {}).get("compression")
+    if method:
+        raw = compression.decompress(raw, method)
+    return raw.encode() if isinstance(raw, str) else raw
+
+
+def _closed(message: Message, written: str | bytes) -> str:
+    """Returns a body as the message keeps it: the reverse of ``_opened``."""
+    raw = written.encode() if isinstance(written, str) else written
+    method = (message.get("headers") or {}).get("compression")
+    if method:
+        raw, _ = compression.compress(raw, method)
+    return b64encode(raw).decode() if message["properties"].get("body_encoding") == "base64" else raw.decode()
 
 
 class _Inert:
