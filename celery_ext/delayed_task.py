@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 from kombu import compression, serialization
-from kombu.exceptions import KombuError
 
 from kombu_delayq.results import Waiting
 
@@ -38,7 +37,8 @@ class DelayedTask:
     @property
     def name(self) -> str | None:
         """Name of the task; None for a message of plain kombu, or one that is lost or damaged."""
-        return self.headers.get("task") or self._task.get("task")
+        found = self.headers.get("task") or self._task.get("task")
+        return found if isinstance(found, str) else None
 
     @property
     def queue(self) -> str:
@@ -63,7 +63,8 @@ class DelayedTask:
     @property
     def retries(self) -> int:
         """How often it was retried before; its position in its delay chain."""
-        return int(self.headers.get("retries") or self._task.get("retries") or 0)
+        found = self.headers.get("retries") or self._task.get("retries")
+        return found if isinstance(found, int) else 0
 
     @property
     def args(self) -> Any:
@@ -93,14 +94,15 @@ class DelayedTask:
     @property
     def delay_chain(self) -> str | None:
         """Retry schedule that the message has."""
-        return self.properties.get("delay_chain")
+        found = self.properties.get("delay_chain")
+        return found if isinstance(found, str) else None
 
     @cached_property
     def body(self) -> dict[str, Any]:
         """The message as kombu's virtual transports keep it; empty when it is lost or no JSON object."""
         try:
             body = json.loads(self.message.body or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return body if isinstance(body, dict) else {}
 
@@ -125,8 +127,9 @@ class DelayedTask:
             if "compression" in self.headers:
                 raw = compression.decompress(raw, self.headers["compression"])
             return serialization.loads(raw, kind, self.body.get("content-encoding"), accept=self.accept)
-        except (KombuError, ValueError, KeyError, TypeError, OSError):
-            return None  # damaged; whoever consumes it says so
+        except Exception:
+            # Any serializer or compression may fail in its own way; whoever consumes the message says so.
+            return None
 
     @property
     def _task(self) -> dict[str, Any]:
