@@ -75,7 +75,9 @@ def test_another_message_under_its_id_is_kept_beside_it(store: DelayStore) -> No
     assert popped(store.client, "q") == [b"one", b"two"]
 
 
-@pytest.mark.parametrize("key", ["delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:order", *UNACKED])
+@pytest.mark.parametrize(
+    "key", ["delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:order", "delayq:{q}:twins", *UNACKED]
+)
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and the message stays where it is."""
     deliver(store, "tag")

@@ -6,9 +6,9 @@ from redis.exceptions import ResponseError
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, Ear, clock_ms, contents, popped, waiting
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, Ear, clock_ms, contents, popped, twin_id, waiting
 
-DUE, BACKUP, ORDER = "delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:order"
+DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins"))
 
 
 def test_a_message_is_indexed_by_its_due_time_and_kept_whole(store: DelayStore) -> None:
@@ -92,7 +92,10 @@ def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
     assert [store.offer("q", offer)[1:] for offer in offers] == [(1, 0, 0), (0, 0, 1), (0, 0, 1)]
     assert [store.offer("q", offer)[1:] for offer in offers] == [(0, 1, 0)] * 3
     assert store.size("q") == store.client.hlen(BACKUP) == 3
+    twins = {twin_id("i", body).encode() for body in ("two", "three")}
+    assert twins == set(store.client.zrange(TWINS, 0, -1)) == set(store.client.hkeys(BACKUP)) - {b"i"}
     store.transfer("q")
+    assert not store.client.exists(TWINS)
     assert popped(store.client, "q") == [b"one", b"two", b"three"]
 
 
@@ -124,8 +127,8 @@ def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms
 @pytest.mark.parametrize("expire_ms", [0, 60_000])
 def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore, expire_ms: int) -> None:
     """With ``x-expires`` all of the queue's keys end together, without it none does."""
-    store.offer("q", waiting("i", priority=3), expire_ms=expire_ms)
-    for key in (DUE, BACKUP, ORDER):
+    store.offer("q", waiting("i", priority=3), waiting("i"), expire_ms=expire_ms)
+    for key in (DUE, BACKUP, ORDER, TWINS):
         left_ms = store.client.pttl(key)
         assert 0 < left_ms <= expire_ms if expire_ms else left_ms == -1
 
@@ -137,7 +140,7 @@ def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
     assert all(store.client.pttl(key) > 1_000 for key in (DUE, BACKUP, ORDER))
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER])
+@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
     store.client.sadd("delayq:queues", "q")

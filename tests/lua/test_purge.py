@@ -12,7 +12,7 @@ def test_purge_removes_all_delayed_messages_and_nothing_else(store: DelayStore) 
     store.offer("other", waiting("i"))
     store.client.lpush("q", "ready")
     before = contents(store.client)
-    store.offer("q", waiting("i", PAST_MS), *(waiting(str(number)) for number in range(20)))
+    store.offer("q", waiting("i", PAST_MS), *(waiting(str(number)) for number in range(19)), waiting("i", body="two"))
     assert store.purge("q") == 21
     assert contents(store.client) == before
 
@@ -33,7 +33,7 @@ def test_a_purged_queue_takes_messages_again(store: DelayStore) -> None:
     assert store.queues() == ["q"]
 
 
-@pytest.mark.parametrize("what", ["due", "backup", "order"])
+@pytest.mark.parametrize("what", ["due", "backup", "order", "twins"])
 def test_purge_leaves_a_key_of_the_wrong_type_alone(store: DelayStore, what: str) -> None:
     """Where somebody else's key is in the way, the error names it and no key is removed."""
     store.offer("q", waiting("i"))

@@ -26,20 +26,22 @@ def test_a_queues_keys_carry_its_name_as_hash_tag(queue: str, tagged: str) -> No
     assert keys.due(queue) == f"delayq:{tagged}:due"
     assert keys.backup(queue) == f"delayq:{tagged}:backup"
     assert keys.order(queue) == f"delayq:{tagged}:order"
+    assert keys.twins(queue) == f"delayq:{tagged}:twins"
 
 
 def test_keys_of_the_fleet() -> None:
     """The queues, the lease and the channel have one name each; the channel's tells the database."""
     keys = Keys(db=3)
     assert (keys.queues, keys.lease, keys.wake) == ("delayq:queues", "delayq:transfer", "delayq:wake:3")
+    assert keys.cancelled == "delayq:cancelled"
 
 
 def test_the_prefix_stands_before_every_name() -> None:
     """Kombu's ``global_keyprefix`` stands before every key and before the channel."""
     plain, prefixed = Keys(), Keys("app:")
-    for name in ("queues", "lease", "wake"):
+    for name in ("queues", "lease", "wake", "cancelled"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
-    for name in ("due", "backup", "order"):
+    for name in ("due", "backup", "order", "twins"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
     assert prefixed.ready("q", (0, 3)) == ["app:" + key for key in plain.ready("q", (0, 3))]
 
@@ -47,9 +49,35 @@ def test_the_prefix_stands_before_every_name() -> None:
 def test_no_two_keys_are_the_same() -> None:
     """All keys of a queue, and those of a queue whose name only adds braces, differ."""
     keys = Keys()
-    names = [make(queue) for queue in ("a", "b", "{a}", "tagged:a") for make in (keys.due, keys.backup, keys.order)]
-    names += [keys.queues, keys.lease, *keys.ready("a", (0, 3)), *keys.ready("{a}", (0, 3))]
+    makers = (keys.due, keys.backup, keys.order, keys.twins)
+    names = [make(queue) for queue in ("a", "b", "{a}", "tagged:a") for make in makers]
+    names += [keys.queues, keys.lease, keys.cancelled, *keys.ready("a", (0, 3)), *keys.ready("{a}", (0, 3))]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("prefix", ["", "app:", "a*?[b]\\", "delayq:"])
+@pytest.mark.parametrize(
+    "queue", ["q", "", "{", "{a}", "tagged:a", "tagged:{a}", "a:due", "}:due", "a}:backup", "ü\udcff"]
+)
+def test_a_queue_is_told_by_its_keys(prefix: str, queue: str) -> None:
+    """The keys of index and bodies tell a queue of any name, behind any prefix; other keys do not."""
+    keys = Keys(prefix)
+    assert keys.queue_of(keys.due(queue)) == keys.queue_of(keys.backup(queue)) == queue
+    for other in (keys.order(queue), keys.twins(queue), keys.due(queue) + ":due", f"x{keys.due(queue)}", keys.wake):
+        assert keys.queue_of(other) != queue
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("", "delayq:", "delayq:queues", "delayq:q:due", "delayq:{q:due", "delayq:q}:due", "delayq::due"),
+        *("delayq:{{q}}:due", "delayq:tagged:q:due", "delayq:tagged::due", "delayq:{q}:order", "DELAYQ:{q}:due"),
+        "other:delayq:{q}:due",
+    ],
+)
+def test_a_key_that_is_none_of_ours_tells_no_queue(key: str) -> None:
+    """A key that only looks like one of ours is of no queue."""
+    assert Keys().queue_of(key) is None
 
 
 @pytest.mark.parametrize("steps", [(0, 3, 6, 9), (0,), (0, 9), tuple(range(10)), (3, 6), (1,)])

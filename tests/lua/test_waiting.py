@@ -1,0 +1,113 @@
+"""What ``WaitingMessages`` does besides running scripts: searching several queues at once."""
+
+import logging
+from math import inf
+
+import pytest
+from redis.exceptions import ResponseError
+
+from kombu_delayq.store import DelayStore
+from tests.lua.keyspace import FUTURE_MS, ODD_IDS, contents, twin_id, waiting
+from tests.lua.test_store import round_trips
+
+OPERATIONS = ["get", "cancel"]
+
+
+@pytest.fixture
+def three(store: DelayStore) -> DelayStore:
+    """A store with messages of one id in the queues a, b and c."""
+    for number, queue in enumerate("cab"):
+        store.offer(queue, waiting("i", FUTURE_MS + number), waiting(f"only in {queue}"))
+    return store
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_id_is_looked_for_in_all_queues(three: DelayStore, operation: str) -> None:
+    """The messages of an id are found in all queues named, the next due first, in one round trip."""
+    search = getattr(three, operation)
+    search(["x"], ["unknown"])  # the script is known from here on
+    assert round_trips(three, lambda: search(["a", "b", "c", "never used"], ["unknown"])) == 1
+    found = search(["a", "b", "c", "never used"], ["only in b", "i", "unknown"])
+    assert {each: [message.queue for message in messages] for each, messages in found.items()} == {
+        "only in b": ["b"],
+        "i": ["c", "a", "b"],
+    }
+    assert [message.due_ms for message in found["i"]] == [FUTURE_MS, FUTURE_MS + 1, FUTURE_MS + 2]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_other_queues_are_left_out(three: DelayStore, operation: str) -> None:
+    """Only the queues named are searched; without queues or ids nothing is."""
+    search = getattr(three, operation)
+    before = contents(three.client)
+    assert search([], ["i"]) == search(["a"], []) == search([], []) == {}
+    assert contents(three.client) == before
+    assert [message.queue for message in search(["b"], ["i"])["i"]] == ["b"]
+    assert len(three.get(["a", "c"], ["i"])["i"]) == 2
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("key", ["due", "backup", "twins"])
+def test_a_queue_that_cannot_be_read_hides_no_other(
+    three: DelayStore, caplog: pytest.LogCaptureFixture, operation: str, key: str
+) -> None:
+    """Where somebody else's key is in the way of one queue, the others are searched, and the log names both."""
+    three.client.delete(f"delayq:{{b}}:{key}")
+    three.client.set(f"delayq:{{b}}:{key}", "somebody else's")
+    with caplog.at_level(logging.ERROR):
+        found = getattr(three, operation)(["a", "b", "c"], ["i", "only in b"])
+    assert {each: [message.queue for message in messages] for each, messages in found.items()} == {"i": ["c", "a"]}
+    [record] = caplog.records
+    assert "'b'" in record.getMessage()
+    assert f"WRONGTYPE key delayq:{{b}}:{key}" in record.getMessage()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("queues", ["b", "ab"])
+def test_when_no_queue_can_be_read_it_is_an_error(three: DelayStore, operation: str, queues: str) -> None:
+    """Where somebody else's keys are in the way of all queues searched, the call raises Redis's error."""
+    for queue in queues:
+        three.client.delete(f"delayq:{{{queue}}}:due")
+        three.client.set(f"delayq:{{{queue}}}:due", "somebody else's")
+    with pytest.raises(ResponseError, match=r"WRONGTYPE key delayq:\{"):
+        getattr(three, operation)(list(queues), ["i"])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_flushed_script_cache_is_not_noticed_with_a_bad_queue(three: DelayStore, operation: str) -> None:
+    """With the script unknown to Redis and one queue unreadable, the others are still searched, once."""
+    three.client.delete("delayq:{a}:due")
+    three.client.set("delayq:{a}:due", "somebody else's")
+    three.client.script_flush()
+    found = getattr(three, operation)(["a", "b", "c"], ["i"])
+    assert [message.queue for message in found["i"]] == ["c", "b"]
+
+
+def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:
+    """An id is found in each of hundreds of queues by one call, also by the id of a message that is a second one."""
+    queues = [f"queue{n}" for n in range(300)]
+    for queue in queues:
+        store.offer(queue, waiting("i"), waiting("i", body="two"))
+    assert len(store.get(queues, ["i"])["i"]) == 600
+    assert len(store.cancel(queues, [twin_id("i", "two")])[twin_id("i", "two")]) == 300
+    assert [message.id for message in store.cancel(queues, ["i"])["i"]] == ["i"] * 300
+    assert all(store.size(queue) == 0 for queue in queues)
+
+
+def test_messages_are_counted_between_two_due_times(store: DelayStore) -> None:
+    """A count takes in what is due at the lower bound, not at the upper, and changes nothing."""
+    store.offer("q", *(waiting(str(n), FUTURE_MS + n / 1000) for n in range(10)))
+    before = contents(store.client)
+    assert store.count("q") == store.count("q", -inf, inf) == 10
+    assert store.count("q", FUTURE_MS + 0.003) == 7
+    assert store.count("q", to_ms=FUTURE_MS + 0.003) == 3
+    assert store.count("q", FUTURE_MS + 0.003, FUTURE_MS + 0.003) == store.count("never used") == 0
+    assert contents(store.client) == before
+
+
+def test_a_refusal_is_taken_back_for_the_ids_named(store: DelayStore) -> None:
+    """``accept`` tells for how many ids there was a refusal, and leaves the others."""
+    assert store.accept([]) == store.accept(["i"]) == 0
+    assert store.refuse(ODD_IDS) == len(ODD_IDS)
+    assert store.accept([*ODD_IDS[1:], "unknown"]) == len(ODD_IDS) - 1
+    assert store.client.zrange("delayq:cancelled", 0, -1) == [ODD_IDS[0].encode()]
