@@ -1,12 +1,12 @@
 """Gives an app's tasks delay chains, and its calls ``delay_chain`` and ``delay_level``."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from celery_ext.chains import DelayChain
-from celery_ext.levels import levels_of
+from celery_ext.levels import delay_of_level
 from celery_ext.task import DelayChainTask
-from kombu_delayq.errors import InvalidDelayChain, InvalidDelayLevel
+from kombu_delayq.errors import InvalidDelayChain
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -69,17 +69,15 @@ class _Sender:
         if delay_chain is not None:
             options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
         if delay_level is not None:
-            for other in ("countdown", "eta"):
-                if options.get(other) is not None:
-                    raise InvalidDelayLevel(f"delay_level={delay_level!r} cannot go together with {other}")
-            delay_s = levels_of(self._app).delay_s(delay_level)
+            delay_s = delay_of_level(self._app, delay_level, options)
             if delay_s:
                 options["eta"] = self._eta(delay_s)
         return self._send_task(*args, **options)
 
     def _eta(self, delay_s: float) -> datetime:
         """Returns an eta not before the one before, so that messages of one level keep their order."""
-        eta: datetime = self._app.now() + timedelta(seconds=delay_s)
+        # In UTC: local times, where summer time begins and ends, are neither added up nor compared as time passes.
+        eta: datetime = self._app.now().astimezone(UTC) + timedelta(seconds=delay_s)
         self._last_eta[delay_s] = eta = max(eta, self._last_eta.get(delay_s, eta))
         return eta
 

@@ -1,5 +1,6 @@
 """Delay levels, as RocketMQ has them: a small number that stands for a delay."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
@@ -84,7 +85,25 @@ def levels_of(app: Any) -> DelayLevels:
     Raises:
         InvalidDelayLevel: The setting is no table.
     """
-    return _parsed(app.conf.get("delayq_levels") or DEFAULT)
+    table = app.conf.get("delayq_levels") or DEFAULT
+    return _parsed(table) if isinstance(table, str) else DelayLevels.parse(table)
+
+
+def delay_of_level(app: Any, level: int, options: Mapping[str, Any]) -> float:
+    """Returns the delay in s that a call asks for by a level.
+
+    Args:
+        app: Its table counts.
+        level: As of ``DelayLevels.delay_s``.
+        options: The other options of the call.
+
+    Raises:
+        InvalidDelayLevel: The level or the table is none, or there is a ``countdown`` or an ``eta`` too.
+    """
+    for other in ("countdown", "eta"):
+        if options.get(other) is not None:
+            raise InvalidDelayLevel(f"delay_level={quoted(level)} cannot go together with {other}")
+    return levels_of(app).delay_s(level)
 
 
 _parsed = lru_cache(maxsize=16)(DelayLevels.parse)

@@ -10,7 +10,7 @@ from celery.exceptions import Ignore, Reject
 
 from celery_ext.chains import DelayChain
 from celery_ext.dead_letters import bury
-from celery_ext.levels import levels_of
+from celery_ext.levels import delay_of_level
 from celery_ext.revoked import announce_revoked
 from celery_ext.signals import delay_chain_exhausted
 from kombu_delayq.errors import DelayChainCancelled
@@ -94,7 +94,7 @@ class DelayChainTask(_Task):
     ) -> Any:
         """Runs the task here, as ``celery.Task.apply`` does; a delay chain limits the retries, and nothing waits."""
         if delay_level is not None:
-            levels_of(self.app).delay_s(delay_level)
+            delay_of_level(self.app, delay_level, kwargs)
         token = _eager_chain.set(None if delay_chain is None else DelayChain.parse(delay_chain))
         try:
             return super().apply(*args, **kwargs)
