@@ -4,12 +4,13 @@ import json
 from base64 import b64decode
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from kombu import compression, serialization
 
+from kombu_delayq.message import moment_of
 from kombu_delayq.results import Waiting
 
 #: Contents that are decoded for display. A pickle would run what is in it.
@@ -31,14 +32,12 @@ class DelayedTask:
     @property
     def id(self) -> str:
         """The task id; for what is no task, the id under which it is stored."""
-        found = self.headers.get("id") or self._task.get("id")
-        return found if isinstance(found, str) else self.message.id
+        return _text(self._head.get("id")) or self.message.id
 
     @property
     def name(self) -> str | None:
         """Name of the task; None for a message of plain kombu, or one that is lost or damaged."""
-        found = self.headers.get("task") or self._task.get("task")
-        return found if isinstance(found, str) else None
+        return _text(self._head.get("task"))
 
     @property
     def queue(self) -> str:
@@ -48,12 +47,12 @@ class DelayedTask:
     @property
     def due(self) -> datetime:
         """When it is due, in UTC."""
-        return datetime.fromtimestamp(self.message.due_ms / 1000, UTC)
+        return moment_of(self.message.due_ms)
 
     @property
     def eta(self) -> str | None:
         """The eta that the message itself has."""
-        return self.headers.get("eta") or self._task.get("eta")
+        return _text(self._head.get("eta"))
 
     @property
     def priority(self) -> int:
@@ -63,7 +62,7 @@ class DelayedTask:
     @property
     def retries(self) -> int:
         """How often it was retried before; its position in its delay chain."""
-        found = self.headers.get("retries") or self._task.get("retries")
+        found = self._head.get("retries")
         return found if isinstance(found, int) else 0
 
     @property
@@ -94,8 +93,7 @@ class DelayedTask:
     @property
     def delay_chain(self) -> str | None:
         """Retry schedule that the message has."""
-        found = self.properties.get("delay_chain")
-        return found if isinstance(found, str) else None
+        return _text(self.properties.get("delay_chain"))
 
     @cached_property
     def body(self) -> dict[str, Any]:
@@ -132,6 +130,11 @@ class DelayedTask:
             return None
 
     @property
+    def _head(self) -> dict[str, Any]:
+        """What says which task it is; empty for what is no task."""
+        return self.headers if "task" in self.headers else self._task
+
+    @property
     def _task(self) -> dict[str, Any]:
         """The body of a task of protocol 1."""
         content = self._content if "task" not in self.headers else None
@@ -146,6 +149,10 @@ class DelayedTask:
             args, kwargs, embed = content
             return args, kwargs, _mapping(embed)
         return None, None, {}
+
+
+def _text(found: Any) -> str | None:
+    return found if isinstance(found, str) else None
 
 
 def _mapping(found: Any) -> dict[str, Any]:
