@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from celery_ext.chains import DelayChain
 from celery_ext.levels import delay_of_level
 from celery_ext.task import DelayChainTask
-from kombu_delayq.errors import InvalidDelayChain
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -21,14 +20,15 @@ def install(app: "Celery") -> None:
         InvalidDelayChain: A task that is declared already has no valid schedule. One that is declared later raises
             it then, or, as all of Celery's tasks are lazy, when the app is first used.
     """
-    if isinstance(app.send_task, _Sender):
-        return
+    app = getattr(app, "_get_current_object", lambda: app)()  # current_app is another one later
     # All ways to declare a task, also shared and class-based ones, end in the app's registry.
     registry = app._tasks
-    registry.__class__ = type(type(registry).__name__, (_Registry, type(registry)), {})
-    for task in list(registry.values()):
-        _extend(task)
-    app.send_task = _Sender(app)
+    if not isinstance(registry, _Registry):
+        for task in list(registry.values()):
+            _extend(task)
+        registry.__class__ = type(type(registry).__name__, (_Registry, type(registry)), {})
+    if not isinstance(app.send_task, _Sender):
+        app.send_task = _Sender(app)
 
 
 class _Registry(dict[str, Any]):
@@ -88,21 +88,7 @@ def _extend(task: Any) -> None:
     if issubclass(kind, DelayChainTask):
         return
     names = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    names["dead_letter"] = getattr(task, "dead_letter", None)
-    names["delay_chain"] = chain = _chain_of(task)
-    if chain is not None:
-        names["max_retries"] = len(chain)
-    task.__class__ = type(kind.__name__, (DelayChainTask, kind), names)
-
-
-def _chain_of(task: Any) -> DelayChain | None:
-    given = getattr(task, "delay_chain", None)
-    if given is None:
-        return None
-    try:
-        chain = DelayChain.parse(given)
-    except InvalidDelayChain as error:
-        raise InvalidDelayChain(f"task {task.name}: {error}") from None
-    if getattr(task, "retry_backoff", False):
-        raise InvalidDelayChain(f"task {task.name} has both a delay_chain and retry_backoff; one of them has to go")
-    return chain
+    names |= {name: getattr(task, name, None) for name in ("name", "delay_chain", "dead_letter")}
+    extended: Any = type(kind.__name__, (DelayChainTask, kind), names)
+    extended.take_delay_chain()
+    task.__class__ = extended

@@ -1,7 +1,5 @@
 """What a task does with its delay chain when it fails."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,7 @@ from celery_ext.dead_letters import bury
 from celery_ext.levels import delay_of_level
 from celery_ext.revoked import announce_revoked
 from celery_ext.signals import delay_chain_exhausted
-from kombu_delayq.errors import DelayChainCancelled
+from kombu_delayq.errors import DelayChainCancelled, InvalidDelayChain
 from kombu_delayq.message import CHAIN_ID
 
 # Mixed into the classes of tasks; only a type checker needs to be told.
@@ -34,6 +32,29 @@ class DelayChainTask(_Task):
     delay_chain: DelayChain | str | None
     dead_letter: str | None
 
+    @classmethod
+    def on_bound(cls, app: Any) -> None:
+        """Takes the chain that the setting ``task_annotations`` gave to the task."""
+        super().on_bound(app)
+        cls.take_delay_chain()
+
+    @classmethod
+    def take_delay_chain(cls) -> None:
+        """Reads the chain of a task that is declared; its length is the limit of retries.
+
+        Raises:
+            InvalidDelayChain: It is none, or the task has ``retry_backoff`` too.
+        """
+        if cls.delay_chain is None:
+            return
+        try:
+            chain = cls.delay_chain = DelayChain.parse(cls.delay_chain)
+        except InvalidDelayChain as error:
+            raise InvalidDelayChain(f"task {cls.name}: {error}") from None
+        if getattr(cls, "retry_backoff", False):
+            raise InvalidDelayChain(f"task {cls.name} has both a delay_chain and retry_backoff; one of them has to go")
+        cls.max_retries = len(chain)
+
     def retry(
         self,
         args: Any = None,
@@ -53,26 +74,28 @@ class DelayChainTask(_Task):
         Raises:
             celery.exceptions.Ignore: The chain was cancelled while this step ran.
         """
-        given = {"args": args, "kwargs": kwargs, "exc": exc, "throw": throw, "eta": eta, "countdown": countdown}
+        # Only what is given: an override of retry in a project's own base class may know no other argument.
+        given = {"args": args, "kwargs": kwargs, "exc": exc, "eta": eta, "countdown": countdown}
+        given["throw"] = None if throw else False
+        options |= {name: value for name, value in given.items() if value is not None}
         request = self.request
-        if request.called_directly:
-            return super().retry(**given, max_retries=max_retries, **options)
         chain = self._chain_of(request)
-        limit = self.max_retries if max_retries is None else max_retries
-        if chain is not None:
-            limit = len(chain) if max_retries is None else min(max_retries, len(chain))
-        if limit is not None and request.retries >= limit:
-            self._give_up(chain, exc)
+        limit = self._limit(chain, max_retries)
+        if request.called_directly or (chain is None and self.dead_letter is None):
+            limit = max_retries
+        elif limit is not None and request.retries >= limit:
+            self._give_up(request, chain, exc)
         elif chain is not None and not eta and countdown is None:
-            given["countdown"] = chain.delay_s(request.retries)
-        with self._keeping_max_retries():
-            try:
-                return super().retry(**given, max_retries=None if limit == self.max_retries else limit, **options)
-            except Reject as reject:
-                if isinstance(reject.reason, DelayChainCancelled):
-                    announce_revoked(self.app, self, request, str(reject.reason))
-                    raise Ignore(str(reject.reason)) from reject.reason
-                raise
+            options["countdown"] = chain.delay_s(request.retries)
+        if limit not in (None, self.max_retries):
+            options["max_retries"] = limit
+        try:
+            return super().retry(**options)
+        except Reject as reject:
+            if isinstance(reject.reason, DelayChainCancelled):
+                announce_revoked(self.app, self, request, str(reject.reason))
+                raise Ignore(str(reject.reason)) from reject.reason
+            raise
 
     def signature_from_request(self, request: Any = None, *args: Any, **options: Any) -> Any:
         """Returns the signature that sends a request again, as Celery's does, as a step of the same delay chain.
@@ -107,24 +130,43 @@ class DelayChainTask(_Task):
         text = of_message or (_eager_chain.get() if request.is_eager else None) or self.delay_chain
         return None if text is None else DelayChain.parse(text)
 
-    def _give_up(self, chain: DelayChain | None, exc: Any) -> None:
+    def _limit(self, chain: DelayChain | None, max_retries: int | None) -> int | None:
+        """Returns how many retries the message that is run may have; None for any number."""
+        gave_up_at: int | None = self.request.get("gave_up_at")
+        if gave_up_at is not None:
+            return gave_up_at
+        if chain is None:
+            return self.max_retries if max_retries is None else max_retries
+        return len(chain) if max_retries is None else min(max_retries, len(chain))
+
+    def _give_up(self, request: Any, chain: DelayChain | None, exc: Any) -> None:
         """Does what is to be done once when there is no retry left; Celery's own error follows."""
-        if self.dead_letter and not self.request.is_eager:
+        if request.get("gave_up_at") is not None:
+            return  # a task's own retry gave up, and autoretry_for catches what it raised
+        request.gave_up_at = request.retries
+        if self.dead_letter and not request.is_eager:
             bury(self, chain, exc)
         if chain is not None:
-            delay_chain_exhausted.send(
-                sender=self, task_id=self.request.id, request=self.request, chain=chain, exception=exc
-            )
+            delay_chain_exhausted.send(sender=self, task_id=request.id, request=request, chain=chain, exception=exc)
 
-    @contextmanager
-    def _keeping_max_retries(self) -> Iterator[None]:
-        # Celery keeps the limit of one call as an attribute of the task, where the next autoretry finds it.
-        had = "override_max_retries" in vars(self)
+    @property
+    def override_max_retries(self) -> int:
+        """Limit that the running message's last call of ``retry`` had; Celery keeps it for its next autoretry.
+
+        Celery keeps it in the task, where messages that run in other threads, and the next one, would find it.
+        """
         try:
-            yield
-        finally:
-            if not had:
-                self.__dict__.pop("override_max_retries", None)
+            return int(self.request.__dict__["override_max_retries"])
+        except KeyError:
+            raise AttributeError("override_max_retries") from None
+
+    @override_max_retries.setter
+    def override_max_retries(self, limit: int) -> None:
+        self.request.override_max_retries = limit
+
+    @override_max_retries.deleter
+    def override_max_retries(self) -> None:
+        self.request.__dict__.pop("override_max_retries", None)
 
 
 def _id_of_chain(request: Any) -> str:
