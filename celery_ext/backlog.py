@@ -21,6 +21,8 @@ Outcome = Literal["cancelled", "rescheduled", "transferred", "not_delayed", "unr
 
 #: How many ids go into one call, so that Redis stays responsive.
 IDS_A_CALL = 200
+#: How many messages of a queue are read in one call.
+PAGE = 200
 
 
 def get(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
@@ -83,13 +85,14 @@ def browse(
 
     It is not a snapshot: what comes or goes meanwhile may be seen or not. What waits all the time is seen once.
     """
-    return islice(_browse(store, queue, from_ms, to_ms), limit)
+    count = PAGE if limit is None else min(limit, PAGE)
+    return islice(_browse(store, queue, from_ms, to_ms, count), limit)
 
 
-def _browse(store: DelayStore, queue: str, from_ms: float, to_ms: float) -> Iterator[Waiting]:
+def _browse(store: DelayStore, queue: str, from_ms: float, to_ms: float, count: int) -> Iterator[Waiting]:
     page = None
     while page is None or page.more:
-        page = store.browse(queue, page, from_ms, to_ms)
+        page = store.browse(queue, page, from_ms, to_ms, count)
         yield from page.messages
 
 
@@ -128,7 +131,7 @@ def _change_once(
                 changed.append(identity)
             elif word != "not_delayed":
                 outcomes[identity] = word  # type: ignore[assignment]  # the scripts' words
-    return changed
+    return list(dict.fromkeys(changed))  # an id once, or its messages would be found once more for each of them
 
 
 def _parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:

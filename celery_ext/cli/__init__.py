@@ -4,12 +4,20 @@ Celery imports this module in every process that its ``celery`` command starts, 
 schemes known there and attaches the worker's part.
 """
 
+import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
 
 from celery_ext import worker
+from celery_ext.cli.cancel import cancel
 from celery_ext.cli.demo import demo
+from celery_ext.cli.list import list_
+from celery_ext.cli.purge import purge
+from celery_ext.cli.reschedule import reschedule
+from celery_ext.cli.run_now import run_now
+from celery_ext.cli.show import show
 from celery_ext.cli.status import status
 from celery_ext.cli.target import Target, parse_option
 from celery_ext.cli.transfer import transfer
@@ -44,15 +52,19 @@ Exit codes:
     help="A transport option, its value in JSON or as it is, such as -o master_name=main. May be repeated.",
 )
 @click.pass_context
-def delayq(context: click.Context, broker: str | None, options: dict[str, Any]) -> None:
+def delayq(context: click.Context, /, broker: str | None, options: dict[str, Any], **preload: Any) -> None:
     """Look after the delayed messages of Celery on Redis."""
-    # Inside `celery -A app delayq`, the object is Celery's and holds the app.
+    # Any text may be in a message, and a terminal may know less than that.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    # Inside `celery -A app delayq`, the object is Celery's and holds the app. Some versions of Celery hand over the
+    # app's own preload options, too.
     context.obj = Target(getattr(context.obj, "app", None), broker, options)
 
 
-delayq.add_command(status)
-delayq.add_command(transfer)
-delayq.add_command(demo)
+for _command in (status, list_, show, cancel, reschedule, run_now, purge, transfer, demo):
+    delayq.add_command(_command)
 worker.attach()
 
 

@@ -14,6 +14,11 @@ def json_option(help: str = "Print JSON instead, one object a line.") -> Callabl
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
+def ids_argument(command: F) -> F:
+    """Adds the argument ``ID...``, a tuple ``ids``, which ``each_id`` reads."""
+    return click.argument("ids", metavar="ID...", nargs=-1, required=True)(command)
+
+
 def yes_option(command: F) -> F:
     """Adds ``--yes``, which is to be handed to ``confirm``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)

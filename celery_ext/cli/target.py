@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from celery import Celery
+from celery.app.utils import find_app
 from kombu.connection import Connection
 from redis.exceptions import RedisError
 
@@ -34,8 +35,20 @@ class Target:
         self._broker = broker
         self._options = options
 
-    def connection(self) -> Connection:
+    @classmethod
+    def of_completion(cls, context: click.Context) -> "Target":
+        """Returns the target of a command line that is still being written, in which nothing has run yet."""
+        while context.parent is not None and context.command.name != "delayq":
+            context = context.parent
+        app = context.parent and context.parent.params.get("app")
+        given = context.params
+        return cls(find_app(app) if isinstance(app, str) else app, given.get("broker"), given.get("options") or {})
+
+    def connection(self, **options: Any) -> Connection:
         """Makes a connection, through our transport also where the app does not use it yet.
+
+        Args:
+            **options: Transport options that go before all others.
 
         Raises:
             click.UsageError: There is no broker.
@@ -45,9 +58,10 @@ class Target:
         if not url:
             raise click.UsageError("which broker? Give --broker URL, or run it as `celery -A app delayq …`")
         url = urls.ours(url)
+        options = {**self._options, **options}
         if self.app is None:
-            return Connection(url, transport=TRANSPORT, transport_options=self._options)
-        connection: Connection = self.app.connection_for_read(url, transport=TRANSPORT, transport_options=self._options)
+            return Connection(url, transport=TRANSPORT, transport_options=options)
+        connection: Connection = self.app.connection_for_read(url, transport=TRANSPORT, transport_options=options)
         return connection
 
     @contextmanager

@@ -1,0 +1,47 @@
+"""``delayq cancel``."""
+
+from collections.abc import Iterable, Iterator
+
+import click
+
+from celery_ext import backlog
+from celery_ext.backlog import Outcome
+from celery_ext.cli.complaints import complain
+from celery_ext.cli.ids import STDIN, each_id
+from celery_ext.cli.options import confirm, ids_argument, json_option, yes_option
+from celery_ext.cli.outcomes import exit_code, report
+from celery_ext.cli.target import Target
+from celery_ext.cli.text import escaped
+from celery_ext.delayed_task import DelayedTask
+from celery_ext.revoked import mark_revoked
+from kombu_delayq.store import DelayStore
+
+
+@click.command()
+@ids_argument
+@yes_option
+@json_option()
+@click.pass_obj
+def cancel(target: Target, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Cancel waiting tasks, by id in any queue: they will never run.
+
+    Of a task whose delay chain is running a step just now, the chain ends, and it is "not waiting". As `celery -A
+    app delayq cancel`, the results become REVOKED; without an app, results are left as they are. `-` reads the ids
+    from the standard input, one a line.
+    """
+    question = f"Cancel task {escaped(ids[0])}?" if len(ids) == 1 else f"Cancel {len(ids):,} tasks?"
+    in_stdin = STDIN in ids
+    confirm("Cancel tasks?" if in_stdin else question, yes=yes, stdin_is_read=in_stdin)
+    with target.store() as (_, store):
+        counts = report(_cancelled(target, store, each_id(ids)), "cancelling", ids, as_json=as_json)
+        if counts["cancelled"] and target.app is None:
+            complain("results are left as they are: only `celery -A app delayq cancel` knows where they are")
+    raise SystemExit(exit_code(counts))
+
+
+def _cancelled(target: Target, store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
+    for identity, messages in backlog.cancel(store, ids):
+        if target.app is not None:
+            for message in messages:
+                mark_revoked(target.app, DelayedTask(message))
+        yield identity, "cancelled" if messages else "not_delayed"

@@ -1,0 +1,65 @@
+"""What became of tasks that a command was given by their ids."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import click
+
+from celery_ext.backlog import Outcome
+from celery_ext.cli.complaints import complain
+from celery_ext.cli.ids import STDIN, total_of
+from celery_ext.cli.messages import as_line
+from celery_ext.cli.progress import watched
+from celery_ext.cli.text import escaped
+
+#: Each outcome in words.
+WORDS: Mapping[Outcome, str] = {
+    "cancelled": "cancelled",
+    "rescheduled": "rescheduled",
+    "transferred": "sent to its queue",
+    "not_delayed": "not waiting",
+    "unreadable": "left as it is, because its message cannot be rewritten",
+}
+_NOT_DONE: tuple[Outcome, ...] = ("not_delayed", "unreadable")
+
+
+def report(
+    outcomes: Iterable[tuple[str, Outcome]],
+    label: str,
+    ids: Sequence[str],
+    *,
+    as_json: bool,
+    words: Mapping[Outcome, str] = WORDS,
+) -> Counter[Outcome]:
+    """Prints what became of each task; of ids from the standard input, the sum alone unless it is JSON.
+
+    Args:
+        outcomes: Ids and what became of them, worked on while they are read.
+        label: What is done, for the progress bar.
+        ids: As they were given.
+        as_json: Whether to print JSON.
+        words: Each outcome in words.
+
+    Returns:
+        How often each outcome came.
+    """
+    in_sum = STDIN in ids and not as_json
+    counts: Counter[Outcome] = Counter()
+    for identity, outcome in watched(outcomes, label, total_of(ids), printing=not in_sum):
+        counts[outcome] += 1
+        if as_json:
+            click.echo(as_line({"id": identity, "outcome": outcome}))
+        elif not in_sum:
+            write = complain if outcome in _NOT_DONE else click.echo
+            write(f"{escaped(identity)}: {words[outcome]}")
+    if in_sum:
+        click.echo(
+            ", ".join(f"{counts[each]:,} {words[each]}" for each in words if counts[each]) or "no ids were given"
+        )
+    return counts
+
+
+def exit_code(counts: Counter[Outcome]) -> int:
+    """Returns 0, or 1 if tasks were asked for and none of them waited, or a message could not be changed."""
+    done = sum(count for outcome, count in counts.items() if outcome not in _NOT_DONE)
+    return int(bool(counts["unreadable"]) or (not done and bool(counts)))

@@ -1,0 +1,92 @@
+"""The ``delayq`` command, in this process and in one of its own, also with a terminal."""
+
+import inspect
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from celery_ext.cli import delayq
+from celery_ext.private_redis import PrivateRedis
+
+BIN = Path(sys.executable).parent
+# stdout and stderr apart, which newer versions of click always do.
+_APART: Any = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
+
+
+def run(server: PrivateRedis, *args: str, stdin: str | bytes = "", code: int = 0) -> Result:
+    """Runs a command in this process, which has no terminal, and checks its exit code."""
+    result = CliRunner(**_APART).invoke(delayq, ["--broker", server.url, *args], input=stdin)
+    assert result.exit_code == code, (args, result.stdout, result.stderr, result.exception)
+    return result
+
+
+def lines(server: PrivateRedis, *args: str, stdin: str = "", code: int = 0) -> list[dict[str, Any]]:
+    """Runs a command with ``--json``. Returns its lines as they are parsed."""
+    return [json.loads(line) for line in run(server, *args, "--json", stdin=stdin, code=code).stdout.splitlines()]
+
+
+class Terminal:
+    """A process whose standard streams, or some of them, are a terminal; ``script`` is what it wrote there."""
+
+    def __init__(self, args: list[str], **streams: Any) -> None:
+        self._master, slave = pty.openpty()
+        self.script = ""
+        try:
+            streams = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
+            self.process = subprocess.Popen(args, start_new_session=True, **streams)
+        finally:
+            os.close(slave)
+
+    def type(self, text: str) -> None:
+        """Types a line."""
+        os.write(self._master, f"{text}\n".encode())
+
+    def read_until(self, text: str, timeout_s: float = 30.0) -> str:
+        """Reads until a text was written. Returns all that was written so far."""
+        deadline = monotonic() + timeout_s
+        while text not in self.script:
+            assert self._read(deadline), f"{text!r} was not written:\n{self.script}"
+        return self.script
+
+    def wait(self, timeout_s: float = 60.0) -> int:
+        """Reads to the end. Returns the exit code."""
+        deadline = monotonic() + timeout_s
+        while self._read(deadline):
+            pass
+        return self.process.wait(max(deadline - monotonic(), 1))
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+    def _read(self, deadline: float) -> bool:
+        if not select.select([self._master], [], [], max(deadline - monotonic(), 0))[0]:
+            return False
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the process has closed it
+            return False
+        self.script += data.decode(errors="replace")
+        return bool(data)
+
+
+@contextmanager
+def terminal(server: PrivateRedis, *args: str, **streams: Any) -> Iterator[Terminal]:
+    """Runs ``delayq`` in a terminal; ``streams`` are those that are none."""
+    process = Terminal([str(BIN / "delayq"), "--broker", server.url, *args], **streams)
+    try:
+        yield process
+    finally:
+        process.close()
