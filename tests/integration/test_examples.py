@@ -1,7 +1,9 @@
-"""The app in docs/examples/plain_app, as its owner runs it: unmodified, and with the one setting changed."""
+"""The apps in docs/examples, as their owners run them."""
 
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ from celery_ext.private_redis import PrivateRedis
 from tests.integration.harness import TRANSPORT
 from tests.waiting import until
 
-PLAIN_APP = Path(__file__).parents[2] / "docs" / "examples" / "plain_app"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+PLAIN_APP, PAYMENTS = EXAMPLES / "plain_app", EXAMPLES / "payment_notification"
 SETTING = f'broker_transport = "{TRANSPORT}"\n'
 DELAY_S = 3.0
 REMINDED = "reminded Ann "
@@ -97,3 +100,27 @@ def test_with_one_setting_the_delayed_task_waits_in_redis(shop: Shop, client: re
         assert reminded_after_s(producer, log) >= DELAY_S - 0.01
     assert client.zcard("delayq:{celery}:due") == 0
     assert client.hlen("delayq:{celery}:backup") == 0
+
+
+def test_the_payment_notifications_go_as_their_readme_says(tmp_path: Path) -> None:
+    """Ten thousand times faster, one notification is accepted, one cancelled and one given up, and nothing is left."""
+    directory = shutil.copytree(PAYMENTS, tmp_path / "payments")
+    done = subprocess.run(
+        [sys.executable, "run.py", "--speed-up", "10000"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = done.stdout
+    assert [line.split() for line in printed.splitlines() if line.startswith("P-")] == [
+        ["P-1", "4", "SUCCESS"],
+        ["P-2", "6", "REVOKED"],
+        ["P-3", "8", "FAILURE"],
+    ]
+    assert "'undelivered' has P-3: delay chain exhausted, NotAccepted" in printed
+    [port] = re.findall(r"private Redis on port (\d+)", printed)
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", int(port))), "the Redis of the example still runs"
