@@ -1,43 +1,39 @@
 """The store against a model in Python: no message lost, none doubled, order kept, each head announced."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from math import inf
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from kombu_delayq.results import Offer
+from kombu_delayq.results import Change, Offer, Waiting
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, Ear, opened
+from tests.lua.keyspace import BACKUP, DUE, FUTURE_MS, ORDER, PAST_MS, TWINS, Ear, opened, twin_id
+from tests.lua.model import Message, Model
 
-STEPS = (0, 3, 6, 9)
 UNACKED = ("unacked_index", "unacked")
 #: Few of each, so that ids and due times meet often.
-IDS = st.sampled_from(["a", "b", "c", "ü", ""])
+IDS = st.sampled_from(["a", "b", "a~", "ü", ""])
 DUES_MS = st.sampled_from([PAST_MS, PAST_MS + 0.001, PAST_MS + 1, FUTURE_MS, FUTURE_MS + 0.5])
 BODIES = st.sampled_from(["", "x", "y", "z"])
-MESSAGES = st.tuples(IDS, DUES_MS, st.integers(0, 9), BODIES)
+PRIORITIES = st.sampled_from([0, 0, 0, 1, 3, 9])
+MESSAGES = st.tuples(IDS, DUES_MS, PRIORITIES, BODIES)
+#: More than there are; counted round the waiting messages and one that does not wait.
+PLACES = st.integers(0, 1000)
+#: One of the waiting messages by its place; by its own id, or by that under which it is stored.
+PICKS = st.tuples(PLACES, st.booleans())
+#: A message likewise, what its body was more than it is, and its new due time and body.
+CHANGES = st.tuples(PLACES, st.sampled_from(["", "", "", "old"]), DUES_MS, BODIES)
 
 
-@dataclass
-class Waiting:
-    identity: str
-    due_ms: float
-    priority: int
-    body: str
-    order: int
-    renamed: bool = False
-
-    @property
-    def key(self) -> str:
-        """The list that it goes to."""
-        step = max(step for step in STEPS if step <= self.priority)
-        return f"q\x06\x16{step}" if step else "q"
+def told(messages: Iterable[Waiting]) -> list[tuple[str, float, int, bytes | None]]:
+    return [tuple(message)[1:] for message in messages]
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Offers, adoptions, transfers and purges in any order."""
+    """All that changes what waits, in any order, and all that reads it in between."""
 
     store: DelayStore
     ear: Ear
@@ -47,18 +43,18 @@ class StoreMachine(RuleBasedStateMachine):
         """Empties the server and the model."""
         self.client = self.store.client
         self.client.flushall()
-        self.model: list[Waiting] = []
-        self.ready: dict[str, list[str]] = {}
-        self.offered = 0
+        self.ear.heard()
+        self.model = Model()
 
-    @rule(messages=st.lists(MESSAGES, min_size=1, max_size=4))
+    @rule(messages=st.lists(MESSAGES, min_size=1, max_size=6))
     def offer(self, messages: list[tuple[str, float, int, str]]) -> None:
         """A call of ``offer`` with one or more messages."""
-        before = self.head_ms()
-        states = [self.take_in(*message) for message in messages]
+        before = self.model.head_ms()
+        states = [self.model.put(*message) for message in messages]
         reply = self.store.offer("q", *(Offer(i, repr(due), priority, body) for i, due, priority, body in messages))
         assert reply[1:] == tuple(states.count(state) for state in ("offered", "repeated", "renamed"))
-        self.check_place(reply.place, before)
+        head = self.check_announced(before)
+        assert reply.place == ("first" if before is None else "head" if head else "behind")
 
     @rule(message=MESSAGES)
     def adopt(self, message: tuple[str, float, int, str]) -> None:
@@ -66,74 +62,140 @@ class StoreMachine(RuleBasedStateMachine):
         identity, due_ms, priority, body = message
         self.client.zadd("unacked_index", {"tag": 1})
         self.client.hset("unacked", "tag", body)
-        before = self.head_ms()
+        before = self.model.head_ms()
         adopted = self.store.adopt("q", Offer(identity, repr(due_ms), priority, body), "tag", *UNACKED)
         assert adopted == (due_ms >= FUTURE_MS)
         assert self.client.exists(*UNACKED) == (0 if adopted else 2)
         self.client.delete(*UNACKED)
         if adopted:
-            self.take_in(*message)
+            self.model.put(*message)
         self.check_announced(before)
 
     @rule()
     def transfer(self) -> None:
         """A call of ``transfer``, which moves at most a batch."""
-        due = sorted(
-            (each for each in self.model if each.due_ms < FUTURE_MS), key=lambda each: (each.due_ms, each.order)
-        )
+        due = [each for each in self.model.in_order() if each.due_ms < FUTURE_MS]
         done = self.store.transfer("q")
         moved, rest = due[:3], due[3:]
         assert done.lateness_ms == [done.now_ms - each.due_ms for each in moved]
         assert done.more == bool(rest)
         for each in moved:
-            self.model.remove(each)
-            self.ready.setdefault(each.key, []).append(each.body)
-        assert done.next_due_ms == self.head_ms()
+            self.model.push(each, each.body)
+        assert done.next_due_ms == self.model.head_ms()
+
+    @rule(picks=st.lists(PICKS, max_size=3))
+    def get(self, picks: list[tuple[int, bool]]) -> None:
+        """A call of ``get``."""
+        ids = self.picked(picks)
+        self.check_found(ids, self.store.get(["q"], ids), {each: self.model.find(each) for each in ids})
+
+    @rule(picks=st.lists(PICKS, max_size=2))
+    def cancel(self, picks: list[tuple[int, bool]]) -> None:
+        """A call of ``cancel``."""
+        ids = self.picked(picks)
+        expected: dict[str, list[Message]] = {}
+        for each in ids:
+            found = self.model.find(each)
+            expected.setdefault(each, []).extend(found)
+            self.model.waiting = [message for message in self.model.waiting if message not in found]
+        self.check_found([], self.store.cancel(["q"], ids), expected)
+
+    @rule(changes=st.lists(CHANGES, min_size=1, max_size=3))
+    def reschedule(self, changes: list[tuple[int, str, float, str]]) -> None:
+        """A call of ``reschedule``, whose messages may be out of date."""
+        before = self.model.head_ms()
+        asked = [self.change(*each) for each in changes]
+        words = [self.model.reschedule(each.message.id, each.message.body, each.due_ms, each.body) for each in asked]
+        assert self.store.reschedule("q", asked) == words
+        self.check_announced(before)
+
+    @rule(changes=st.lists(CHANGES, min_size=1, max_size=3))
+    def run_now(self, changes: list[tuple[int, str, float, str]]) -> None:
+        """A call of ``run_now``, whose messages may be out of date."""
+        asked = [self.change(*each) for each in changes]
+        words = [self.model.run_now(each.message.id, each.message.body, each.body) for each in asked]
+        assert self.store.run_now("q", asked) == words
+
+    @rule(count=st.integers(1, 4), bounds=st.lists(DUES_MS, max_size=2))
+    def browse(self, count: int, bounds: list[float]) -> None:
+        """Calls of ``browse`` until there is no further page."""
+        from_ms, to_ms = (*bounds, -inf)[0], (*bounds, inf, inf)[1]
+        page = self.store.browse("q", None, from_ms, to_ms, count)
+        found = [*page.messages]
+        while page.more:
+            page = self.store.browse("q", page, from_ms, to_ms, count)
+            found += page.messages
+            assert 0 < len(page.messages) <= count
+        assert told(found) == [each.told for each in self.model.in_order() if from_ms <= each.due_ms < to_ms]
+        assert self.store.count("q", from_ms, to_ms) == len(found)
+
+    @rule(lost=st.sampled_from([[DUE], [ORDER], [TWINS], [DUE, ORDER, TWINS]]))
+    def repair(self, lost: list[str]) -> None:
+        """The loss of keys, and a repair that knows when each message is due."""
+        # A body that was changed does not tell any more that it is beside another.
+        if TWINS in lost and any(
+            each.stored not in (each.identity, twin_id(each.identity, each.body, each.priority))
+            for each in self.model.waiting
+        ):
+            return
+        self.client.delete(*lost)
+        bodies: list[tuple[bytes, float | None]] = [(each.stored.encode(), each.due_ms) for each in self.model.waiting]
+        states = self.store.repair_backup("q", bodies, mend=True)
+        assert DUE not in lost or set(states) <= {"unindexed"}
+        assert set(self.store.repair_backup("q", bodies, mend=True)) <= {"sound"}
+        assert bool(self.ear.heard()) == (DUE in lost and bool(bodies))
 
     @rule()
     def purge(self) -> None:
         """A call of ``purge``."""
-        assert self.store.purge("q") == len(self.model)
-        self.model.clear()
+        assert self.store.purge("q") == len(self.model.waiting)
+        self.model.waiting.clear()
 
     @invariant()
     def same_as_model(self) -> None:
         """What waits and what is ready is what the model says, and no key is left over."""
-        assert self.client.zcard("delayq:{q}:due") == len(self.model)
-        values = sorted(opened(value).decode() for value in self.client.hvals("delayq:{q}:backup"))
-        assert values == sorted(f"{each.priority}{each.body}" for each in self.model)
-        lists = {key: [body.decode() for body in self.client.lrange(key, 0, -1)[::-1]] for key in self.ready}
-        assert lists == self.ready
-        assert not self.model or self.store.queues() == ["q"]
+        waiting = self.model.waiting
+        assert self.client.zcard(DUE) == len(waiting)
+        values = {identity.decode(): opened(value).decode() for identity, value in self.client.hgetall(BACKUP).items()}
+        assert values == {each.stored: f"{each.priority}{each.body}" for each in waiting}
+        twins = [twin.decode() for twin in self.client.zrange(TWINS, 0, -1)]
+        assert sorted(twins) == sorted(each.stored for each in waiting if each.stored != each.identity)
+        ready = self.model.ready
+        assert {key: [body.decode() for body in self.client.lrange(key, 0, -1)[::-1]] for key in ready} == ready
+        assert not waiting or self.store.queues() == ["q"]
+        assert self.ear.heard() == []
 
-    def take_in(self, identity: str, due_ms: float, priority: int, body: str) -> str:
-        """Does to the model what ``put`` does to the store."""
-        self.offered += 1
-        new = Waiting(identity, due_ms, priority, body, self.offered)
-        holders = [each for each in self.model if each.identity == identity]
-        # What got a name of its own keeps it when the id is free again: an equal message is then a new one.
-        state = "renamed" if any(not each.renamed for each in holders) else "offered"
-        new.renamed = state == "renamed"
-        known = holders if new.renamed else []
-        if any((each.priority, each.body) == (priority, body) for each in known):
-            return "repeated"
-        self.model.append(new)
-        return state
+    def picked(self, picks: list[tuple[int, bool]]) -> list[str]:
+        """Returns the ids of messages by their places."""
+        ids = [(each.identity, each.stored) for each in self.model.waiting] + [("unknown", "unknown")]
+        return [ids[at % len(ids)][not own] for at, own in picks]
 
-    def head_ms(self) -> float | None:
-        """When the model's next message is due."""
-        return min((each.due_ms for each in self.model), default=None)
+    def change(self, at: int, more: str, due_ms: float, body: str) -> Change:
+        """Makes a change of the message at a place, whose body was read as more than it is."""
+        [stored] = self.picked([(at, False)])
+        message = self.model.stored(stored)
+        was = (message.body if message else "") + more
+        return Change(Waiting("q", stored, 0.0, 0, was.encode()), due_ms, body.encode())
 
-    def check_place(self, place: str, before: float | None) -> None:
-        """Compares what an offer said of its place with the head that was there before."""
-        new_head = before is None or (self.head_ms() or 0) < before
-        assert place == ("first" if before is None else "head" if new_head else "behind")
-        self.check_announced(before)
+    def check_found(
+        self, asked: list[str], found: dict[str, list[Waiting]], expected: dict[str, list[Message]]
+    ) -> None:
+        """Compares what was found for each id, in the order of due times."""
+        times = {each: max(asked.count(each), 1) for each in expected}
+        assert {each: sorted(told(messages)) for each, messages in found.items()} == {
+            each: sorted(message.told for message in messages * times[each])
+            for each, messages in expected.items()
+            if messages
+        }
+        for messages in found.values():
+            assert [each.due_ms for each in messages] == sorted(each.due_ms for each in messages)
 
-    def check_announced(self, before: float | None) -> None:
-        """Compares what was announced with the head that was there before."""
-        head = self.head_ms()
-        assert self.ear.heard() == ([] if head == before else [f"{head:.17g} q"])
+    def check_announced(self, before: float | None) -> bool:
+        """Compares what was announced with the head that was there before. Returns whether there is a new one."""
+        head = self.model.head_ms()
+        new = head is not None and (before is None or head < before)
+        assert self.ear.heard() == ([f"{head:.17g} q"] if new else [])
+        return new
 
 
 def test_no_message_is_lost_or_doubled(make_store: MakeStore, ear: Ear) -> None:

@@ -1,0 +1,142 @@
+"""Many at the same messages at once: each message ends in exactly one place."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain
+from threading import Barrier, Event
+from typing import Any
+
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.results import Change, Waiting
+from kombu_delayq.store import DelayStore
+from tests.lua.keyspace import BACKUP, DUE, FUTURE_MS, TWINS, clock_ms, popped, waiting
+
+#: Of each id two messages wait, so that twins are among them.
+IDS = [f"id{n}" for n in range(300)]
+CANCELLERS = 8
+
+
+@contextmanager
+def own_store(server: PrivateRedis) -> Iterator[DelayStore]:
+    """A store with a connection of its own, as another process would have."""
+    store = DelayStore(redis.Redis(port=server.port), options=Options(transfer_batch=3))
+    yield store
+    store.close()
+
+
+def together(server: PrivateRedis, *acts: Callable[[DelayStore], Any]) -> list[Any]:
+    """Runs all at once, each with a store of its own. Returns what each returns."""
+    barrier = Barrier(len(acts))
+
+    def run(act: Callable[[DelayStore], Any]) -> Any:
+        with own_store(server) as store:
+            store.client.ping()
+            barrier.wait()
+            return act(store)
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return list(pool.map(run, acts))
+
+
+def cancel_all(store: DelayStore) -> list[Waiting]:
+    """Cancels all ids, a few at a time, in an order of its own."""
+    ids = random.sample(IDS, len(IDS))
+    found = (store.cancel(["q"], ids[at : at + 5]) for at in range(0, len(ids), 5))
+    return [message for each in found for messages in each.values() for message in messages]
+
+
+def transfer(until: Event) -> Callable[[DelayStore], int]:
+    def run(store: DelayStore) -> int:
+        moved = 0
+        while not until.is_set() and store.size("q"):
+            moved += len(store.transfer("q").lateness_ms)
+        return moved
+
+    return run
+
+
+def hurry(store: DelayStore) -> int:
+    """Runs messages now, one at a time, in an order of its own. Returns how many."""
+    words: Counter[str] = Counter()
+    for identity in random.sample(IDS, len(IDS)):
+        found = store.get(["q"], [identity]).get(identity, [])
+        words.update(store.run_now("q", [Change(each, 0.0, each.body or b"") for each in found]))
+    assert words.keys() <= {"transferred", "not_delayed"}
+    return words["transferred"]
+
+
+def race(server: PrivateRedis, store: DelayStore) -> tuple[int, int]:
+    """Checks that each message ends once. Returns how many were cancelled and how many transferred."""
+    now_ms = clock_ms(store.client)
+    bodies = [f"{identity} {n}" for identity in IDS for n in "12"]
+    random.shuffle(bodies)
+    for body in bodies:
+        store.offer("q", waiting(body.split()[0], now_ms + random.choice([0, 200, 1e9]) * random.random(), body))
+    stop = Event()
+    try:
+        *cancelled, moved, hurried = together(server, *[cancel_all] * CANCELLERS, transfer(stop), hurry)
+    finally:
+        stop.set()
+    ended = [(message.body or b"").decode() for message in chain(*cancelled)]
+    ready = [body.decode() for body in popped(store.client, "q")]
+    assert len(ready) == moved + hurried
+    assert Counter(ended + ready) == Counter(bodies)
+    assert not store.client.exists(DUE, BACKUP, TWINS)
+    return len(ended), len(ready)
+
+
+def test_each_message_is_either_cancelled_once_or_transferred_once(
+    redis_server: PrivateRedis, store: DelayStore
+) -> None:
+    """While many cancel the same ids, some messages fall due and others are run now, each ends in one place, once."""
+    cancelled, transferred = zip(*(race(redis_server, store) for _ in range(4)), strict=True)
+    assert sum(cancelled)
+    assert sum(transferred)
+
+
+def test_a_change_is_of_what_was_read(redis_server: PrivateRedis, store: DelayStore) -> None:
+    """While several reschedule the same messages, none undoes what another did after it had read."""
+    store.offer("q", *(waiting(identity, FUTURE_MS, "0") for identity in IDS[:50]))
+
+    def reschedule(store: DelayStore) -> Counter[str]:
+        words: Counter[str] = Counter()
+        for identity in random.sample(IDS[:50], 50) * 4:
+            [message] = store.get(["q"], [identity])[identity]
+            body = b"%d" % (int(message.body or b"0") + 1)
+            words.update(store.reschedule("q", [Change(message, FUTURE_MS + random.random(), body)]))
+        return words
+
+    words = sum(together(redis_server, *[reschedule] * 4), Counter())
+    assert words.keys() <= {"rescheduled", "changed"}
+    counts = [int(body[10:] if body.startswith(b"\x7f") else body) for body in store.client.hvals(BACKUP)]
+    assert sum(counts) == words["rescheduled"]
+    assert words.total() == 800
+    assert store.size("q") == 50
+
+
+def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(
+    redis_server: PrivateRedis, store: DelayStore
+) -> None:
+    """Of a step and a cancellation at the same moment, no step waits after the cancellation is done."""
+
+    def step(store: DelayStore) -> list[str]:
+        return [store.step("q", "[chain]", waiting(identity, FUTURE_MS, "[chain]")) for identity in IDS]
+
+    def cancel(store: DelayStore) -> int:
+        cancelled = 0
+        for identity in IDS:
+            store.refuse([identity])
+            cancelled += len(store.cancel(["q"], [identity]))
+        return cancelled
+
+    *stepped, cancelled = together(redis_server, step, step, cancel)
+    words = Counter(chain(*stepped))
+    assert words.keys() <= {"first", "head", "behind", "waits", "cancelled"}
+    assert words.total() - words["waits"] - words["cancelled"] == cancelled
+    assert store.size("q") == 0
