@@ -16,9 +16,14 @@ CELL = 100
 ARGUMENTS = 40
 
 
-def as_line(fields: dict[str, Any]) -> str:
-    """Returns fields as one line of JSON; what JSON does not have becomes its ``repr``."""
-    return json.dumps(fields, default=repr)
+def as_line(value: Any) -> str:
+    """Returns a value as one line of JSON; what JSON does not have, such as bytes, becomes its ``repr``."""
+    try:
+        return json.dumps(value, default=repr, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):  # a key that is no text, a number that is none
+        if isinstance(value, dict):
+            return f"{{{', '.join(f'{as_line(str(name))}: {as_line(each)}' for name, each in value.items())}}}"
+        return json.dumps(repr(value))
 
 
 def chain_of(task: DelayedTask, app: Celery | None) -> DelayChain | None:

@@ -86,6 +86,17 @@ def test_with_an_app_a_cancelled_result_is_revoked(proj: Proj) -> None:
     assert _waiting(proj) == {"b"}
 
 
+def test_results_that_cannot_be_reached_are_named(proj: Proj) -> None:
+    """The task is cancelled all the same; that its result could not be marked is on stderr, and the exit code is 1."""
+    proj.send("record", countdown=3600, task_id="a")
+    proj.conf["result_backend"] = "redis://127.0.0.1:1/0"
+    done = _celery(proj, "proj", "cancel", "--yes", "a")
+    assert (done.returncode, done.stdout) == (1, "a: cancelled\n")
+    assert "task a is cancelled" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert _waiting(proj) == set()
+
+
 def test_preload_options_of_an_app_do_no_harm(proj: Proj, tmp_path: Path) -> None:
     """An app that has preload options of its own, which some versions of Celery hand to every command, is served."""
     (tmp_path / "preloaded.py").write_text(PRELOADED)
