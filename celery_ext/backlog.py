@@ -47,7 +47,7 @@ def cancel(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Wa
         store.accept(list(found))
         for each in part:
             messages = more = found.get(each, [])
-            while len(more) > MAX_TWINS:
+            while len(more) >= MAX_TWINS:
                 more = store.cancel(queues, [each]).get(each, [])
                 messages = messages + more
             yield each, messages

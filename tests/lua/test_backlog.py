@@ -1,0 +1,17 @@
+"""``celery_ext.backlog``: operations by task id that take several calls of the store."""
+
+from celery_ext import backlog
+from kombu_delayq.store import DelayStore
+from kombu_delayq.waiting import MAX_TWINS
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, waiting
+
+
+def test_all_messages_of_an_id_are_cancelled_however_many(store: DelayStore) -> None:
+    """Of an id with more messages than a call removes none is left, also when the first one has left already."""
+    store.offer("q", waiting("i", PAST_MS, "first"), *(waiting("i", body=str(n)) for n in range(2 * MAX_TWINS + 10)))
+    store.offer("other", *(waiting("i", FUTURE_MS + n, str(n)) for n in range(3)))
+    store.transfer("q")
+    [(identity, messages)] = backlog.cancel(store, ["i"])
+    assert (identity, len(set(messages))) == ("i", 2 * MAX_TWINS + 13)
+    assert store.size("q") == store.size("other") == 0
+    assert list(backlog.cancel(store, ["i"])) == [("i", [])]
