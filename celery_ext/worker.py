@@ -9,8 +9,16 @@ from kombu_delayq.urls import STOCK_SCHEMES, split
 
 
 def attach() -> None:
-    """Connects to Celery's signals."""
+    """Connects to Celery's signals; again changes nothing."""
     worker_init.connect(refuse_bypassed_transport, dispatch_uid="delayq-bypassed-transport")
+    worker_init.connect(extend_remote_control, dispatch_uid="delayq-remote-control")
+
+
+def extend_remote_control(**kwargs: Any) -> None:
+    """Lets the worker's revoke and inspect reach the tasks that wait in Redis."""
+    from celery_ext.remote_control import extend_commands  # brings in all of Celery's worker
+
+    extend_commands()
 
 
 def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
