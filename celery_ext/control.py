@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
+from celery.utils.functional import chunks
+
 from celery_ext import backlog
 from celery_ext.backlog import Outcome
 from celery_ext.delayed_task import DelayedTask
@@ -15,7 +17,11 @@ from kombu_delayq.errors import OtherTransport
 if TYPE_CHECKING:
     from celery import Celery
 
+    from kombu_delayq.results import Page
     from kombu_delayq.store import DelayStore
+
+#: Options of ``task_publish_retry_policy`` that say how often to connect.
+RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 
 @overload
@@ -35,12 +41,15 @@ def cancel(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, O
         ``cancelled``: it will never run. ``not_delayed``: it did not wait, so it runs, has run, or was never sent.
         For several ids, a dict with the word of each.
     """
-    with open_store(app) as store:
-        outcomes: dict[str, Outcome] = {}
-        for each, messages in backlog.cancel(store, _several(task_id)):
+    outcomes: dict[str, Outcome] = {}
+    for part in chunks(iter(_several(task_id)), backlog.IDS_A_CALL):
+        with open_store(app) as store:
+            removed = list(backlog.cancel(store, part))
+        # Without a connection in hand: events and chords take one from the same pool.
+        for each, messages in removed:
             for message in messages:
                 mark_revoked(app, DelayedTask(message))
-            outcomes.setdefault(each, "cancelled" if messages else "not_delayed")
+            outcomes[each] = "cancelled" if messages else "not_delayed"
     return _as_asked(task_id, outcomes)
 
 
@@ -116,10 +125,14 @@ def browse(
         due_before: Only those due earlier.
         limit: Most tasks to yield; None for all.
     """
-    from_ms, to_ms = _bounds(app, due_after, due_before)
-    with open_store(app) as store:
-        for message in backlog.browse(store, queue, from_ms, to_ms, limit):
-            yield DelayedTask(message)
+    bounds = _bounds(app, due_after, due_before)
+    left = inf if limit is None else limit
+    page: Page | None = None
+    while left > 0 and (page is None or page.more):
+        with open_store(app) as store:  # for this page only: the caller may need the pool's connections
+            page = store.browse(queue, page, *bounds, count=int(min(left, backlog.PAGE)))
+        yield from map(DelayedTask, page.messages)
+        left -= len(page.messages)
 
 
 def count(
@@ -148,8 +161,11 @@ def open_store(app: "Celery") -> Iterator["DelayStore"]:
 
     Raises:
         OtherTransport: The broker uses another transport.
+        kombu.exceptions.OperationalError: The broker does not answer, for as long as ``apply_async`` would try.
     """
+    policy = app.conf.task_publish_retry_policy or {}
     with app.pool.acquire(block=True) as connection:
+        connection.ensure_connection(**{name: policy[name] for name in RETRY_POLICY if name in policy})
         yield store_of(connection)
 
 
@@ -169,7 +185,12 @@ def store_of(connection: Any) -> "DelayStore":
 
 
 def _several(task_id: str | Iterable[str]) -> Iterable[str]:
-    return (task_id,) if isinstance(task_id, str) else task_id
+    """Returns the ids that were given, each once."""
+    ids = dict.fromkeys((task_id,) if isinstance(task_id, str) else task_id)
+    for each in ids:
+        if not isinstance(each, str):
+            raise TypeError(f"a task id is a text, not {each!r}")
+    return ids
 
 
 def _as_asked(task_id: str | Iterable[str], outcomes: dict[str, Outcome]) -> Outcome | dict[str, Outcome]:
@@ -180,11 +201,13 @@ def _due_ms(app: "Celery", store: "DelayStore", eta: datetime | None, countdown:
     if (eta is None) == (countdown is None):
         raise ValueError("give either eta or countdown")
     if eta is not None:
+        if not isinstance(eta, datetime):
+            raise ValueError(f"eta={eta!r} is not a datetime")
         return _ms(app, eta)
-    due_ms = store.now_ms() + float(countdown or 0) * 1000
     try:
+        due_ms = store.now_ms() + timedelta(seconds=countdown or 0) / timedelta(milliseconds=1)
         datetime.fromtimestamp(due_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError, OSError, TypeError):
         raise ValueError(f"countdown={countdown!r} is not a number of seconds up to the year 9999") from None
     return due_ms
 

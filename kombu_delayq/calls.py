@@ -85,4 +85,9 @@ def as_text(reply: Any) -> str:
 
 def as_bytes(given: str | bytes) -> bytes:
     """Returns the bytes that a text stands for in Redis."""
-    return given if isinstance(given, bytes) else given.encode(errors="surrogateescape")
+    if isinstance(given, bytes):
+        return given
+    try:
+        return given.encode(errors="surrogateescape")
+    except UnicodeEncodeError:  # no publisher can have written such a text, so that nothing is found under it
+        return given.encode(errors="surrogatepass")
