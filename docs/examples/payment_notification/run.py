@@ -5,6 +5,7 @@ README says.
 """
 
 import argparse
+import gc
 import os
 import signal
 import subprocess
@@ -83,6 +84,7 @@ def main(speed_up: float) -> bool:
             with merchants(diary) as receiver:
                 ends = notify_all(payments, receiver, chain, diary)
             letters = dead_letters(payments)
+            gc.collect()  # a result unsubscribes when it is collected, and Redis must be there then
         payments.app.close()
     print(
         "\npayment   calls  result\n" + "\n".join(f"{name:8}  {end.calls:5}  {end.state}" for name, end in ends.items())
