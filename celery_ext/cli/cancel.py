@@ -23,9 +23,9 @@ from kombu_delayq.store import DelayStore
 @json_option()
 @click.pass_obj
 def cancel(target: Target, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Cancel waiting tasks, by id in any queue: they will never run.
+    """Cancel waiting tasks, by id in any queue.
 
-    Of a task whose delay chain is running a step just now, the chain ends, and it is "not waiting". As `celery -A
+    What is cancelled will never run. Of a task whose delay chain is running a step just now, the chain ends, and it is "not waiting". As `celery -A
     app delayq cancel`, the results become REVOKED; without an app, results are left as they are. `-` reads the ids
     from the standard input, one a line.
     """

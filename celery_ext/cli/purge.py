@@ -18,9 +18,9 @@ from kombu_delayq.store import DelayStore
 @json_option()
 @click.pass_obj
 def purge(target: Target, queues: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Remove all delayed messages of queues: they will never run.
+    """Remove all delayed messages of queues.
 
-    Messages that are ready for a consumer stay; `celery purge` removes both. Results are left as they are.
+    They will never run. Messages that are ready for a consumer stay; `celery purge` removes both. Results are left as they are.
     """
     with target.store() as (_, store):
         names = known_queues(target, store, queues)

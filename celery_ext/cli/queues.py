@@ -34,7 +34,8 @@ def complete_queue(context: click.Context, parameter: click.Parameter, incomplet
 
 def queues_argument(*, required: bool = False) -> Any:
     """Adds the argument ``QUEUE...``, a tuple ``queues``."""
-    return click.argument("queues", metavar="QUEUE...", nargs=-1, required=required, shell_complete=complete_queue)
+    metavar = "QUEUE..." if required else "[QUEUE]..."
+    return click.argument("queues", metavar=metavar, nargs=-1, required=required, shell_complete=complete_queue)
 
 
 def known_queues(target: Target, store: DelayStore, given: Iterable[str]) -> list[str]:

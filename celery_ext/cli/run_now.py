@@ -14,7 +14,7 @@ from celery_ext.cli.target import Target
 @json_option()
 @click.pass_obj
 def run_now(target: Target, ids: tuple[str, ...], as_json: bool) -> None:
-    """Send waiting tasks to their queues before they are due, by id in any queue.
+    """Send waiting tasks to their queues now, by id in any queue.
 
     `-` reads the ids from the standard input, one a line.
     """

@@ -10,9 +10,10 @@ import click
 from celery_ext import backlog
 from celery_ext.chains import DelayChain
 from celery_ext.cli.complaints import complain
-from celery_ext.cli.ids import each_id
+from celery_ext.cli.ids import each_id, total_of
 from celery_ext.cli.messages import as_line, chain_of, name_of, summary
 from celery_ext.cli.options import ids_argument, json_option
+from celery_ext.cli.progress import watched
 from celery_ext.cli.target import Target
 from celery_ext.cli.text import duration, escaped, when
 from celery_ext.delayed_task import DelayedTask
@@ -27,7 +28,7 @@ NEXT_DELAYS = 10
 @json_option()
 @click.pass_obj
 def show(target: Target, ids: tuple[str, ...], raw: bool, as_json: bool) -> None:
-    """Show everything about waiting messages, found by task id in any queue.
+    """Show all about waiting messages, found by task id in any queue.
 
     `-` reads the ids from the standard input, one a line.
     """
@@ -35,7 +36,7 @@ def show(target: Target, ids: tuple[str, ...], raw: bool, as_json: bool) -> None
         raise click.UsageError("give either --raw or --json")
     with target.store() as (_, store):
         asked = found = 0
-        for identity, messages in backlog.get(store, each_id(ids)):
+        for identity, messages in watched(backlog.get(store, each_id(ids)), "searching", total_of(ids), printing=True):
             asked += 1
             if not messages:
                 complain(f"{identity}: not waiting")
