@@ -5,11 +5,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kombu.entity import Exchange, Queue
+from kombu.log import get_logger
 
 from kombu_delayq.message import CHAIN_ID
 
 if TYPE_CHECKING:
     from celery_ext.chains import DelayChain
+
+logger = get_logger(__name__)
 
 #: Message property that tells why a message is among the dead letters.
 DEAD_LETTER = "dead_letter"
@@ -21,7 +24,8 @@ def bury(task: Any, chain: "DelayChain | None", exception: Any) -> None:
     """Puts the message of the task that just runs into its dead letter queue, with the reason.
 
     It is published as it was first sent, so that it can be consumed or replayed as it is: without retries, without
-    the expiry, and outside the chord, which has failed without it.
+    the expiry, and outside the chord, which has failed without it. Where that fails, it is logged, and the task fails
+    with its own error all the same.
 
     Args:
         task: It names the queue, as ``dead_letter``.
@@ -33,7 +37,7 @@ def bury(task: Any, chain: "DelayChain | None", exception: Any) -> None:
     error = exception if exception is not None else sys.exc_info()[1]
     reason = {
         "reason": "delay chain exhausted" if chain is not None else "retries exhausted",
-        "error": f"{type(error).__name__}: {error}"[:ERROR_LENGTH] if error is not None else None,
+        "error": _text_of(error)[:ERROR_LENGTH] if error is not None else None,
         "retries": request.retries,
         "exchange": info.get("exchange"),
         "routing_key": info.get("routing_key"),
@@ -44,4 +48,14 @@ def bury(task: Any, chain: "DelayChain | None", exception: Any) -> None:
     queue = Queue(task.dead_letter, Exchange(""), routing_key=task.dead_letter)
     letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None)
     letter.options.pop(CHAIN_ID, None)  # replayed, it begins a chain
-    letter.apply_async(add_to_parent=False, **{DEAD_LETTER: reason})
+    try:
+        letter.apply_async(add_to_parent=False, **{DEAD_LETTER: reason})
+    except Exception:  # a serializer's, a broker's; the task is to fail with its own
+        logger.exception("task %s[%s] could not be put into %r", task.name, request.id, task.dead_letter)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as reason:  # the error's own, which is anybody's
+        return f"{type(error).__name__}, which cannot be shown: {reason!r}"

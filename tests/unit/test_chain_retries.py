@@ -145,6 +145,18 @@ def test_a_task_gives_up_once_though_two_retries_fail(app: Celery, exhausted: li
         assert published(app)["headers"]["retries"] == 0
 
 
+def test_a_broker_that_takes_no_dead_letter(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
+    """A task whose dead letter is not taken fails with its own error, and the log says which one is lost."""
+
+    @app.task(bind=True, name="task", delay_chain="1s", dead_letter="failed", serializer="no such serializer")
+    def task(self: Any) -> None:
+        self.retry(exc=KeyError("why"))
+
+    with pytest.raises(KeyError, match="why"):
+        run(task, retries=1)
+    assert "task[i] could not be put into 'failed'" in caplog.text
+
+
 def test_limits_of_calls_in_other_threads_do_not_mix(app: Celery) -> None:
     """The limit of a call with a short chain of its own is none for the same task's message in another thread."""
     in_retry, go_on = threading.Event(), threading.Event()
