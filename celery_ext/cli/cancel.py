@@ -25,9 +25,9 @@ from kombu_delayq.store import DelayStore
 def cancel(target: Target, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Cancel waiting tasks, by id in any queue.
 
-    What is cancelled will never run. Of a task whose delay chain is running a step just now, the chain ends, and it is "not waiting". As `celery -A
-    app delayq cancel`, the results become REVOKED; without an app, results are left as they are. `-` reads the ids
-    from the standard input, one a line.
+    What is cancelled will never run. Of a task whose delay chain is running a step just now, the chain ends, and it
+    is "not waiting". As `celery -A app delayq cancel`, the results become REVOKED; without an app, results are left
+    as they are. `-` reads the ids from the standard input, one a line.
     """
     question = f"Cancel task {escaped(ids[0])}?" if len(ids) == 1 else f"Cancel {len(ids):,} tasks?"
     in_stdin = STDIN in ids

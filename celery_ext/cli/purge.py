@@ -20,7 +20,8 @@ from kombu_delayq.store import DelayStore
 def purge(target: Target, queues: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove all delayed messages of queues.
 
-    They will never run. Messages that are ready for a consumer stay; `celery purge` removes both. Results are left as they are.
+    They will never run. Messages that are ready for a consumer stay; `celery purge` removes both. Results are
+    left as they are.
     """
     with target.store() as (_, store):
         names = known_queues(target, store, queues)

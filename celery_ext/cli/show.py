@@ -35,6 +35,7 @@ def show(target: Target, ids: tuple[str, ...], raw: bool, as_json: bool) -> None
     if raw and as_json:
         raise click.UsageError("give either --raw or --json")
     with target.store() as (_, store):
+        now_ms = store.now_ms()
         asked = found = 0
         for identity, messages in watched(backlog.get(store, each_id(ids)), "searching", total_of(ids), printing=True):
             asked += 1
@@ -44,10 +45,12 @@ def show(target: Target, ids: tuple[str, ...], raw: bool, as_json: bool) -> None
                 found += 1
                 if raw:
                     _print_raw(task)
-                elif as_json:
-                    click.echo(as_line(_fields(task, chain_of(task, target.app), store.now_ms())))
+                    continue
+                chain = chain_of(task, target.app)
+                if as_json:
+                    click.echo(as_line(_fields(task, chain, now_ms)))
                 else:
-                    click.echo("\n".join([""] * (found > 1) + _text(task, chain_of(task, target.app), store.now_ms())))
+                    click.echo("\n".join([""] * (found > 1) + _text(task, chain, now_ms)))
     if asked and not found:
         raise SystemExit(1)
 
