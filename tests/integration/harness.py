@@ -120,7 +120,7 @@ class Proj:
         """Starts a worker; ``conf`` overrides settings for it alone."""
         quick = () if gossip else ("--without-mingle", "--without-gossip")
         options = ("-P", pool, *(() if pool == "solo" else ("-c", str(concurrency))), *quick, *args)
-        worker = Worker(self._environment(**conf), options, f"w{len(self.workers)}")
+        worker = Worker(self.environment(**conf), options, f"w{len(self.workers)}")
         self.workers.append(worker)
         return worker.ready() if wait else worker
 
@@ -129,7 +129,7 @@ class Proj:
         done = subprocess.run(
             [sys.executable, "-m", "celery", "-A", "proj", *args],
             cwd=HERE,
-            env={**os.environ, **self._environment()},
+            env={**os.environ, **self.environment()},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -179,7 +179,8 @@ class Proj:
             logs = "\n".join(f"--- {worker.name}\n{worker.log[-3000:]}" for worker in self.workers)
             raise AssertionError(f"{len(self.runs(**match))} of {count} runs. {error}\n{logs}") from None
 
-    def _environment(self, **conf: Any) -> dict[str, str]:
+    def environment(self, **conf: Any) -> dict[str, str]:
+        """Returns what tells a process of ``proj.py`` its settings; ``conf`` overrides some."""
         return {
             "PROJ_CONF": json.dumps({**self.conf, **conf}),
             "PROJ_JOURNAL_PORT": str(self.journal_server.port),
