@@ -67,7 +67,7 @@ def test_list_ends_at_its_limit_and_says_how_many_more_there_are(five: Proj) -> 
     result = run(five.server, "list", "--limit", "2", "--due-before", "210m", "--json")
     assert len(result.stdout.splitlines()) == 2
     assert result.stderr == "… and 1 more\n"
-    assert "more" not in run(five.server, "list", "--limit", "5").output
+    assert "more" not in run(five.server, "list", "--limit", "5").stdout
     for n in range(30):
         five.send("record", countdown=7200, queue="many", task_id=f"many-{n}")
     assert len(_ids(five)) == 20
@@ -129,8 +129,9 @@ def test_control_characters_never_reach_the_terminal(proj: Proj) -> None:
     for args in (["list"], ["show", ODD], ["show", "--raw", ODD], ["status"], ["list", f"{ODD}?"], ["show", f"{ODD}?"]):
         code = int(any(each.endswith("?") for each in args))
         result = run(proj.server, *args, code=code)
-        assert not {"\x1b", "\r", "\u202e"} & set(result.output), args
-        assert r"a\x1b[31m" in result.output or r"a\u001b[31m" in result.output, args
+        output = result.stdout + result.stderr
+        assert not {"\x1b", "\r", "\u202e"} & set(output), args
+        assert r"a\x1b[31m" in output or r"a\u001b[31m" in output, args
     [line] = lines(proj.server, "show", ODD)
     assert (line["id"], line["queue"], line["args"], line["headers"][ODD]) == (ODD, ODD, [ODD], ODD)
 
