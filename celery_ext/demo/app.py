@@ -8,18 +8,39 @@ from typing import Any
 import redis
 from celery import Celery
 
-from celery_ext.demo.journal import Journal
+from celery_ext.demo.journal import Arrival, Journal
+from celery_ext.install import install
+
+#: Retry schedule of ``notify``, which is accepted after its last step. None is due near the kill.
+CHAIN = "1s,1.5s,4s"
 
 app = Celery("demo", broker=os.environ.get("DELAYQ_DEMO_BROKER"))
 app.conf.broker_transport = "kombu_delayq.transport:Transport"
 app.conf.task_ignore_result = True
+install(app)
+
+
+class NotAccepted(Exception):
+    """The receiver of a notification said no."""
 
 
 @app.task(bind=True, acks_late=True)
 def remind(self: Any, number: int) -> None:
     """Notes when it runs."""
+    _note(self.request, number)
+
+
+@app.task(bind=True, acks_late=True, delay_chain=CHAIN, autoretry_for=(NotAccepted,))
+def notify(self: Any, number: int) -> None:
+    """Notes each run, and fails until its chain has no step left."""
+    _note(self.request, number)
+    if self.request.retries < len(self.delay_chain):
+        raise NotAccepted
+
+
+def _note(request: Any, number: int) -> None:
     at = time.time()
-    due = datetime.fromisoformat(self.request.eta).timestamp()
-    Journal(redis.Redis.from_url(os.environ["DELAYQ_DEMO_JOURNAL"])).write(
-        number, self.request.hostname.partition("@")[0], (at - due) * 1000
-    )
+    late_ms = (at - datetime.fromisoformat(request.eta).timestamp()) * 1000 if request.eta else 0.0
+    worker = request.hostname.partition("@")[0]
+    journal = Journal(redis.Redis.from_url(os.environ["DELAYQ_DEMO_JOURNAL"]))
+    journal.write(Arrival(number, worker, late_ms, at, request.retries))

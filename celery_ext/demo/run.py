@@ -1,4 +1,4 @@
-"""The demo: a private Redis, two real workers, one of them killed, and nothing lost."""
+"""The demo: a private Redis, two real workers, one of them killed, a chain of retries, a task cancelled, none lost."""
 
 import importlib
 import os
@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
+from celery_ext.chains import DelayChain
 from celery_ext.cli.text import duration
+from celery_ext.control import cancel
 from celery_ext.demo.journal import Arrival, Journal, Verdict
 from celery_ext.demo.process import DemoWorker
 from celery_ext.private_redis import PrivateRedis
@@ -19,6 +21,10 @@ from kombu_delayq.store import DelayStore
 
 #: Countdowns in s: some run before the kill, some in the moments after it, some later, three at once.
 COUNTDOWNS = (1, 1.5, 2, 2.5, 3, 3.5, 5.3, 5.5, 5.7, 6, 7, 7.5, 8, 9, 9.5, 10, 10, 10, 11, 12)
+#: Countdown of the task that is cancelled, and when that is done, in s.
+CANCELLED_COUNTDOWN, CANCEL_AT_S = 8.0, 4.2
+#: Numbers of the task with a delay chain and of the one that is cancelled, beside those with a countdown.
+CHAINED, CANCELLED = len(COUNTDOWNS), len(COUNTDOWNS) + 1
 #: When the leading worker is killed, in s after sending. Nothing is due just then, so nothing runs in it.
 KILL_AT_S = 5.0
 #: How long the workers may take to start, and how long the last task may take after its due time, in s.
@@ -38,11 +44,13 @@ class Demo:
     QUEUE = "celery"
 
     def __init__(self, server: PrivateRedis) -> None:
+        os.environ["DELAYQ_DEMO_BROKER"] = server.url
+        self._app: Any = importlib.import_module("celery_ext.demo.app")
+        self._chain = DelayChain.parse(self._app.CHAIN)
         self._server = server
         self._store = DelayStore(server.client())
         self._journal = Journal(server.client(Journal.DB))
         self._arrivals: list[Arrival] = []
-        self._killed = False
 
     def run(self) -> Verdict:
         """Runs the demo and judges it."""
@@ -50,27 +58,35 @@ class Demo:
             workers = [cleanup.enter_context(DemoWorker(name, self._server)) for name in ("alice", "bob")]
             click.echo(f"private Redis on port {self._server.port}; starting the workers alice and bob …")
             _wait_for(lambda: all(worker.is_ready() for worker in workers), START_S)
-            self._send()
-            self._watch(workers)
-        return Verdict(frozenset(range(len(COUNTDOWNS))), tuple(self._arrivals))
+            cleanup.callback(self._app.app.close)
+            to_cancel = self._send()
+            acts = [(CANCEL_AT_S, lambda: self._cancel(to_cancel)), (KILL_AT_S, lambda: self._kill_leader(workers))]
+            self._watch(acts)
+        return Verdict(frozenset(range(len(COUNTDOWNS))), tuple(self._arrivals), self._chain, CHAINED, CANCELLED)
 
-    def _send(self) -> None:
-        os.environ["DELAYQ_DEMO_BROKER"] = self._server.url
-        app: Any = importlib.import_module("celery_ext.demo.app")
+    def _send(self) -> str:
+        """Sends the tasks. Returns the id of the one that is to be cancelled."""
+        remind = self._app.remind
         for number, countdown in enumerate(COUNTDOWNS):
-            app.remind.apply_async((number,), countdown=countdown)
-        app.app.close()
+            remind.apply_async((number,), countdown=countdown)
         click.echo(f"sent {len(COUNTDOWNS)} tasks with countdowns from {min(COUNTDOWNS)} s to {max(COUNTDOWNS)} s")
+        self._app.notify.delay(CHAINED)
+        click.echo(f"sent task {CHAINED}, which fails {len(self._chain)} times, with the delay chain {self._chain}")
+        to_cancel = str(remind.apply_async((CANCELLED,), countdown=CANCELLED_COUNTDOWN).id)
+        click.echo(f"sent task {CANCELLED}, which will be cancelled, with a countdown of {CANCELLED_COUNTDOWN:g} s")
         click.echo(f"{self._waiting()}\n")
+        return to_cancel
 
-    def _watch(self, workers: list[DemoWorker]) -> None:
+    def _watch(self, acts: list[tuple[float, Callable[[], None]]]) -> None:
+        """Shows what happens until all have run, and does some things, each at its time in s."""
         start = monotonic()
+        expected = len(COUNTDOWNS) + len(self._chain) + 1
         while monotonic() - start < COUNTDOWNS[-1] + PATIENCE_S:
             self._show_arrivals()
             self._show_state()
-            if monotonic() - start >= KILL_AT_S and not self._killed:
-                self._kill_leader(workers)
-            if self._killed and len(self._arrivals) >= len(COUNTDOWNS) and not self._store.size(self.QUEUE):
+            if acts and monotonic() - start >= acts[0][0]:
+                acts.pop(0)[1]()
+            if not acts and len(self._arrivals) >= expected and not self._store.size(self.QUEUE):
                 break
             sleep(SCREEN_S)
         _clear_line()
@@ -78,12 +94,20 @@ class Demo:
     def _show_arrivals(self) -> None:
         for arrival in self._journal.read(after=len(self._arrivals)):
             self._arrivals.append(arrival)
+            what, why = self._told(arrival)
             _clear_line()
-            countdown = COUNTDOWNS[arrival.number]
             click.echo(
-                f"  task {arrival.number:2} ran in {arrival.worker:5}  countdown {countdown:4g} s  "
+                f"  task {arrival.number:2} {what:9} in {arrival.worker:5}  {why:17}"
                 f"{arrival.late_ms:6.1f} ms late   {self._waiting()}"
             )
+
+    def _told(self, arrival: Arrival) -> tuple[str, str]:
+        """Returns what an arrival did, and what it had waited for."""
+        if arrival.number != CHAINED:
+            countdown = CANCELLED_COUNTDOWN if arrival.number == CANCELLED else COUNTDOWNS[arrival.number]
+            return "ran", f"countdown {countdown:4g} s"
+        waited = f"step of {self._chain[arrival.retries - 1].total_seconds():g} s" if arrival.retries else "at once"
+        return ("failed" if arrival.retries < len(self._chain) else "succeeded"), waited
 
     def _show_state(self) -> None:
         if sys.stdout.isatty():
@@ -96,11 +120,15 @@ class Demo:
             return "none wait in Redis"
         return f"{stats.delayed:2} wait in Redis, next due {duration((stats.next_due_ms - stats.now_ms) / 1000)}"
 
+    def _cancel(self, task_id: str) -> None:
+        outcome = cancel(self._app.app, task_id)
+        _clear_line()
+        click.echo(f"  --- cancel of task {CANCELLED}: {outcome}; {self._waiting()} ---")
+
     def _kill_leader(self, workers: list[DemoWorker]) -> None:
         leader = self._store.leader()
         victim = next((worker for worker in workers if leader and f":{worker.pid}:" in leader), workers[0])
         victim.kill()
-        self._killed = True
         _clear_line()
         click.echo(f"  --- kill -9 of {victim.name}, which led the transfer; {self._waiting()} ---")
 

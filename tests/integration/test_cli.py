@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -131,11 +132,13 @@ def test_a_transfer_worker_of_its_own_delivers_and_stops_cleanly(proj: Proj) -> 
 
 
 def test_the_demo_loses_nothing() -> None:
-    """`delayq demo` ends by itself with exit code 0 and its table."""
+    """`delayq demo` ends by itself with exit code 0 and its table, which tells of the chain and the cancelled task."""
     result = subprocess.run([BIN / "delayq", "demo"], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "kill -9" in result.stdout
     assert "nothing lost, nothing early, nothing double" in result.stdout
+    assert "failed 3 times, then succeeded" in result.stdout
+    assert re.search(r"^cancelled +never ran$", result.stdout, re.MULTILINE)
 
 
 def test_a_worker_whose_url_bypasses_the_transport_does_not_start(make_proj: MakeProj) -> None:
