@@ -1,10 +1,12 @@
 """What the world learns of a task that was cancelled while it waited: its result, the signal, the event."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context
 from celery.signals import task_revoked
 from kombu.log import get_logger
+from kombu.serialization import prepare_accept_content
 
 from celery_ext.delayed_task import DelayedTask
 
@@ -25,8 +27,13 @@ def mark_revoked(app: "Celery", task: DelayedTask, dispatcher: Any = None) -> No
         task: What was cancelled; what is no task is let be.
         dispatcher: A worker's event dispatcher, or None for one of the app's own.
     """
-    if task.name is not None:
-        announce_revoked(app, app.tasks.get(task.name), context_of(task), REASON, dispatcher)
+    try:
+        # As a worker of this app reads it: the chord that it belongs to may be in a pickle.
+        task = replace(task, accept={*task.accept, *prepare_accept_content(app.conf.accept_content or ())})
+        if task.name is not None:
+            announce_revoked(app, app.tasks.get(task.name), context_of(task), REASON, dispatcher)
+    except Exception:  # the message is gone already, and those after it must be told of too
+        logger.exception("task %s is cancelled, but nobody knows", task.id)
 
 
 def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispatcher: Any = None) -> None:
@@ -41,9 +48,9 @@ def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispat
         reason: What the result says.
         dispatcher: A worker's event dispatcher, or None for one of the app's own.
     """
-    backend = app.backend if task is None else task.backend
-    store = not request.ignore_result or bool(task is not None and task.store_errors_even_if_ignored)
     try:
+        backend = app.backend if task is None else task.backend
+        store = not request.ignore_result or bool(task is not None and task.store_errors_even_if_ignored)
         backend.mark_as_revoked(request.id, reason, request=request, store_result=store)
         _send_event(app, request.id, dispatcher)
     except Exception:  # each backend has errors of its own
