@@ -14,7 +14,7 @@ class Offer(NamedTuple):
         body: The message as it will be pushed to its queue.
     """
 
-    id: str
+    id: str | bytes
     due: str
     priority: int
     body: str | bytes
