@@ -1,0 +1,160 @@
+"""Finds and mends what lost or damaged keys leave of delayed messages. Knows the store, and no app."""
+
+import json
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from redis.exceptions import ResponseError
+
+from celery_ext.exported import fault_of
+from kombu_delayq.calls import as_text
+from kombu_delayq.message import Due, eta_of
+from kombu_delayq.store import DelayStore
+
+#: How many ids of each kind are remembered, to be named.
+EXAMPLES = 10
+#: How many of the stale entries are remembered while nothing is mended, so that their bodies are not counted too.
+STALE_KNOWN = 100_000
+#: Byte before a marked body, and the length of what is before it. Source: lua/include/marks.lua.
+_MARK, _MARK_LENGTH = b"\x7f", 10
+
+
+@dataclass
+class Findings:
+    """What is wrong with one queue.
+
+    Attributes:
+        queue: Its name.
+        delayed: Number of index entries.
+        unknown: Whether the transfer workers do not know of it, so that nothing of it is delivered.
+        lost: Number of index entries without a body: the messages are lost.
+        stale: Number of index entries that belong to a body, and are not the ones by which it is found.
+        unindexed: Number of bodies without an index entry, which would never be delivered.
+        undated: How many of these tell no due time, so that they become due now.
+        untwinned: Number of messages beside others of their id that cannot be found by it.
+        misordered: Number of messages behind which later ones of their due time would not be put.
+        unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
+        error: Why it could not be searched, in the words of Redis.
+        examples: Some of the ids of the lost, the undated and the unreadable.
+    """
+
+    queue: str
+    delayed: int = 0
+    unknown: bool = False
+    lost: int = 0
+    stale: int = 0
+    unindexed: int = 0
+    undated: int = 0
+    untwinned: int = 0
+    misordered: int = 0
+    unreadable: int = 0
+    error: str | None = None
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def mendable(self) -> bool:
+        """Whether there is something that can be mended."""
+        return self.unknown or bool(self.lost + self.stale + self.unindexed + self.untwinned + self.misordered)
+
+    @property
+    def beyond_repair(self) -> bool:
+        """Whether there is something that cannot."""
+        return self.error is not None or bool(self.unreadable)
+
+    def note(self, kind: str, identity: bytes) -> None:
+        """Counts something, and remembers its id while there are few."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        ids = self.examples.setdefault(kind, [])
+        if len(ids) < EXAMPLES:
+            ids.append(as_text(identity))
+
+
+def all_queues(store: DelayStore, known: Iterable[str]) -> list[str]:
+    """Returns the names of all queues that have keys of ours, also those that no transfer worker knows of.
+
+    It searches the whole database, in short calls.
+    """
+    return sorted(set(known).union(*store.queue_pages()))
+
+
+def check(store: DelayStore, findings: Findings, known: Container[str], *, mend: bool) -> Iterator[None]:
+    """Searches a queue, and with ``mend`` mends what it finds. May run while the queue is in use.
+
+    Args:
+        store: Of the broker.
+        findings: With the name of the queue; gets the rest.
+        known: Names of the queues that the transfer workers know of.
+        mend: Whether to change anything.
+
+    Yields:
+        For each index entry and each body, when it is done with.
+    """
+    try:
+        # Asks for the types of all its keys; what is wrong is told in words that name the key.
+        store.repair_backup(findings.queue, [], mend=False)
+        stale: set[bytes] = set()
+        yield from _check_index(store, findings, stale, mend=mend)
+        yield from _check_backup(store, findings, stale, mend=mend)
+        if findings.queue not in known and (findings.delayed or findings.unindexed):
+            findings.unknown = findings.queue not in store.queues()  # it may be new
+        if findings.unknown and mend:
+            store.know(findings.queue)
+    except (ResponseError, UnicodeEncodeError) as error:
+        findings.error = str(error)
+
+
+def _check_index(store: DelayStore, findings: Findings, stale: set[bytes], *, mend: bool) -> Iterator[None]:
+    for members in store.index_pages(findings.queue):
+        states = store.repair_index(findings.queue, members, mend=mend) if members else []
+        for member, state in zip(members, states, strict=True):
+            identity = _id(member)
+            if state == "lost":
+                findings.note("lost", identity)
+            elif state == "stale":
+                findings.stale += 1
+                if not mend and len(stale) < STALE_KNOWN:
+                    stale.add(identity)
+            findings.delayed += state in ("sound", "stale")
+            yield
+
+
+def _check_backup(store: DelayStore, findings: Findings, stale: set[bytes], *, mend: bool) -> Iterator[None]:
+    for bodies in store.backup_pages(findings.queue):
+        ids = list(bodies)
+        states = store.repair_backup(findings.queue, [(each, None) for each in ids], mend=mend) if ids else []
+        dues: list[tuple[bytes, float | None]] = []
+        now_ms = store.now_ms()
+        for identity, state in zip(ids, states, strict=True):
+            if state == "unindexed" and identity not in stale:
+                dues.append((identity, _due_ms(findings, now_ms, identity, bodies[identity])))
+            findings.untwinned += state == "untwinned"
+            findings.misordered += state == "misordered"
+            yield
+        if dues and mend:  # without a due time, a body is left as it is
+            store.repair_backup(findings.queue, dues, mend=True)
+
+
+def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) -> float | None:
+    """Returns when a message without an index entry is due, as it says itself, else now; None if it is none."""
+    body = value[_MARK_LENGTH:] if value.startswith(_MARK) else value
+    if fault_of(body) is not None:
+        findings.note("unreadable", identity)
+        return None
+    findings.unindexed += 1
+    due = _eta_of(body)
+    if due is not None:
+        return due.ms
+    findings.note("undated", identity)
+    return now_ms
+
+
+def _eta_of(body: bytes) -> Due | None:
+    try:
+        return eta_of(json.loads(as_text(body)))
+    except Exception:
+        # What a task of protocol 1 is packed in may be damaged in any way; whoever consumes it says so.
+        return None
+
+
+def _id(member: bytes) -> bytes:
+    return member[_MARK_LENGTH - 1 :] if member.startswith(_MARK) else member
