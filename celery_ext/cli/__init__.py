@@ -12,9 +12,13 @@ import click
 
 from celery_ext import worker
 from celery_ext.cli.cancel import cancel
+from celery_ext.cli.dead_letters import dead_letters
 from celery_ext.cli.demo import demo
+from celery_ext.cli.export import export
+from celery_ext.cli.import_ import import_
 from celery_ext.cli.list import list_
 from celery_ext.cli.purge import purge
+from celery_ext.cli.repair import repair
 from celery_ext.cli.reschedule import reschedule
 from celery_ext.cli.run_now import run_now
 from celery_ext.cli.show import show
@@ -63,7 +67,10 @@ def delayq(context: click.Context, /, broker: str | None, options: dict[str, Any
     context.obj = Target(getattr(context.obj, "app", None), broker, options)
 
 
-for _command in (status, list_, show, cancel, reschedule, run_now, purge, transfer, demo):
+for _command in (
+    *(status, list_, show, cancel, reschedule, run_now, purge),
+    *(dead_letters, export, import_, repair, transfer, demo),
+):
     delayq.add_command(_command)
 worker.attach()
 
