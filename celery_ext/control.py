@@ -38,8 +38,8 @@ def cancel(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, O
         task_id: A task id, or any number of them.
 
     Returns:
-        ``cancelled``: it will never run. ``not_delayed``: it did not wait, so it runs, has run, or was never sent.
-        For several ids, a dict with the word of each.
+        ``cancelled`` when it will never run; ``not_delayed`` when it did not wait, so it runs, has run, or was never
+        sent. For several ids, a dict with the word of each.
     """
     outcomes: dict[str, Outcome] = {}
     for part in chunks(iter(_several(task_id)), backlog.IDS_A_CALL):

@@ -52,8 +52,8 @@ class KeyTable(Generated):
     def lines(self) -> Lines:
         """Yields a row for each key and channel."""
         keys = Keys()
-        of_queue = {what: getattr(keys, what)("orders") for what in ("due", "backup", "order")}
-        of_all = {what: getattr(keys, what) for what in ("queues", "lease", "wake")}
+        of_queue = {what: getattr(keys, what)("orders") for what in ("due", "backup", "order", "twins")}
+        of_all = {what: getattr(keys, what) for what in ("queues", "cancelled", "lease", "wake")}
         yield from ("| name | holds |", "|---|---|")
         for what, name in {**of_queue, **of_all}.items():
             yield f"| `{name}` | {inspect.getdoc(getattr(Keys, what))} |"
