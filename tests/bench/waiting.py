@@ -1,0 +1,139 @@
+"""What it costs to find, cancel and move single messages among many, and to go through all of them."""
+
+import random
+from collections.abc import Callable, Iterator
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.results import Change, Waiting
+from kombu_delayq.store import DelayStore
+from tests.bench.load import BODY_BYTES, HOUR_MS, QUEUE, fill, within_the_next_hour
+from tests.bench.report import Figure
+
+SMALL = 10_000
+#: Calls of each operation, each for another id.
+CALLS = 1_000
+#: For the longest of the calls that go through a whole queue.
+TARGET_MS = 10
+#: What is sent to Redis; SLOWLOG and commandstats also know what runs inside scripts.
+SENT = ("EVALSHA", "EVAL", "ZSCAN", "HSCAN", "SREM")
+NOTE = "SLOWLOG: wall clock, so it includes what other processes take of the core"
+
+
+def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
+    """Does everything with few messages waiting, and with many."""
+    for count in (SMALL, 100_000 if quick else 1_000_000):
+        with PrivateRedis() as own:
+            client: Any = redis.Redis(port=own.port)
+            store = DelayStore(client)
+            fill(store, count, within_the_next_hour())
+            client.config_set("slowlog-max-len", 1_000_000)
+            yield from _single(store, count)
+            for name, act in (("browse", _browse), ("repair, dry run", _repair), ("purge", _purge)):
+                yield _whole(store, f"{name} of all, {count:,} waiting", act)
+            yield _after_purge(client, count)
+
+
+def _single(store: DelayStore, count: int) -> Iterator[Figure]:
+    """Measures one call an id, for random ids."""
+    ids = [identity.decode() for identity in store.client.hrandfield(store.keys.backup(QUEUE), 3 * CALLS)]
+    messages = [messages[0] for messages in store.get([QUEUE], ids).values()]
+    due_ms = within_the_next_hour()
+    body = b"y" * BODY_BYTES
+    parts: dict[str, tuple[Callable[[Waiting], Any], list[Waiting]]] = {
+        "get": (lambda each: store.get([QUEUE], [each.id]), messages[:CALLS]),
+        "reschedule": (
+            lambda each: store.reschedule(QUEUE, [Change(each, due_ms() + random.random() * HOUR_MS, body)]),
+            messages[:CALLS],
+        ),
+        "run_now": (lambda each: store.run_now(QUEUE, [Change(each, 0.0, body)]), messages[CALLS : 2 * CALLS]),
+        "cancel": (lambda each: store.cancel([QUEUE], [each.id]), messages[2 * CALLS :]),
+    }
+    for name, (act, chosen) in parts.items():
+        act(messages[0]._replace(id="unknown"))  # Redis compiles the script
+        _listen(store.client, 0)
+        took_ms = []
+        for each in chosen:
+            start = perf_counter()
+            act(each)
+            took_ms.append((perf_counter() - start) * 1000)
+        in_redis_ms = _slowlog_ms(store.client)
+        note = f"in Redis: {_spread(in_redis_ms)}; round trip: {_spread(took_ms)}; {NOTE}"
+        yield Figure(f"{name} of a random id, {count:,} waiting, longest", max(in_redis_ms), "ms", 1, note=note)
+    if store.size(QUEUE) != count - 2 * CALLS:
+        raise RuntimeError(f"{store.size(QUEUE)} messages wait, not {count - 2 * CALLS}")
+
+
+def _whole(store: DelayStore, name: str, act: Callable[[DelayStore], int]) -> Figure:
+    """Measures the longest of all the calls that go through a queue."""
+    left = store.size(QUEUE)
+    _listen(store.client, 50)
+    start = perf_counter()
+    if act(store) < left:
+        raise RuntimeError(f"{name}: some were left out")
+    took_s = perf_counter() - start
+    slow_ms = _slowlog_ms(store.client)
+    stats: Any = store.client.info("commandstats")
+    sent = [stats[key] for key in (f"cmdstat_{command.lower()}" for command in SENT) if key in stats]
+    calls, redis_us = (sum(each[what] for each in sent) for what in ("calls", "usec"))
+    note = f"{calls:,} calls in {took_s:.2f} s, {redis_us / calls:.0f} µs each in Redis (commandstats)"
+    note += f", {sum(each > TARGET_MS for each in slow_ms)} over {TARGET_MS} ms; {NOTE}"
+    return Figure(f"{name}, longest call", max(slow_ms, default=0.05), "ms", TARGET_MS, note=note)
+
+
+def _browse(store: DelayStore) -> int:
+    page, seen, more = None, 0, True
+    while more:
+        page = store.browse(QUEUE, page)
+        seen, more = seen + len(page.messages), page.more
+    return seen
+
+
+def _repair(store: DelayStore) -> int:
+    states: list[str] = []
+    for members in store.index_pages(QUEUE):
+        states += store.repair_index(QUEUE, members, mend=False)
+    for bodies in store.backup_pages(QUEUE):
+        states += store.repair_backup(QUEUE, [(each, None) for each in bodies], mend=False)
+    return states.count("sound") // 2
+
+
+def _purge(store: DelayStore) -> int:
+    return store.purge(QUEUE)
+
+
+def _after_purge(client: Any, count: int) -> Figure:
+    """Measures how long Redis takes to answer while it gives the memory back."""
+    took_ms, pending = [], 1
+    while pending:
+        for _ in range(50):
+            start = perf_counter()
+            client.ping()
+            took_ms.append((perf_counter() - start) * 1000)
+        pending = client.info("memory")["lazyfree_pending_objects"]
+    note = f"PING, round trip: {_spread(took_ms)}"
+    return Figure(f"after a purge of {count:,}, longest answer", max(took_ms), "ms", note=note)
+
+
+def _listen(client: Any, from_us: int) -> None:
+    client.config_set("slowlog-log-slower-than", from_us)
+    client.slowlog_reset()
+    client.config_resetstat()
+
+
+def _slowlog_ms(client: Any) -> list[float]:
+    """Returns how long each of the calls noted since ``_listen`` took in Redis."""
+    client.config_set("slowlog-log-slower-than", -1)
+    return [
+        entry["duration"] / 1000
+        for entry in client.slowlog_get(1_000_000)
+        if entry["command"].split(b" ")[0].decode().upper() in SENT
+    ]
+
+
+def _spread(times_ms: list[float]) -> str:
+    return f"median {median(times_ms):.3f}, p99 {quantiles(times_ms, n=100)[98]:.3f}, longest {max(times_ms):.3f} ms"
