@@ -35,7 +35,7 @@ local function check(id, due_ms)
     return 'gone'
   end
   local state = 'sound'
-  if is_marked(value) and order_of(value) > (tonumber(redis.call('GET', keys.order) or 0) or 0) then
+  if is_marked(value) and (order_of(value) or 0) > (tonumber(redis.call('GET', keys.order) or 0) or 0) then
     state = 'misordered'
     if mend then
       redis.call('SET', keys.order, order_of(value))

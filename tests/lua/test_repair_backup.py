@@ -147,6 +147,15 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     assert store.client.zrange(TWINS, 0, -1) == [as_bytes(twin_id(identity, "two"))]
 
 
+@pytest.mark.parametrize("value", ["\x7f", "\x7fnot hex", ""])
+def test_a_damaged_body_hides_no_other(store: DelayStore, value: str) -> None:
+    """A body with half a mark, or none at all, is told like any other, and the rest is put right."""
+    store.client.hset(BACKUP, mapping={"damaged": value, "sound": "body"})
+    assert set(repair(store, None).values()) == {"unindexed"}
+    assert set(repair(store).values()) == {"unindexed"}
+    assert set(repair(store).values()) == {"sound"}
+
+
 @pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is mended."""
