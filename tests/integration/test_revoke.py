@@ -1,7 +1,6 @@
 """Celery's own ways to revoke, for tasks that wait in Redis."""
 
 import os
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from celery import chord
 from celery.exceptions import ChordError, TaskRevokedError
 
+from celery_ext import run_now
 from tests.integration.events import captured
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
@@ -30,43 +30,40 @@ def _revoke(proj: Proj, *tasks: Any, **options: Any) -> list[Any]:
 def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
     """Each way to revoke removes waiting tasks once, however many workers hear of it, and they never run.
 
-    Their results are REVOKED, the event is sent once, and no worker has to remember the ids: all are restarted before
-    the tasks would have been due.
+    Their results are REVOKED, the event is sent once, and no worker has to remember the ids: all are restarted.
     """
+    ids = [str(uuid4()), str(uuid4()), ODD_ID, str(uuid4()), str(uuid4())]
     with captured(proj) as seen:
         workers = [proj.worker("-E", concurrency=1, wait=False) for _ in range(2)]
         for worker in workers:
             worker.ready()
         nodes = proj.await_answers()
         until(lambda: len({event["hostname"] for event in seen}) == 2)
-        due = time.time() + 12
-        ids = [str(uuid4()), str(uuid4()), ODD_ID, str(uuid4()), str(uuid4())]
-        tasks = [proj.send("record", n, countdown=12, task_id=task_id) for n, task_id in enumerate(ids)]
-        kept = proj.send("record", "kept", countdown=12)
+        tasks = [proj.send("record", n, countdown=600, task_id=task_id) for n, task_id in enumerate(ids)]
+        kept = proj.send("record", "kept", countdown=600)
 
         tasks[0].revoke()
-        unknown = proj.app.AsyncResult("unknown")
-        for reply in _revoke(proj, *tasks[1:3], unknown):
+        for reply in _revoke(proj, *tasks[1:3], proj.app.AsyncResult("unknown")):
             assert reply["ok"].endswith("flagged as revoked")
-        proj.celery("control", "-t", "10", "-d", ",".join(nodes), "revoke", ids[3])
-        proj.celery("control", "-t", "10", "-d", ",".join(nodes), "terminate", "KILL", ids[4])
+        options = ("-t", "20", "-d", ",".join(nodes))
+        proj.celery("control", *options, "revoke", ids[3])
+        proj.celery("control", *options, "terminate", "KILL", ids[4])
         until(lambda: proj.delayed() == 1)
         until(lambda: [task.state for task in tasks] == ["REVOKED"] * 5)
         with pytest.raises(TaskRevokedError):
             tasks[0].get(timeout=5)
         assert kept.state == "PENDING"
         until(lambda: sum(event["type"] == "task-revoked" for event in seen) >= 5)
-
-        for worker in workers:
-            assert worker.stop() == 0
-        assert time.time() < due, "too slow to show anything"
-        proj.worker(concurrency=1)
-        assert kept.get(timeout=30) == "kept"
-        stays(lambda: len(proj.runs()) == 1, 1.0)
+        assert [worker.stop() for worker in workers] == [0, 0]
     assert Counter(event["uuid"] for event in seen if event["type"] == "task-revoked") == dict.fromkeys(ids, 1)
     log = "".join(worker.log for worker in workers)
-    assert all(log.count(f"Discarding revoked task: proj.record[{task_id}]") == 1 for task_id in ids[:2])
+    assert all(log.count(f"Discarding revoked task: proj.record[{task_id}]") == 1 for task_id in ids)
     assert "Traceback" not in log
+
+    proj.worker(concurrency=1)
+    assert run_now(proj.app, [*ids, kept.id]) == {**dict.fromkeys(ids, "not_delayed"), kept.id: "transferred"}
+    assert kept.get(timeout=20) == "kept"
+    stays(lambda: len(proj.runs()) == 1, 1.0)
 
 
 @pytest.mark.parametrize("pool", ["threads", "gevent", "solo"])
@@ -130,23 +127,24 @@ def test_revoking_a_chord_member_that_waits_fails_the_chord(proj: Proj) -> None:
 
 def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:
     """A delay chain that is revoked while one of its steps runs takes no further step, and its result is REVOKED."""
-    proj = make_proj(include=["chained"])
+    proj = make_proj(include=["chain_tasks"])
     proj.worker("-E", concurrency=1)
     proj.await_answers()
-    task = proj.app.send_task("chained.fail_when_told")
+    task = proj.send("gated")
     proj.await_runs(1)
     _revoke(proj, task)
-    proj.journal.rpush("fail", 1)
+    proj.journal.rpush(f"fail {task.id}", 1)
     until(lambda: task.state == "REVOKED")
     stays(lambda: proj.delayed() == 0, 0.5)
 
-    waiting = proj.app.send_task("chained.fail_when_told")
-    proj.journal.rpush("fail", 1)
+    waiting = proj.send("gated")
+    proj.journal.rpush(f"fail {waiting.id}", 1)
     until(lambda: proj.delayed() == 1, what="its next step waits")
     _revoke(proj, waiting)
     assert (proj.delayed(), waiting.state) == (0, "REVOKED")
 
 
+@pytest.mark.timeout(300)  # Celery 5.7 itself looks at the result of each id
 def test_half_a_million_ids_at_once(make_proj: MakeProj) -> None:
     """A revoke of half a million ids removes those that wait, and the worker works on meanwhile."""
     proj = make_proj(result_backend=None)
@@ -157,7 +155,7 @@ def test_half_a_million_ids_at_once(make_proj: MakeProj) -> None:
     for at, task in zip((0, 250_000, 500_002), waiting, strict=True):
         ids.insert(at, task.id)
     proj.app.control.revoke(ids)
-    until(lambda: proj.delayed() == 2, 90, "the first one is removed")
+    until(lambda: proj.delayed() == 2, 180, "the first one is removed")
     proj.send("record", "meanwhile")
     proj.await_runs(1)
     assert proj.delayed() > 0, "the worker did nothing else until the last id was searched"
