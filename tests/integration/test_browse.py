@@ -1,6 +1,5 @@
 """``celery_ext.browse``, ``get`` and ``count``: what waits, in order, in parts, while it comes and goes."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -8,43 +7,22 @@ from typing import Any
 import pytest
 
 from celery_ext import browse, cancel, count, get, reschedule
-from kombu_delayq.results import Offer
+from tests.integration.backlogs import fill
 from tests.integration.harness import MakeProj, Proj
 
 BASE = datetime(2100, 1, 1, tzinfo=UTC)
 MANY = 5000
 
 
-def _ms(moment: datetime) -> float:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)
-
-
 def _at(seconds: float) -> datetime:
     return BASE + timedelta(seconds=seconds)
-
-
-def _fill(proj: Proj, queue: str, seconds: range, prefix: str = "task") -> None:
-    """Stores tasks of a queue, one due in each of the seconds after BASE."""
-    proj.send("record", queue=queue, eta=BASE, task_id="model")
-    model = get(proj.app, "model")
-    assert model is not None
-    with proj.connection() as connection:
-        store = connection.default_channel.store
-        ids = [(f"{prefix} {n}", n) for n in seconds]
-        for first in range(0, len(ids), 500):
-            offers = []
-            for task_id, n in ids[first : first + 500]:
-                body: dict[str, Any] = {**model.body, "headers": {**model.headers, "id": task_id}}
-                offers.append(Offer(task_id, repr(_ms(_at(n))), n % 10, json.dumps(body)))
-            store.offer(queue, *offers)
-    assert cancel(proj.app, "model") == "cancelled"
 
 
 def test_bounds_and_limits(proj: Proj) -> None:
     """Tasks are told in the order of their due times, from one moment on and before another, and no more than asked."""
     app = proj.app
-    _fill(proj, "q", range(MANY))
-    _fill(proj, "other", range(3), "other")
+    fill(proj, "q", ((f"task {n}", _at(n)) for n in range(MANY)))
+    fill(proj, "other", ((f"other {n}", _at(n)) for n in range(3)))
     told = list(browse(app, "q"))
     assert [task.id for task in told] == [f"task {n}" for n in range(MANY)]
     assert [task.due for task in told] == [_at(n) for n in range(MANY)]
@@ -88,7 +66,7 @@ def test_bounds_without_a_zone_are_in_the_apps(make_proj: MakeProj) -> None:
 def test_what_waits_all_the_time_is_told_once(proj: Proj, equal: bool) -> None:
     """While tasks are cancelled, added and moved behind and before the reader, those left alone are told once each."""
     app = proj.app
-    _fill(proj, "q", range(MANY))
+    fill(proj, "q", ((f"task {n}", _at(n)) for n in range(MANY)))
     if equal:
         assert set(reschedule(app, [f"task {n}" for n in range(MANY)], eta=BASE).values()) == {"rescheduled"}
     touched = {f"task {n}" for n in range(0, MANY, 5)}
