@@ -7,12 +7,16 @@ from math import inf
 from typing import Literal
 
 from celery.utils.functional import chunks
+from kombu.log import get_logger
+from redis.exceptions import ResponseError
 
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message import with_eta
 from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
 from kombu_delayq.waiting import MAX_TWINS
+
+logger = get_logger(__name__)
 
 #: What became of a task: ``cancelled`` (it will never run), ``rescheduled``, ``transferred`` (it is in its queue now),
 #: ``not_delayed`` (it does not wait: unknown, transferred before, or through), or ``unreadable`` (its message cannot be
@@ -42,7 +46,7 @@ def cancel(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Wa
     queues = store.queues()
     for part in _parts(ids):
         # Before the search, so that a step that is offered during it is either found or refused.
-        store.refuse(part)
+        _refuse(store, part)
         found = store.cancel(queues, part)
         store.accept(list(found))
         for each in part:
@@ -94,6 +98,16 @@ def _browse(store: DelayStore, queue: str, from_ms: float, to_ms: float, count: 
     while page is None or page.more:
         page = store.browse(queue, page, from_ms, to_ms, count)
         yield from page.messages
+
+
+def _refuse(store: DelayStore, ids: Sequence[str]) -> None:
+    try:
+        store.refuse(ids)
+    except ResponseError as error:
+        if "when used memory" not in str(error):
+            raise
+        # What frees memory has to work all the same.
+        logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", error)
 
 
 def _change(

@@ -6,6 +6,7 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
+from celery_ext import cancel
 from celery_ext.private_redis import PrivateRedis
 from tests.integration.harness import MakeProj, Worker
 from tests.waiting import stays, until
@@ -66,3 +67,13 @@ def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeP
     assert worker.stop() == 0
     assert Counter(run["id"] for run in proj.runs()) == Counter(sent)
     assert not client.exists(DUE, BACKUP)
+
+
+def test_what_waits_can_be_cancelled_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeProj) -> None:
+    """A Redis without memory left lets go of the messages of cancelled tasks."""
+    proj = make_proj(own_server)
+    waiting = proj.send("record", BODY, countdown=600)
+    own_server.client().config_set("maxmemory", 1)
+    assert cancel(proj.app, [waiting.id, "unknown"]) == {waiting.id: "cancelled", "unknown": "not_delayed"}
+    assert waiting.state == "REVOKED"
+    assert not own_server.client().exists(DUE, BACKUP)
