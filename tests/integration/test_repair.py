@@ -348,6 +348,7 @@ def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(proj: Proj) -> Non
     until(lambda: proj.delayed() == 0)
     assert Counter(each["id"] for each in proj.runs()) == Counter([*early, *published])
     assert all(each["at"] >= published.get(each["id"], 0) - 0.05 for each in proj.runs())
-    assert sum(each.unindexed for each in repairs) == len(early) / 2
+    # Two repairs may find the same.
+    assert len(early) / 2 <= sum(each.unindexed for each in repairs) <= len(early)
     assert not [each for each in repairs if each.lost or each.stale or each.beyond_repair]
     run(proj.server, "repair")
