@@ -1,0 +1,118 @@
+"""The ACL users of docs/how-to/acl.md, with nothing more than their rights."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import celery_ext
+from celery_ext.cli import delayq
+from celery_ext.private_redis import PrivateRedis
+from tests.integration.harness import MakeProj, Proj
+from tests.waiting import until
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "acl.md"
+
+
+@pytest.fixture
+def users(own_server: PrivateRedis) -> PrivateRedis:
+    """A server that has the users of the page."""
+    blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 4
+    for block in blocks:
+        own_server.client().execute_command(*block.split())
+    return own_server
+
+
+@pytest.fixture
+def proj_of_user(users: PrivateRedis, make_proj: MakeProj) -> Iterator[Proj]:
+    """The app with the rights of the user that the page gives to workers and publishers."""
+    yield make_proj(server=users, broker_url=url_of(users, "shop"), include=["chain_tasks"], chain="1s")
+    denied = users.client().execute_command("ACL", "LOG")
+    assert denied == [], "what a user of the page may not do"
+
+
+def url_of(server: PrivateRedis, user: str) -> str:
+    """Returns the broker URL of a user."""
+    return server.url.replace("redis://", f"redis://{user}:password@")
+
+
+def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None) -> Result:
+    """Runs a ``delayq`` command as a user; it must succeed."""
+    done = CliRunner().invoke(delayq, ["--broker", url_of(server, user), *command], input=stdin)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
+    """Workers and publishers delay, retry by a chain, cancel, revoke and purge with the rights of user shop."""
+    proj = proj_of_user
+    proj.worker()
+    proj.await_answers()
+    first = proj.send("record", 1, countdown=1, priority=5)
+    chained = proj.send("notify", 1)
+    far = [proj.send("record", n, countdown=3600, task_id=f"far-{n}") for n in range(4)]
+    proj.send("record", 9, countdown=3600, task_id="far-0")
+    assert celery_ext.cancel(proj.app, [far[0].id, first.id + "0"]) == {
+        "far-0": "cancelled",
+        first.id + "0": "not_delayed",
+    }
+    assert celery_ext.reschedule(proj.app, far[1].id, countdown=7200) == "rescheduled"
+    assert [task.id for task in celery_ext.browse(proj.app, "celery")][-1:] == ["far-1"]
+    assert celery_ext.run_now(proj.app, far[2].id) == "transferred"
+    far[3].revoke()
+    until(lambda: celery_ext.get(proj.app, "far-3") is None)
+    proj.await_runs(2, id=chained.id)
+    proj.await_runs(1, id=first.id)
+    proj.await_runs(1, id="far-2")
+    assert proj.app.control.purge() == 1
+
+
+def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj) -> None:
+    """User caretaker may run every command that looks, changes, moves and mends, and user status that one."""
+    proj = make_proj(server=users)
+    for n in range(6):
+        proj.send("record", n, countdown=3600, task_id=f"id-{n}")
+    run(users, "status", "status")
+    for command in (
+        "status",
+        "list",
+        "show id-1",
+        "cancel --yes id-1",
+        "reschedule --countdown 2h id-2",
+        "run-now id-3",
+    ):
+        run(users, "caretaker", *command.split())
+    exported = run(users, "caretaker", "export").stdout
+    run(users, "caretaker", "purge", "--yes", "celery")
+    run(users, "caretaker", "import", stdin=exported)
+    run(users, "caretaker", "repair", "--yes")
+    proj.send("record", 7, queue="undelivered")
+    proj.send("record", 8, queue="undelivered")
+    run(users, "caretaker", "dead-letters", "list", "undelivered")
+    run(users, "caretaker", "dead-letters", "replay", "undelivered", "--all", "--queue", "celery")
+    proj.send("record", 9, queue="undelivered")
+    run(users, "caretaker", "dead-letters", "drop", "undelivered", "--all", "--yes")
+    assert users.client().execute_command("ACL", "LOG") == []
+
+
+def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj) -> None:
+    """User transfer may lead and transfer, and learns of new messages."""
+    proj = make_proj(server=users)
+    command = [sys.executable, "-m", "celery", "delayq", "--broker", url_of(users, "transfer"), "transfer"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: users.client().get("delayq:transfer"))
+        for n in range(2):
+            proj.send("record", n, countdown=0.5)
+        until(lambda: users.client().llen("celery") == 2)
+        process.terminate()
+        _, log = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 0, log
+    assert users.client().execute_command("ACL", "LOG") == [], log
