@@ -1,0 +1,107 @@
+"""Tasks with delay chains for ``proj.py``, which imports this by the setting ``include=["chain_tasks"]``.
+
+With the setting ``without_install`` they are tasks as plain Celery has them.
+"""
+
+import threading
+import time
+from typing import Any
+
+from celery.signals import task_revoked
+from proj import app, journal, note
+
+from celery_ext import delay_chain_exhausted, install
+
+if not app.conf.get("without_install"):
+    install(app)
+
+#: Steps that no test waits for; ``run_now`` ends them.
+LONG = "4m,10m*2,1h"
+
+
+class NotifyFailed(Exception):
+    """The other side did not answer."""
+
+
+class Unserializable(Exception):
+    """Can be neither pickled nor shown."""
+
+    def __init__(self) -> None:
+        super().__init__(threading.Lock())
+
+    def __str__(self) -> str:
+        raise TypeError("cannot be shown")
+
+
+@app.task(bind=True, name="proj.notify", delay_chain=app.conf.get("chain") or LONG, autoretry_for=(NotifyFailed,))
+def notify(self: Any, failures: int = 99, value: Any = None) -> int:
+    """Fails a number of times; then returns how often it was retried."""
+    note(self, value=value)
+    if self.request.retries < failures:
+        raise NotifyFailed(f"no answer {self.request.retries}")
+    return int(self.request.retries)
+
+
+@app.task(bind=True, name="proj.by_hand", delay_chain=LONG, dead_letter="failed")
+def by_hand(self: Any, exc: str | None = None, **retry: Any) -> None:
+    """Retries by hand, with an error of its own or without."""
+    note(self)
+    raise self.retry(exc=NotifyFailed(exc) if exc else None, **retry)
+
+
+@app.task(bind=True, name="proj.unserializable", delay_chain="1h", dead_letter="failed")
+def unserializable(self: Any) -> None:
+    """Fails with an error that cannot be written down."""
+    note(self)
+    raise self.retry(exc=Unserializable())
+
+
+@app.task(bind=True, name="proj.unchained", max_retries=2, default_retry_delay=3600, dead_letter="failed")
+def unchained(self: Any) -> None:
+    """Has no chain, and is buried all the same."""
+    note(self)
+    raise self.retry(exc=NotifyFailed("no answer"))
+
+
+@app.task(bind=True, name="proj.quiet", delay_chain=LONG, ignore_result=True)
+def quiet(self: Any, failures: int) -> None:
+    """Fails a number of times; nobody asks for its result."""
+    note(self)
+    if self.request.retries < failures:
+        raise self.retry(exc=NotifyFailed("no answer"))
+
+
+@app.task(bind=True, name="proj.gated", delay_chain=LONG, acks_late=True)
+def gated(self: Any) -> None:
+    """Acknowledged only when it is through: fails as often as it is told to."""
+    note(self)
+    journal.blpop(f"fail {self.request.id}", timeout=30)
+    raise self.retry(exc=NotifyFailed("told to"))
+
+
+@app.task(bind=True, name="proj.slow_step", delay_chain=LONG, acks_late=True)
+def slow_step(self: Any, seconds: float) -> None:
+    """Acknowledged only when it is through, and each run takes its time, and fails."""
+    note(self)
+    time.sleep(seconds)
+    raise self.retry(exc=NotifyFailed("late"))
+
+
+@app.task(bind=True, name="proj.failed_with")
+def failed_with(self: Any, *args: Any) -> None:
+    """An error callback."""
+    note(self, value=[str(arg) for arg in args])
+
+
+@delay_chain_exhausted.connect(weak=False)
+def note_exhausted(sender: Any, request: Any, chain: Any, exception: Any, **kwargs: Any) -> None:
+    """Notes what the signal says."""
+    note(sender, told="exhausted", chain=str(chain), exception=repr(exception) if exception else None)
+
+
+@task_revoked.connect(weak=False)
+def note_revoked(sender: Any, request: Any, **kwargs: Any) -> None:
+    """Notes a task that was revoked."""
+    sender.push_request(id=request.id)
+    note(sender, told="revoked")
+    sender.pop_request()
