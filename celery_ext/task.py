@@ -11,7 +11,7 @@ from celery_ext.dead_letters import bury
 from celery_ext.levels import delay_of_level
 from celery_ext.revoked import announce_revoked
 from celery_ext.signals import delay_chain_exhausted
-from kombu_delayq.errors import DelayChainCancelled, InvalidDelayChain
+from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDelayChain
 from kombu_delayq.message import CHAIN_ID
 
 # Mixed into the classes of tasks; only a type checker needs to be told.
@@ -73,6 +73,7 @@ class DelayChainTask(_Task):
 
         Raises:
             celery.exceptions.Ignore: The chain was cancelled while this step ran.
+            DelayqError: The next step cannot wait, such as one that is longer than ``max_delay``.
         """
         # Only what is given: an override of retry in a project's own base class may know no other argument.
         given = {"args": args, "kwargs": kwargs, "exc": exc, "eta": eta, "countdown": countdown}
@@ -95,6 +96,8 @@ class DelayChainTask(_Task):
             if isinstance(reject.reason, DelayChainCancelled):
                 announce_revoked(self.app, self, request, str(reject.reason))
                 raise Ignore(str(reject.reason)) from reject.reason
+            if isinstance(reject.reason, DelayqError):
+                raise reject.reason from exc  # before 5.7 Celery gives a rejected task no result
             raise
 
     def signature_from_request(self, request: Any = None, *args: Any, **options: Any) -> Any:
