@@ -39,7 +39,7 @@ def cancel(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, O
 
     Returns:
         ``cancelled`` when it will never run; ``not_delayed`` when it did not wait, so it runs, has run, or was never
-        sent. For several ids, a dict with the word of each.
+        sent, or when Redis cannot search its queue, which is logged. For several ids, a dict with the word of each.
     """
     outcomes: dict[str, Outcome] = {}
     for part in chunks(iter(_several(task_id)), backlog.IDS_A_CALL):
