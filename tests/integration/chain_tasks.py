@@ -4,7 +4,6 @@ With the setting ``without_install`` they are tasks as plain Celery has them.
 """
 
 import threading
-import time
 from typing import Any
 
 from celery.signals import task_revoked
@@ -77,14 +76,6 @@ def gated(self: Any) -> None:
     note(self)
     journal.blpop(f"fail {self.request.id}", timeout=30)
     raise self.retry(exc=NotifyFailed("told to"))
-
-
-@app.task(bind=True, name="proj.slow_step", delay_chain=LONG, acks_late=True)
-def slow_step(self: Any, seconds: float) -> None:
-    """Acknowledged only when it is through, and each run takes its time, and fails."""
-    note(self)
-    time.sleep(seconds)
-    raise self.retry(exc=NotifyFailed("late"))
 
 
 @app.task(bind=True, name="proj.failed_with")

@@ -45,16 +45,26 @@ def waiting_step(proj: Proj, task_id: str, retries: int) -> DelayedTask:
     return task
 
 
+def retries_of(proj: Proj, task_id: str) -> list[int]:
+    """Returns which retries of a task have run, 0 for its first run."""
+    return [run["retries"] for run in proj.runs(id=task_id, told=None)]
+
+
 def steps_of(proj: Proj, task_id: str, count: int) -> list[float]:
     """Goes through a chain, each step before it is due. Returns how long each would have waited, in s."""
     delays = []
     for retries in range(1, count + 1):
-        task = waiting_step(proj, task_id, retries)
-        ran = proj.runs(id=task_id, told=None)[-1]
-        assert ran["retries"] == retries - 1
-        delays.append(task.due.timestamp() - ran["at"])
+        delays.append(delay_of_step(proj, task_id, retries))
         assert run_now(proj.app, task_id) == "transferred"
     return delays
+
+
+def delay_of_step(proj: Proj, task_id: str, retries: int) -> float:
+    """Waits for a step. Returns how long it waits from when the task ran before, in s."""
+    task = waiting_step(proj, task_id, retries)
+    ran = proj.runs(id=task_id, told=None)[-1]
+    assert ran["retries"] == retries - 1
+    return task.due.timestamp() - float(ran["at"])
 
 
 def assert_steps(delays: list[float], *expected: float) -> None:

@@ -7,13 +7,19 @@ import pytest
 
 from celery_ext import run_now
 from celery_ext.private_redis import PrivateRedis
-from tests.integration.chains import SLOW_S, TASKS, assert_steps, error_of, steps_of, waiting_step, watched
+from tests.integration.chains import (
+    SLOW_S,
+    TASKS,
+    assert_steps,
+    delay_of_step,
+    error_of,
+    retries_of,
+    steps_of,
+    waiting_step,
+    watched,
+)
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until
-
-
-def retries_of(proj: Proj, task_id: str) -> list[int]:
-    return [run["retries"] for run in proj.runs(id=task_id, told=None)]
 
 
 def redeliver(proj: Proj, runs: dict[str, int]) -> None:
@@ -71,8 +77,7 @@ def test_a_worker_that_is_killed(make_proj: MakeProj) -> None:
     for each, retries, delay_s in ((first, 1, 240), (later, 2, 600), (waits, 2, 600)):
         with watched(proj, each) as counts:
             fail(proj, each)
-            task = waiting_step(proj, each, retries)
-        assert_steps([task.due.timestamp() - proj.runs(id=each)[-1]["at"]], delay_s)
+            assert_steps([delay_of_step(proj, each, retries)], delay_s)
         assert set(counts) <= {0, 1}
     until(lambda: proj.server.client().hlen("unacked") == 0)
     assert [len(retries_of(proj, each)) for each in (first, later, waits)] == [2, 3, 2]

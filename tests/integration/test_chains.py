@@ -9,7 +9,16 @@ from celery import Celery, chain, chord, group
 from celery.exceptions import MaxRetriesExceededError, TaskRevokedError
 
 from celery_ext import cancel, get, run_now
-from tests.integration.chains import assert_steps, error_of, fleet, messages, steps_of, waiting_step, watched
+from tests.integration.chains import (
+    assert_steps,
+    error_of,
+    fleet,
+    messages,
+    retries_of,
+    steps_of,
+    waiting_step,
+    watched,
+)
 from tests.integration.harness import Proj
 from tests.waiting import stays, until
 
@@ -23,10 +32,6 @@ LONG_S = (240, 600, 600, 3600)
 def proj() -> Iterator[Proj]:
     with fleet() as proj:
         yield proj
-
-
-def retries_of(proj: Proj, task_id: str) -> list[int]:
-    return [run["retries"] for run in proj.runs(id=task_id, told=None)]
 
 
 def test_each_failure_moves_to_the_next_delay(proj: Proj) -> None:
