@@ -13,12 +13,11 @@ from typing import Any
 from celery_ext.delayed_task import DelayedTask
 from celery_ext.quoting import quoted
 from kombu_delayq.calls import as_text
+from kombu_delayq.marks import shared_id
 from kombu_delayq.results import Offer, Waiting
 
 FORMAT, VERSION = "delayq-export", 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Length of the suffix under which a message is stored beside another of the same id. Source: lua/include/marks.lua.
-_TWIN_SUFFIX = 17
 
 
 class BadLine(ValueError):
@@ -187,8 +186,5 @@ def _iso(ms: float) -> str | None:
 
 def _own_id(message: Waiting) -> str:
     """Returns the id under which a message is to be offered: without the suffix that it has beside another."""
-    if message.id[-_TWIN_SUFFIX:][:1] == "~":
-        own = DelayedTask(message).id
-        if message.id[:-_TWIN_SUFFIX] == own:
-            return own
-    return message.id
+    shared = shared_id(message.id)
+    return shared if shared is not None and shared == DelayedTask(message).id else message.id

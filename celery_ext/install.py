@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from celery_ext import worker
 from celery_ext.chains import DelayChain
 from celery_ext.levels import delay_of_level
 from celery_ext.task import DelayChainTask
@@ -29,6 +30,7 @@ def install(app: "Celery") -> None:
         registry.__class__ = type(type(registry).__name__, (_Registry, type(registry)), {})
     if not isinstance(app.send_task, _Sender):
         app.send_task = _Sender(app)
+    worker.attach()  # for workers that the `celery` command does not start
 
 
 class _Registry(dict[str, Any]):

@@ -8,6 +8,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.exported import fault_of
 from kombu_delayq.calls import as_text
+from kombu_delayq.marks import body_of, id_of
 from kombu_delayq.message import Due, eta_of
 from kombu_delayq.store import DelayStore
 
@@ -15,8 +16,6 @@ from kombu_delayq.store import DelayStore
 EXAMPLES = 10
 #: How many of the stale entries are remembered while nothing is mended, so that their bodies are not counted too.
 STALE_KNOWN = 100_000
-#: Byte before a marked body, and the length of what is before it. Source: lua/include/marks.lua.
-_MARK, _MARK_LENGTH = b"\x7f", 10
 
 
 @dataclass
@@ -107,7 +106,7 @@ def _check_index(store: DelayStore, findings: Findings, stale: set[bytes], *, me
     for members in store.index_pages(findings.queue):
         states = store.repair_index(findings.queue, members, mend=mend) if members else []
         for member, state in zip(members, states, strict=True):
-            identity = _id(member)
+            identity = id_of(member)
             if state == "lost":
                 findings.note("lost", identity)
             elif state == "stale":
@@ -136,7 +135,7 @@ def _check_backup(store: DelayStore, findings: Findings, stale: set[bytes], *, m
 
 def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) -> float | None:
     """Returns when a message without an index entry is due, as it says itself, else now; None if it is none."""
-    body = value[_MARK_LENGTH:] if value.startswith(_MARK) else value
+    body = body_of(value)
     if fault_of(body) is not None:
         findings.note("unreadable", identity)
         return None
@@ -154,7 +153,3 @@ def _eta_of(body: bytes) -> Due | None:
     except Exception:
         # What a task of protocol 1 is packed in may be damaged in any way; whoever consumes it says so.
         return None
-
-
-def _id(member: bytes) -> bytes:
-    return member[_MARK_LENGTH - 1 :] if member.startswith(_MARK) else member

@@ -133,6 +133,8 @@ def _round(store: DelayStore, queue: str, decide: Decide) -> Iterator[tuple[Dead
                 break
             letters = [DeadLetter(queue, message) for message in page]
             decided = [decide(letter) for letter in letters]
+            # Whoever replays a task that was cancelled once wants its delay chain to begin anew.
+            store.accept([each.id for each, done in zip(letters, decided, strict=True) if done.to == "queue"])
             taken = store.replay(key, decided)  # fewer when another took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
             left, count = left - taken, _next_count(page)

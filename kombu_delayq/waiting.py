@@ -8,6 +8,7 @@ from typing import Any
 from kombu.log import get_logger
 
 from kombu_delayq.calls import Caller, as_bytes, as_text
+from kombu_delayq.marks import id_of
 from kombu_delayq.results import Change, Page, Waiting
 
 logger = get_logger(__name__)
@@ -82,7 +83,7 @@ class WaitingMessages(Caller):
         args = [repr(from_ms), repr(to_ms), *last, count, self.options.transfer_batch_bytes]
         more, *parts = self._run("browse", [self.keys.due(queue), self.keys.backup(queue)], args)
         rows = list(_rows(parts))
-        messages = [_waiting(queue, (_id(member), *rest)) for member, *rest in rows]
+        messages = [_waiting(queue, (id_of(as_bytes(member)), *rest)) for member, *rest in rows]
         cursor = (as_bytes(rows[-1][0]), as_bytes(rows[-1][1])) if rows else last
         return Page(messages, cursor, as_text(more) == "more")
 
@@ -126,11 +127,6 @@ def _rows(parts: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 def _waiting(queue: str, row: Iterable[Any]) -> Waiting:
     identity, due, priority, body = row
     return Waiting(queue, as_text(identity), float(due), int(priority or 0), as_bytes(body) if priority else None)
-
-
-def _id(member: str | bytes) -> bytes:
-    member = as_bytes(member)
-    return member[9:] if member.startswith(b"\x7f") else member
 
 
 def _sha(body: bytes | None) -> str:

@@ -32,10 +32,11 @@ local function order_of(value)
   return tonumber(string.sub(value, 2, ORDER_END), 16)
 end
 
--- Returns priority and body of a value.
+-- Returns priority and body of a value. A damaged mark must not keep a queue from being transferred.
 local function opened(value)
   if is_marked(value) then
-    return string.sub(value, ORDER_END + 1, ORDER_END + 1), string.sub(value, ORDER_END + 2)
+    local priority = string.sub(value, ORDER_END + 1, ORDER_END + 1)
+    return tonumber(priority) and priority or '0', string.sub(value, ORDER_END + 2)
   end
   return '0', value
 end

@@ -136,6 +136,15 @@ def test_no_message_leaves_before_its_microsecond(store: DelayStore) -> None:
     assert store.size("q") == 0
 
 
+@pytest.mark.parametrize("damaged", [b"\x7f", b"\x7f0000", b"\x7f00000001", b"\x7f00000001xbody"])
+def test_a_damaged_mark_does_not_block_a_queue(store: DelayStore, damaged: bytes) -> None:
+    """A body whose mark somebody damaged goes to the list, and so do the messages behind it."""
+    store.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS + 1))
+    store.client.hset("delayq:{q}:backup", "i", damaged)
+    assert len(store.transfer("q").lateness_ms) == 2
+    assert popped(store.client, "q")[1] == b"body of j"
+
+
 def test_two_stores_share_the_work(make_store: MakeStore) -> None:
     """Of two transfer workers at one queue, each message is moved by one."""
     stores = [make_store(transfer_batch=7), make_store(transfer_batch=5)]
