@@ -1,6 +1,7 @@
 """Gives an app's tasks delay chains, and its calls ``delay_chain`` and ``delay_level``."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_ext import worker
@@ -46,7 +47,7 @@ class _Sender:
 
     def __init__(self, app: "Celery") -> None:
         self._app = app
-        self._send_task = app.send_task
+        self._send_task = vars(app).get("send_task")
         self._last_eta: dict[float, datetime] = {}
 
     def __call__(
@@ -74,7 +75,9 @@ class _Sender:
             delay_s = delay_of_level(self._app, delay_level, options)
             if delay_s:
                 options["eta"] = self._eta(delay_s)
-        return self._send_task(*args, **options)
+        # That of the class is looked up now: tracers replace it when the process begins its work.
+        send_task = self._send_task or partial(type(self._app).send_task, self._app)
+        return send_task(*args, **options)
 
     def _eta(self, delay_s: float) -> datetime:
         """Returns an eta not before the one before, so that messages of one level keep their order."""

@@ -60,6 +60,20 @@ def test_a_second_install_changes_nothing(app: Celery) -> None:
     assert published(app)["properties"]["delay_chain"] == "1m"
 
 
+def test_what_is_done_to_celery_later_is_not_left_out(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``send_task`` that a tracer puts into the class of apps after ``install`` is called with each task."""
+    install(app)
+    original, seen = Celery.send_task, []
+
+    def traced(self: Celery, *args: Any, **options: Any) -> Any:
+        seen.append(args[0])
+        return original(self, *args, **options)
+
+    monkeypatch.setattr(Celery, "send_task", traced)
+    app.send_task("unknown", delay_level=1)
+    assert seen == ["unknown"]
+
+
 def test_tasks_without_a_chain_stay_as_they_are(app: Celery) -> None:
     """A task without a chain keeps its limit, its name, its module, its text and its source."""
 
