@@ -103,12 +103,15 @@ class DelayChainTask(_Task):
     def signature_from_request(self, request: Any = None, *args: Any, **options: Any) -> Any:
         """Returns the signature that sends a request again, as Celery's does, as a step of the same delay chain.
 
-        Celery calls it for each retry, also for one that it makes itself when a worker process was lost.
+        Celery calls it for each retry, also for one that it makes itself when a worker process was lost, whose request
+        is not the one that runs here, and which is to wait as the chain says.
         """
         request = self.request if request is None else request
         chain = self._chain_of(request)
         if chain is not None:
             options = {"delay_chain": chain.text, CHAIN_ID: _id_of_chain(request), **options}
+            if request is not self.request:
+                options["countdown"] = chain.delay_s(request.retries)
         return super().signature_from_request(request, *args, **options)
 
     def apply(

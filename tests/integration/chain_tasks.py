@@ -3,6 +3,8 @@
 With the setting ``without_install`` they are tasks as plain Celery has them.
 """
 
+import os
+import signal
 import threading
 from typing import Any
 
@@ -76,6 +78,15 @@ def gated(self: Any) -> None:
     note(self)
     journal.blpop(f"fail {self.request.id}", timeout=30)
     raise self.retry(exc=NotifyFailed("told to"))
+
+
+@app.task(bind=True, name="proj.dies", delay_chain=LONG, retry_on_worker_lost=True)
+def dies(self: Any) -> None:
+    """Ends its pool process, once."""
+    note(self)
+    if not self.request.retries:
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise self.retry(exc=NotifyFailed("no answer"))
 
 
 @app.task(bind=True, name="proj.failed_with")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import celery
 import pytest
 from celery import Celery, chain, chord, group
 from celery.exceptions import MaxRetriesExceededError, TaskRevokedError
@@ -161,6 +162,16 @@ def test_a_chain_of_1000_steps(proj: Proj) -> None:
         assert task.due.timestamp() >= proj.runs(id=sent.id)[-1]["at"] + delay_s
         run_now(proj.app, sent.id)
     assert "no answer 1000" in str(error_of(sent))
+
+
+@pytest.mark.skipif(celery.VERSION < (5, 7), reason="retry_on_worker_lost is new in Celery 5.7")
+def test_a_lost_worker_process_is_a_failure(proj: Proj) -> None:
+    """With ``retry_on_worker_lost`` a run whose pool process dies is followed by the next step, as other failures."""
+    sent = proj.send("dies")
+    assert_steps(steps_of(proj, sent.id, 2), 240, 600)
+    waiting_step(proj, sent.id, 3)
+    assert cancel(proj.app, sent.id) == "cancelled"
+    assert retries_of(proj, sent.id) == [0, 1, 2]
 
 
 def test_a_task_whose_result_nobody_wants(proj: Proj) -> None:
