@@ -11,7 +11,7 @@ from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
 from kombu_delayq.errors import UnreadableMessage
-from kombu_delayq.message import with_eta
+from kombu_delayq.message import CHAIN_ID, with_eta
 from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
 from kombu_delayq.waiting import MAX_TWINS
@@ -48,7 +48,7 @@ def cancel(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Wa
         # Before the search, so that a step that is offered during it is either found or refused.
         _refuse(store, part)
         found = store.cancel(queues, part)
-        store.accept(list(found))
+        store.accept([each for each, messages in found.items() if not any(map(_is_step, messages))])
         for each in part:
             messages = more = found.get(each, [])
             while len(more) >= MAX_TWINS:
@@ -64,7 +64,11 @@ def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator
         store: Of the broker.
         ids: Task ids.
         due_ms: New due time, ms since the epoch.
+
+    Raises:
+        DelayTooLong: It is farther away than the transport option ``max_delay`` allows.
     """
+    store.options.check_delay((due_ms - store.now_ms()) / 1000)
 
     def change(queue: str, changes: list[Change]) -> list[str]:
         words = store.reschedule(queue, changes)
@@ -146,6 +150,11 @@ def _change_once(
             elif word != "not_delayed":
                 outcomes[identity] = word  # type: ignore[assignment]  # the scripts' words
     return list(dict.fromkeys(changed))  # an id once, or its messages would be found once more for each of them
+
+
+def _is_step(message: Waiting) -> bool:
+    # Of a step, a copy that was delivered twice may be running; its next step is to be refused.
+    return CHAIN_ID.encode() in (message.body or b"")
 
 
 def _parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:

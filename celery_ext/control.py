@@ -69,7 +69,7 @@ def reschedule(
     Args:
         app: Any app on the broker.
         task_id: A task id, or any number of them.
-        eta: New due time; without a zone it is in the app's. A past one runs the task now.
+        eta: New due time; without a zone it is in UTC. A past one runs the task now.
         countdown: Or s from now, by Redis's clock.
 
     Returns:
@@ -78,10 +78,11 @@ def reschedule(
         For several ids, a dict with the word of each.
 
     Raises:
-        ValueError: Not exactly one of ``eta`` and ``countdown`` is given, or it is no such time.
+        ValueError: Not exactly one of ``eta`` and ``countdown`` is given, or it is no such time; as DelayTooLong, it is
+            farther away than the transport option ``max_delay`` allows.
     """
     with open_store(app) as store:
-        due_ms = _due_ms(app, store, eta, countdown)
+        due_ms = _due_ms(store, eta, countdown)
         return _as_asked(task_id, dict(backlog.reschedule(store, _several(task_id), due_ms)))
 
 
@@ -121,11 +122,11 @@ def browse(
     Args:
         app: Any app on the broker.
         queue: Its name.
-        due_after: Only those due then or later; without a zone it is in the app's.
+        due_after: Only those due then or later; without a zone it is in UTC.
         due_before: Only those due earlier.
         limit: Most tasks to yield; None for all.
     """
-    bounds = _bounds(app, due_after, due_before)
+    bounds = _bounds(due_after, due_before)
     left = inf if limit is None else limit
     page: Page | None = None
     while left > 0 and (page is None or page.more):
@@ -147,10 +148,10 @@ def count(
     Args:
         app: Any app on the broker.
         queue: Its name; None for all queues.
-        due_after: Only those due then or later; without a zone it is in the app's.
+        due_after: Only those due then or later; without a zone it is in UTC.
         due_before: Only those due earlier.
     """
-    bounds = _bounds(app, due_after, due_before)
+    bounds = _bounds(due_after, due_before)
     with open_store(app) as store:
         return sum(store.count(each, *bounds) for each in (store.queues() if queue is None else [queue]))
 
@@ -197,13 +198,13 @@ def _as_asked(task_id: str | Iterable[str], outcomes: dict[str, Outcome]) -> Out
     return outcomes[task_id] if isinstance(task_id, str) else outcomes
 
 
-def _due_ms(app: "Celery", store: "DelayStore", eta: datetime | None, countdown: float | None) -> float:
+def _due_ms(store: "DelayStore", eta: datetime | None, countdown: float | None) -> float:
     if (eta is None) == (countdown is None):
         raise ValueError("give either eta or countdown")
     if eta is not None:
         if not isinstance(eta, datetime):
             raise ValueError(f"eta={eta!r} is not a datetime")
-        return _ms(app, eta)
+        return _ms(eta)
     try:
         due_ms = store.now_ms() + timedelta(seconds=countdown or 0) / timedelta(milliseconds=1)
         datetime.fromtimestamp(due_ms / 1000, UTC)
@@ -212,11 +213,11 @@ def _due_ms(app: "Celery", store: "DelayStore", eta: datetime | None, countdown:
     return due_ms
 
 
-def _bounds(app: "Celery", due_after: datetime | None, due_before: datetime | None) -> tuple[float, float]:
-    return -inf if due_after is None else _ms(app, due_after), inf if due_before is None else _ms(app, due_before)
+def _bounds(due_after: datetime | None, due_before: datetime | None) -> tuple[float, float]:
+    return -inf if due_after is None else _ms(due_after), inf if due_before is None else _ms(due_before)
 
 
-def _ms(app: "Celery", moment: datetime) -> float:
+def _ms(moment: datetime) -> float:
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=app.timezone)
+        moment = moment.replace(tzinfo=UTC)  # as of an eta that is published without one
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)

@@ -25,7 +25,7 @@ def mark_revoked(app: "Celery", task: DelayedTask, dispatcher: Any = None) -> No
     Args:
         app: The app whose result backend knows the task.
         task: What was cancelled; what is no task is let be.
-        dispatcher: A worker's event dispatcher, or None for one of the app's own.
+        dispatcher: A worker's event dispatcher; without one no event is sent.
     """
     try:
         # As a worker of this app reads it: the chord that it belongs to may be in a pickle.
@@ -46,13 +46,13 @@ def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispat
         task: The task, or None where this process does not know it.
         request: Its request.
         reason: What the result says.
-        dispatcher: A worker's event dispatcher, or None for one of the app's own.
+        dispatcher: A worker's event dispatcher; None for one in the name of the worker whose request it is, if any.
     """
     try:
         backend = app.backend if task is None else task.backend
         store = not request.ignore_result or bool(task is not None and task.store_errors_even_if_ignored)
         backend.mark_as_revoked(request.id, reason, request=request, store_result=store)
-        _send_event(app, request.id, dispatcher)
+        _send_event(app, request, dispatcher)
     except Exception:  # each backend has errors of its own
         logger.exception("task %s is cancelled, but not all of its observers know", request.id)
     if task is not None:
@@ -74,10 +74,11 @@ def context_of(task: DelayedTask) -> Any:
     )
 
 
-def _send_event(app: "Celery", task_id: str, dispatcher: Any) -> None:
-    fields = {"uuid": task_id, "terminated": False, "signum": None, "expired": False}
+def _send_event(app: "Celery", request: Any, dispatcher: Any) -> None:
+    fields = {"uuid": request.id, "terminated": False, "signum": None, "expired": False}
     if dispatcher is not None:
         dispatcher.send("task-revoked", **fields)
-    elif app.conf.task_send_sent_event or app.conf.worker_send_task_events:
-        with app.events.default_dispatcher() as own:
+    elif request.hostname and (app.conf.task_send_sent_event or app.conf.worker_send_task_events):
+        # Only in the name of a worker: whoever hears the event takes its sender for one.
+        with app.events.default_dispatcher(hostname=request.hostname) as own:
             own.send("task-revoked", **fields)

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
 from kombu_delayq.batch import DelayedPublishBatch
-from kombu_delayq.errors import DelayChainCancelled, DelayTooLong
+from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.keys import Keys
 from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
 from kombu_delayq.results import Offer
@@ -116,15 +116,8 @@ class DelayedChannel(_Channel):
             raise DelayChainCancelled(f"the delay chain of task {due.task_id} was cancelled")
 
     def _check_delay(self, due: Due) -> None:
-        longest_s = self.connection.options.max_delay
-        if longest_s is None:
-            return
         delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
-        if delay_s > longest_s:
-            raise DelayTooLong(
-                f"a delay of {delay_s:.0f} s is longer than the transport option max_delay allows, {longest_s:g} s"
-                + (f" (task {due.task_id})" if due.task_id else "")
-            )
+        self.connection.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
 
     def _offer(self, message: Message, due: Due) -> Offer:
         identity, body = seal(message, due.task_id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.errors import DelayTooLong, InvalidOptions
 
 #: What kombu and Celery read from the transport options besides a channel's own list.
 _READ_ELSEWHERE = frozenset(
@@ -115,6 +115,14 @@ class Options:
         "How long a transfer worker waits for an answer of Redis before it takes the connection for dead. "
         "The option socket_timeout, if set, goes before it.",
     )
+
+    def check_delay(self, delay_s: float, of: str = "") -> None:
+        """Raises DelayTooLong when ``max_delay`` does not allow a delay; ``of`` says whose it is."""
+        if self.max_delay is not None and delay_s > self.max_delay:
+            raise DelayTooLong(
+                f"a delay of {delay_s:.0f} s is longer than the transport option max_delay allows, "
+                f"{self.max_delay:g} s{of and f' ({of})'}"
+            )
 
 
 NAMES = frozenset(field.name for field in dataclasses.fields(Options))

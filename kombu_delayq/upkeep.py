@@ -9,7 +9,7 @@ from kombu_delayq.calls import Caller, as_bytes, as_text
 from kombu_delayq.results import Letter
 
 #: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
-SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 500, 200, 1000
+SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
 
 
 class Upkeep(Caller):

@@ -15,6 +15,8 @@ logger = get_logger(__name__)
 
 #: Most messages beside the first of an id that one call finds.
 MAX_TWINS = 100
+#: About the most bytes that one call looks up, which bounds how long Redis is busy with it.
+MAX_BYTES = 300_000
 
 
 class WaitingMessages(Caller):
@@ -102,22 +104,37 @@ class WaitingMessages(Caller):
 
     def _of_ids(self, operation: str, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         found: dict[str, list[Waiting]] = {}
-        args = [MAX_TWINS, *map(as_bytes, ids)]
-        replies = self._run_each(operation, ((self._found(queue), args) for queue in queues)) if ids else []
-        failed = [reply for reply in replies if isinstance(reply, Exception)]
-        if failed and len(failed) == len(replies):
-            raise failed[0]
-        for queue, reply in zip(queues, replies, strict=False):
-            if isinstance(reply, Exception):
-                # One queue that cannot be read must not hide what was done in the others.
-                logger.error("queue %r cannot be searched for delayed messages: %s", queue, reply)
-                continue
-            for identity, parts in zip(ids, reply, strict=True):
-                if parts:
-                    found.setdefault(identity, []).extend(_waiting(queue, row) for row in _rows(parts))
+        done = dict.fromkeys(queues if ids else (), 0)  # for how many of the ids each queue was searched
+        while done:
+            for queue, reply in self._search(operation, done, ids, len(queues)).items():
+                for identity, parts in zip(ids[done[queue] :], reply, strict=False):
+                    if parts:
+                        found.setdefault(identity, []).extend(_waiting(queue, row) for row in _rows(parts))
+                done[queue] += len(reply)
+            done = {queue: count for queue, count in done.items() if count < len(ids)}
         for messages in found.values():
             messages.sort(key=lambda message: message.due_ms)
         return found
+
+    def _search(self, operation: str, done: dict[str, int], ids: Sequence[str], most: int) -> dict[str, list[Any]]:
+        """Searches each queue for the ids after those done, one round trip.
+
+        A queue that cannot be searched is logged and is done: it must not hide what was found, or removed, in others.
+
+        Raises:
+            redis.exceptions.ResponseError: None of the ``most`` queues can be searched.
+        """
+        calls = [
+            (self._found(queue), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids[count:])]) for queue, count in done.items()
+        ]
+        replies = dict(zip(done, self._run_each(operation, calls), strict=True))
+        failed = {queue: reply for queue, reply in replies.items() if isinstance(reply, Exception)}
+        if len(failed) == most:
+            raise next(iter(failed.values()))
+        for queue, error in failed.items():
+            logger.error("queue %r cannot be searched for delayed messages: %s", queue, error)
+            done[queue] = len(ids)
+        return {queue: reply for queue, reply in replies.items() if queue not in failed}
 
 
 def _rows(parts: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

@@ -3,26 +3,33 @@
 -- KEYS[2] backup  HASH  id -> message
 -- KEYS[3] twins   ZSET  ids of messages stored beside another of the same id
 -- ARGV[1] count   most twins of an id to remove
--- ARGV[2...] one a task: id
--- Returns for each id: {id under which it was stored, due time, priority, body, and so on for each removed}
+-- ARGV[2] bytes   about the most bytes to remove, beyond which the other ids are left
+-- ARGV[3...] one a task: id
+-- Returns for each id that was searched, in order: {id under which it was stored, due time, priority, body, and so on
+-- for each message removed}
 -- Atomic: what is returned will not be delivered; what is not was not waiting.
 -- Cost: O(log N) an id
 -- @include wrong_type
 -- @include find
 
 local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
-local count = ARGV[1]
+local count, bytes = ARGV[1], tonumber(ARGV[2])
 
 local wrong = wrong_type({ [keys.due] = 'zset', [keys.backup] = 'hash', [keys.twins] = 'zset' })
 if wrong then
   return wrong
 end
-local reply = {}
-for i = 2, #ARGV do
+local reply, size = {}, 0
+for i = 3, #ARGV do
+  if size >= bytes then
+    break
+  end
   local found = find(keys, ARGV[i], count)
   for _, message in ipairs(found) do
     remove(keys, message)
   end
-  reply[i - 1] = told(found)
+  local messages, length = told(found)
+  reply[i - 2] = messages
+  size = size + length
 end
 return reply

@@ -3,22 +3,29 @@
 -- KEYS[2] backup  HASH  id -> message
 -- KEYS[3] twins   ZSET  ids of messages stored beside another of the same id
 -- ARGV[1] count   most twins of an id to return
--- ARGV[2...] one a task: id
--- Returns for each id: {id under which it is stored, due time, priority, body, and so on for each of its messages}
+-- ARGV[2] bytes   about the most bytes to return, beyond which the other ids are left
+-- ARGV[3...] one a task: id
+-- Returns for each id that was searched, in order: {id under which it is stored, due time, priority, body, and so on
+-- for each message read}
 -- Atomic: reads only.
 -- Cost: O(log N) an id
 -- @include wrong_type
 -- @include find
 
 local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
-local count = ARGV[1]
+local count, bytes = ARGV[1], tonumber(ARGV[2])
 
 local wrong = wrong_type({ [keys.due] = 'zset', [keys.backup] = 'hash', [keys.twins] = 'zset' })
 if wrong then
   return wrong
 end
-local reply = {}
-for i = 2, #ARGV do
-  reply[i - 1] = told(find(keys, ARGV[i], count))
+local reply, size = {}, 0
+for i = 3, #ARGV do
+  if size >= bytes then
+    break
+  end
+  local messages, length = told(find(keys, ARGV[i], count))
+  reply[i - 2] = messages
+  size = size + length
 end
 return reply

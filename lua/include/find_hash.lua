@@ -37,13 +37,14 @@ local function remove(keys, message)
   redis.call('ZREM', keys.twins, message.id)
 end
 
--- Returns found messages as a reply: id, due, priority, body of each in turn.
+-- Returns found messages as a reply, id, due, priority, body of each in turn, and how long their bodies are.
 local function told(found)
-  local reply = {}
+  local reply, size = {}, 0
   for _, message in ipairs(found) do
     for _, part in ipairs({ message.id, message.due, message.priority, message.body }) do
       reply[#reply + 1] = part
     end
+    size = size + #message.body
   end
-  return reply
+  return reply, size
 end

@@ -52,14 +52,15 @@ def test_bounds_and_limits(proj: Proj) -> None:
     assert (count(app, "nobody's"), list(browse(app, "nobody's"))) == (0, [])
 
 
-def test_bounds_without_a_zone_are_in_the_apps(make_proj: MakeProj) -> None:
-    """A bound without a zone is meant as the app's own times are."""
+def test_times_without_a_zone_are_in_utc(make_proj: MakeProj) -> None:
+    """A bound without a zone is meant as the eta of ``apply_async`` is, also in an app with a time zone of its own."""
     proj = make_proj(timezone="Asia/Tokyo")
-    proj.send("record", eta=BASE)
-    in_tokyo = datetime(2100, 1, 1, 9)
-    assert count(proj.app, due_after=in_tokyo) == 1
-    assert count(proj.app, due_before=in_tokyo) == 0
-    assert count(proj.app, due_before=in_tokyo + timedelta(seconds=1)) == 1
+    without_zone = datetime(2100, 1, 1)
+    proj.send("record", eta=without_zone)
+    assert [task.due for task in browse(proj.app, "celery")] == [without_zone.replace(tzinfo=UTC)]
+    assert count(proj.app, due_after=without_zone) == 1
+    assert count(proj.app, due_before=without_zone) == 0
+    assert count(proj.app, due_before=without_zone + timedelta(seconds=1)) == 1
 
 
 @pytest.mark.parametrize("equal", [False, True], ids=["different times", "one time"])

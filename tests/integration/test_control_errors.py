@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 
 from celery_ext import browse, cancel, count, get, reschedule, run_now
 from celery_ext.private_redis import PrivateRedis
-from kombu_delayq import OtherTransport
+from kombu_delayq import DelayTooLong, OtherTransport
 from kombu_delayq.store import DelayStore
 from tests.integration.harness import TRANSPORT, MakeProj, Proj
 
@@ -219,7 +219,7 @@ def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -
 
 
 def test_one_connection_is_enough_for_everything(make_proj: MakeProj) -> None:
-    """With a pool of one connection, cancelling can send its event, and a caller can publish while it browses."""
+    """With a pool of one connection, a caller can cancel, and can publish while it browses."""
     proj = make_proj(broker_pool_limit=1, task_send_sent_event=True)
     ids = [proj.send("record", countdown=300).id for _ in range(3)]
     done: list[str] = []
@@ -236,3 +236,12 @@ def test_one_connection_is_enough_for_everything(make_proj: MakeProj) -> None:
     thread.start()
     thread.join(20)
     assert done == ["cancelled", *ids[1:]], "it waits for a connection that it holds itself"
+
+
+def test_a_task_is_not_put_off_beyond_max_delay(make_proj: MakeProj) -> None:
+    """What ``max_delay`` forbids to publish cannot be had by rescheduling either."""
+    proj = make_proj(broker_transport_options={"max_delay": 3600})
+    task = proj.send("record", countdown=300)
+    with pytest.raises(DelayTooLong, match="max_delay allows, 3600 s"):
+        reschedule(proj.app, task.id, countdown=4000)
+    assert reschedule(proj.app, task.id, countdown=3000) == "rescheduled"

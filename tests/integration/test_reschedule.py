@@ -47,8 +47,8 @@ def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
     dues = {"later": now + 3, "preferred": now + 1.5, "naive": now + 2, "in time": now + 1}
     assert reschedule(app, later.id, eta=datetime.fromtimestamp(dues["later"], UTC)) == "rescheduled"
     assert reschedule(app, preferred.id, eta=datetime.fromtimestamp(dues["preferred"], TOKYO)) == "rescheduled"
-    of_tokyo = datetime.fromtimestamp(dues["naive"], TOKYO).replace(tzinfo=None)
-    assert reschedule(app, naive.id, eta=of_tokyo) == "rescheduled"
+    without_zone = datetime.fromtimestamp(dues["naive"], UTC).replace(tzinfo=None)  # as apply_async takes it
+    assert reschedule(app, naive.id, eta=without_zone) == "rescheduled"
     assert reschedule(app, [in_time.id], countdown=dues["in time"] - time.time()) == {in_time.id: "rescheduled"}
     assert reschedule(app, past.id, eta=datetime(2001, 2, 3, tzinfo=UTC)) == "transferred"
     assert reschedule(app, zero.id, countdown=0) == "transferred"

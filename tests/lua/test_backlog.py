@@ -1,6 +1,7 @@
 """``celery_ext.backlog``: operations by task id that take several calls of the store."""
 
 from celery_ext import backlog
+from kombu_delayq.message import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.waiting import MAX_TWINS
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, waiting
@@ -15,3 +16,16 @@ def test_all_messages_of_an_id_are_cancelled_however_many(store: DelayStore) -> 
     assert (identity, len(set(messages))) == ("i", 2 * MAX_TWINS + 13)
     assert store.size("q") == store.size("other") == 0
     assert list(backlog.cancel(store, ["i"])) == [("i", [])]
+
+
+def test_a_cancelled_step_that_was_delivered_twice_has_no_successor(store: DelayStore) -> None:
+    """When the next step of a chain is cancelled, a second run of the one before cannot offer it again.
+
+    An id of a task without a delay chain is forgotten at once.
+    """
+    body = f'{{"properties": {{"{CHAIN_ID}": "token"}}}}'
+    store.step("q", "token", waiting("step", body=body))
+    store.offer("q", waiting("task"))
+    assert [len(messages) for _, messages in backlog.cancel(store, ["step", "task"])] == [1, 1]
+    assert store.step("q", "token", waiting("step", body=body)) == "cancelled"
+    assert store.client.zrange(store.keys.cancelled, 0, -1) == [b"step"]

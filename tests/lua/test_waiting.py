@@ -7,6 +7,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.waiting import MAX_BYTES
 from tests.lua.keyspace import FUTURE_MS, ODD_IDS, contents, twin_id, waiting
 from tests.lua.test_store import round_trips
 
@@ -81,6 +82,24 @@ def test_a_flushed_script_cache_is_not_noticed_with_a_bad_queue(three: DelayStor
     three.client.script_flush()
     found = getattr(three, operation)(["a", "b", "c"], ["i"])
     assert [message.queue for message in found["i"]] == ["c", "b"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_large_messages_are_found_a_few_at_a_time(store: DelayStore, operation: str) -> None:
+    """However large messages are, all are found, in calls of a bounded size, and so are small ones of another queue."""
+    ids = [f"task {number}" for number in range(12)]
+    large = "x" * (MAX_BYTES // 2)
+    for each in ids:
+        store.offer("large", waiting(each, body=large + each))
+        store.offer("small", waiting(each))
+    search = getattr(store, operation)
+    search(["small"], ["unknown"])  # the script is known from here on
+    store.client.config_resetstat()
+    found = search(["large", "small"], ids)
+    assert store.client.info("commandstats")["cmdstat_evalsha"]["calls"] == len(ids) // 2 + 1
+    assert {each: {message.body for message in messages} for each, messages in found.items()} == {
+        each: {f"{large}{each}".encode(), f"body of {each}".encode()} for each in ids
+    }
 
 
 def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:

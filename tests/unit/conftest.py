@@ -18,6 +18,6 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
     monkeypatch.setattr(_state, "_on_app_finalizers", set())
     with Celery("unit", broker="memory://", set_as_current=False) as app:
         app.conf.task_default_queue = "published"
-        with app.connection_for_write() as connection:
-            connection.default_channel.queues.clear()
         yield app
+        with app.connection_for_write() as connection:  # the broker is the process's own
+            connection.default_channel.queues.clear()
