@@ -65,6 +65,7 @@ def test_a_worker_that_is_killed(make_proj: MakeProj) -> None:
     run_now(proj.app, later)
     proj.await_runs(1, id=first)
     proj.await_runs(1, id=later, retries=1)
+    until(lambda: proj.server.client().hlen("unacked") == 2)
     worker.kill()
     before = waiting_step(proj, waits, 1).message
 
