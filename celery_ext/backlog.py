@@ -43,10 +43,10 @@ def cancel(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Wa
     Yields:
         Each id with the messages removed; none when it did not wait.
     """
-    queues = store.queues()
     for part in _parts(ids):
-        # Before the search, so that a step that is offered during it is either found or refused.
+        # Before the search, so that a step that is offered during it, also to a new queue, is either found or refused.
         _refuse(store, part)
+        queues = store.queues()
         found = store.cancel(queues, part)
         store.accept([each for each, messages in found.items() if not any(map(_is_step, messages))])
         for each in part:

@@ -1,5 +1,9 @@
 """``celery_ext.backlog``: operations by task id that take several calls of the store."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from celery_ext import backlog
 from kombu_delayq.message import CHAIN_ID
 from kombu_delayq.store import DelayStore
@@ -29,3 +33,16 @@ def test_a_cancelled_step_that_was_delivered_twice_has_no_successor(store: Delay
     assert [len(messages) for _, messages in backlog.cancel(store, ["step", "task"])] == [1, 1]
     assert store.step("q", "token", waiting("step", body=body)) == "cancelled"
     assert store.client.zrange(store.keys.cancelled, 0, -1) == [b"step"]
+
+
+def test_a_step_for_a_new_queue_is_found_or_refused(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is stored just before its chain is refused, in a queue that nobody knew of, is cancelled."""
+    refuse = store.refuse
+
+    def refuse_after_a_step(ids: Sequence[str]) -> int:
+        store.step("new queue", "token", waiting("i", body=CHAIN_ID))
+        return refuse(ids)
+
+    monkeypatch.setattr(store, "refuse", refuse_after_a_step)
+    assert [len(messages) for _, messages in backlog.cancel(store, ["i"])] == [1]
+    assert store.size("new queue") == 0
