@@ -25,9 +25,7 @@ local unacked_index, unacked = KEYS[5], KEYS[6]
 local wake, queue, tag = ARGV[1], ARGV[2], ARGV[3]
 local id, due_ms, priority, body = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
-local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
-expected[unacked_index], expected[unacked] = 'zset', 'hash'
-local wrong = wrong_type(expected)
+local wrong = wrong_stored(keys) or wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' })
 if wrong then
   return wrong
 end

@@ -19,7 +19,7 @@ local keys = { due = KEYS[1], backup = KEYS[2] }
 local from, to, last, last_due = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local count, bytes = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local wrong = wrong_type({ [keys.due] = 'zset', [keys.backup] = 'hash' })
+local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end

@@ -15,7 +15,7 @@
 local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
 local count, bytes = ARGV[1], tonumber(ARGV[2])
 
-local wrong = wrong_type({ [keys.due] = 'zset', [keys.backup] = 'hash', [keys.twins] = 'zset' })
+local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end

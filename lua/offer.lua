@@ -21,8 +21,7 @@ local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
 local count = { offered = 0, repeated = 0, renamed = 0 }
 
-local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
-local wrong = wrong_type(expected)
+local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end

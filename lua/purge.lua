@@ -8,12 +8,12 @@
 -- Cost: O(1); Redis frees the memory in the background
 -- @include wrong_type
 
-local due, backup, order, twins = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 
-local wrong = wrong_type({ [due] = 'zset', [backup] = 'hash', [order] = 'string', [twins] = 'zset' })
+local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
-local count = redis.call('ZCARD', due)
-redis.call('UNLINK', due, backup, order, twins)
+local count = redis.call('ZCARD', keys.due)
+redis.call('UNLINK', keys.due, keys.backup, keys.order, keys.twins)
 return count

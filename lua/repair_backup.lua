@@ -19,8 +19,7 @@
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local wake, queue, mend = ARGV[1], ARGV[2], ARGV[3] == '1'
 
-local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
-local wrong = wrong_type(expected)
+local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end

@@ -11,31 +11,31 @@
 -- @include wrong_type
 -- @include marks
 
-local due, backup, twins = KEYS[1], KEYS[2], KEYS[3]
+local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
 local mend = ARGV[1] == '1'
 
-local wrong = wrong_type({ [due] = 'zset', [backup] = 'hash', [twins] = 'zset' })
+local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
 
 local function check(member)
-  local score = redis.call('ZSCORE', due, member)
+  local score = redis.call('ZSCORE', keys.due, member)
   if not score then
     return 'gone'
   end
   local id = id_of(member)
-  local value = redis.call('HGET', backup, id)
+  local value = redis.call('HGET', keys.backup, id)
   if not value then
     if mend then
-      redis.call('ZREM', due, member)
-      redis.call('ZREM', twins, id)
+      redis.call('ZREM', keys.due, member)
+      redis.call('ZREM', keys.twins, id)
     end
     return 'lost'
   elseif member_of(id, value) ~= member then
     if mend then
-      redis.call('ZADD', due, 'NX', score, member_of(id, value))
-      redis.call('ZREM', due, member)
+      redis.call('ZADD', keys.due, 'NX', score, member_of(id, value))
+      redis.call('ZREM', keys.due, member)
     end
     return 'stale'
   end

@@ -10,11 +10,7 @@
 
 local dead = KEYS[1]
 
-local expected = { [dead] = 'list' }
-for i = 2, #KEYS do
-  expected[KEYS[i]] = 'list'
-end
-local wrong = wrong_type(expected)
+local wrong = wrong_stored({}, 1)
 if wrong then
   return wrong
 end

@@ -10,11 +10,7 @@
 local due = KEYS[1]
 local now = now_ms()
 
-local expected = { [due] = 'zset' }
-for i = 2, #KEYS do
-  expected[KEYS[i]] = 'list'
-end
-local wrong = wrong_type(expected)
+local wrong = wrong_stored({ due = due }, 2)
 if wrong then
   return wrong
 end

@@ -28,9 +28,7 @@ local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id, due, priority, body = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local now = now_ms()
 
-local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.order] = 'string', [keys.twins] = 'zset' }
-expected[cancelled] = 'zset'
-local wrong = wrong_type(expected)
+local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset' })
 if wrong then
   return wrong
 end

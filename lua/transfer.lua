@@ -17,11 +17,7 @@ local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
 local count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
-local expected = { [keys.due] = 'zset', [keys.backup] = 'hash', [keys.twins] = 'zset' }
-for i = 4, #KEYS do
-  expected[KEYS[i]] = 'list'
-end
-local wrong = wrong_type(expected)
+local wrong = wrong_stored(keys, 4)
 if wrong then
   return wrong
 end

@@ -11,3 +11,17 @@ local function wrong_type(expected)
     end
   end
 end
+
+local KEPT = { due = 'zset', backup = 'hash', order = 'string', twins = 'zset' }
+
+-- The same for keys of a queue by what they hold, and for the lists that KEYS names from `first_list` on, if given.
+local function wrong_stored(keys, first_list)
+  local expected = {}
+  for name, key in pairs(keys) do
+    expected[key] = KEPT[name]
+  end
+  for i = first_list or #KEYS + 1, #KEYS do
+    expected[KEYS[i]] = 'list'
+  end
+  return wrong_type(expected)
+end
