@@ -12,11 +12,18 @@ from kombu_delayq.store import DelayStore
 
 #: Most dead letters of one call, and about the most bytes of them.
 PAGE, PAGE_BYTES = 100, 1_000_000
-#: How often the letters are gone through again when others replay or consume them at the same time.
-ROUNDS = 10
 
 #: Says of a dead letter where it goes.
 Decide = Callable[[DeadLetter], Letter]
+
+
+def count(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
+    """Yields the dead letters of a queue as ``browse`` does, with none left out because others go through them."""
+    with store.replaying(queue) as hold:
+        for number, letter in enumerate(browse(store, queue)):
+            if number % PAGE == 0:
+                hold()
+            yield letter
 
 
 def browse(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
@@ -57,19 +64,18 @@ def back(letter: DeadLetter) -> Letter:
 
 
 def replay(
-    store: DelayStore, queue: str, decide: Decide, wanted: int, newest: datetime | None
+    store: DelayStore, queue: str, decide: Decide, newest: datetime | None
 ) -> Iterator[tuple[DeadLetter, Letter]]:
     """Goes once through the dead letters of a queue and does with each what is decided.
 
     What stays goes to the back of its list, so that the order is as before when the round is over. Each page is one
     step: a round that is broken off loses nothing and doubles nothing. Letters that come meanwhile are left alone.
+    Another round at the same time waits until this one is through.
 
     Args:
         store: Of the broker.
         queue: Its name.
-        decide: What is to be done with a letter; asked again when another took some meanwhile.
-        wanted: How many letters do not stay, as counted before. When there were fewer, and some are left, others moved
-            them at the same time; they are looked for again.
+        decide: What is to be done with a letter; asked again when a consumer took some meanwhile.
         newest: When the newest letter was buried, as found before; None if none told. Those that say they were buried
             later have come meanwhile.
 
@@ -81,14 +87,8 @@ def replay(
         is_new = letter.at is not None and (newest is None or letter.at > newest)
         return back(letter) if is_new else decide(letter)
 
-    for turn in range(ROUNDS):
-        if turn:
-            wanted = sum(decide_unless_new(letter).to != "back" for letter in browse(store, queue))
-        if wanted <= 0:
-            return
-        for letter, done in _round(store, queue, decide_unless_new):
-            wanted -= done.to != "back"
-            yield letter, done
+    with store.replaying(queue) as hold:
+        yield from _round(store, queue, decide_unless_new, hold)
 
 
 def route_of(channel: Any, fanouts: Collection[str] = ()) -> Callable[[DeadLetter], str | None]:
@@ -124,10 +124,13 @@ def route_of(channel: Any, fanouts: Collection[str] = ()) -> Callable[[DeadLette
     return route
 
 
-def _round(store: DelayStore, queue: str, decide: Decide) -> Iterator[tuple[DeadLetter, Letter]]:
+def _round(
+    store: DelayStore, queue: str, decide: Decide, hold: Callable[[], None]
+) -> Iterator[tuple[DeadLetter, Letter]]:
     for key, left in store.dead_letter_lists(queue).items():
         count = PAGE
         while left > 0:
+            hold()
             page = store.dead_letter_page(key, 0, min(count, left))
             if not page:
                 break
@@ -135,7 +138,7 @@ def _round(store: DelayStore, queue: str, decide: Decide) -> Iterator[tuple[Dead
             decided = [decide(letter) for letter in letters]
             # Whoever replays a task that was cancelled once wants its delay chain to begin anew.
             store.accept([each.id for each, done in zip(letters, decided, strict=True) if done.to == "queue"])
-            taken = store.replay(key, decided)  # fewer when another took some: the next page begins there
+            taken = store.replay(key, decided)  # fewer when a consumer took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
             left, count = left - taken, _next_count(page)
 

@@ -68,6 +68,10 @@ class Keys:
         """STRING with a TTL: name of the leading transfer worker."""
         return f"{self.prefix}delayq:transfer"
 
+    def replaying(self, queue: str) -> str:
+        """STRING with a TTL: name of who goes through a queue of dead letters, one at a time."""
+        return f"{self.prefix}delayq:replaying:{queue}"
+
     @property
     def wake(self) -> str:
         """Channel: ``<due ms> <queue>`` of every new head."""

@@ -1,7 +1,10 @@
 """The store's operations on whole queues: purge, repair, dead letters."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import sleep
 from typing import Any, cast
+from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
@@ -10,6 +13,9 @@ from kombu_delayq.results import Letter
 
 #: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
 SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
+
+#: How long one may go through dead letters without a sign of life, and how often others ask whether it is done, in s.
+REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
 
 
 class Upkeep(Caller):
@@ -88,6 +94,26 @@ class Upkeep(Caller):
     def dead_letter_page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
         """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
         return [as_bytes(message) for message in reversed(self.client.lrange(key, -skip - count, -skip - 1))]
+
+    @contextmanager
+    def replaying(self, queue: str) -> Iterator[Callable[[], None]]:
+        """Keeps others from going through a queue of dead letters, whose order is not the same meanwhile.
+
+        Waits until they are through. Gives a function to be called at least every ``REPLAYING_TTL_S``: it keeps others
+        away for as long again, and waits if one has come between all the same.
+        """
+        name = uuid4().hex
+
+        def hold() -> None:
+            args = [name, round(REPLAYING_TTL_S * 1000)]
+            while as_text(self._run("lead", [self.keys.replaying(queue), self.keys.queues], args)[0]) != name:
+                sleep(REPLAYING_POLL_S)
+
+        hold()
+        try:
+            yield hold
+        finally:
+            self._run("release", [self.keys.replaying(queue)], [name])
 
     def replay(self, key: str, letters: Sequence[Letter]) -> int:
         """Takes dead letters from the end of their list, and does with each what it says.

@@ -1,10 +1,10 @@
--- Takes or renews the lease of the leading transfer worker, and names the queues to look after.
--- KEYS[1] lease   STRING  name of the leading transfer worker, with a TTL
+-- Takes or renews a lease, such as that of the leading transfer worker, and names the queues to look after.
+-- KEYS[1] lease   STRING  name of who holds it, with a TTL
 -- KEYS[2] queues  SET     queues that hold or held delayed messages
--- ARGV[1] name    of the transfer worker that asks
+-- ARGV[1] name    of who asks
 -- ARGV[2] ttl     ms
--- Returns {name of the leader, {queue, queue, ...}}
--- Atomic: at any moment at most one transfer worker holds the lease.
+-- Returns {name of the holder, {queue, queue, ...}}
+-- Atomic: at any moment at most one holds the lease.
 -- Cost: O(queues)
 -- @include wrong_type
 

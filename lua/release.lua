@@ -1,6 +1,6 @@
--- Gives the lease back, so that another transfer worker may lead at once.
--- KEYS[1] lease  STRING  name of the leading transfer worker
--- ARGV[1] name   of the transfer worker that stops
+-- Gives a lease back, so that another may have it at once.
+-- KEYS[1] lease  STRING  name of who holds it
+-- ARGV[1] name   of who gives it back
 -- Returns 'released' or 'not_leading'
 -- Atomic: only the holder gives it back.
 -- Cost: O(1)

@@ -115,7 +115,7 @@ class _Work:
         wanted = 0
         try:
             total = sum(self._store.dead_letter_lists(queue).values())
-            for letter in watched(letters_of.browse(self._store, queue), "reading", total):
+            for letter in watched(letters_of.count(self._store, queue), "reading", total):
                 if letter.at is not None:
                     self._newest[queue] = max(letter.at, self._newest.get(queue, letter.at))
                 if self._selection(letter):
@@ -132,7 +132,7 @@ class _Work:
         for queue, wanted in self.wanted.items():
             done: Counter[str] = Counter()
             total = sum(self._store.dead_letter_lists(queue).values())
-            round_ = letters_of.replay(self._store, queue, self._decide, wanted, self._newest.get(queue))
+            round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
             for letter, what in watched(round_, label, total, printing=self._as_json or bool(self._selection.ids)):
                 if what.to != "back":
                     done[what.queue] += 1

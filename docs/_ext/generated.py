@@ -52,7 +52,7 @@ class KeyTable(Generated):
     def lines(self) -> Lines:
         """Yields a row for each key and channel."""
         keys = Keys()
-        of_queue = {what: getattr(keys, what)("orders") for what in ("due", "backup", "order", "twins")}
+        of_queue = {what: getattr(keys, what)("orders") for what in ("due", "backup", "order", "twins", "replaying")}
         of_all = {what: getattr(keys, what) for what in ("queues", "cancelled", "lease", "wake")}
         yield from ("| name | holds |", "|---|---|")
         for what, name in {**of_queue, **of_all}.items():

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from celery_ext.private_redis import PrivateRedis
 from tests.integration.harness import TRANSPORT, MakeProj, Proj
@@ -40,6 +41,19 @@ def make_proj(redis_server: PrivateRedis) -> Iterator[MakeProj]:
 def proj(make_proj: MakeProj) -> Proj:
     """The app on our transport, all else at its defaults."""
     return make_proj()
+
+
+@pytest.fixture
+def broker(redis_server: PrivateRedis) -> PrivateRedis:
+    """An empty broker, for commands that need no app."""
+    redis_server.client().flushall()
+    return redis_server
+
+
+@pytest.fixture
+def raw_client(broker: PrivateRedis) -> redis.Redis:
+    """A client of it that does not decode."""
+    return redis.Redis(port=broker.port)
 
 
 @pytest.fixture

@@ -45,35 +45,23 @@ def offer(identity: str, due_ms: float = FUTURE_MS, priority: int = 0, body: str
     return Offer(identity, repr(due_ms), priority, body or message(identity))
 
 
-def keys(client: redis.Redis) -> dict[bytes, Any]:
+def keys(raw_client: redis.Redis) -> dict[bytes, Any]:
     """All that is stored in keys of ours, except for the counts of marked messages."""
     found: dict[bytes, Any] = {}
-    for key in client.keys("delayq:*"):
-        kind = client.type(key)
+    for key in raw_client.keys("delayq:*"):
+        kind = raw_client.type(key)
         if kind == b"zset":
-            found[key] = client.zrange(key, 0, -1, withscores=True)
+            found[key] = raw_client.zrange(key, 0, -1, withscores=True)
         elif kind == b"hash":
-            found[key] = client.hgetall(key)
+            found[key] = raw_client.hgetall(key)
         elif kind == b"set":
-            found[key] = client.smembers(key)
+            found[key] = raw_client.smembers(key)
     return found
 
 
 @pytest.fixture
-def broker(redis_server: PrivateRedis) -> PrivateRedis:
-    redis_server.client().flushall()
-    return redis_server
-
-
-@pytest.fixture
-def client(broker: PrivateRedis) -> redis.Redis:
-    """A client that does not decode."""
-    return redis.Redis(port=broker.port)
-
-
-@pytest.fixture
-def store(client: redis.Redis) -> DelayStore:
-    return DelayStore(client)
+def store(raw_client: redis.Redis) -> DelayStore:
+    return DelayStore(raw_client)
 
 
 def exported(broker: PrivateRedis, *args: str, **expected: Any) -> list[str]:
@@ -148,7 +136,7 @@ def test_an_export_may_be_of_some_queues_and_due_times(broker: PrivateRedis, sto
     assert found == [None, "a1", "a2", None]
 
 
-def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, client: redis.Redis) -> None:
+def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, raw_client: redis.Redis) -> None:
     """Ids, queue names, due times and bodies of any bytes, twins and marked messages are stored as they were."""
     odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
     for n, each in enumerate(odd):
@@ -159,12 +147,12 @@ def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, client: 
         store.offer("ü {q}", Offer(each, repr(FUTURE_MS + n / 7), n, body.encode(errors="surrogateescape")))
     for n in range(3):
         store.offer("twins", Offer("t", repr(FUTURE_MS - n), 0, message(f"n{n}", "t")))
-    before = keys(client)
+    before = keys(raw_client)
     assert before[b"delayq:{twins}:twins"]
     text = "\n".join(exported(broker)) + "\n"
-    client.flushall()
+    raw_client.flushall()
     run(broker, "import", stdin=text)
-    assert _by_message(keys(client)) == _by_message(before)
+    assert _by_message(keys(raw_client)) == _by_message(before)
     run(broker, "cancel", "--yes", "t")
     assert store.size("twins") == 0, "a twin was not found by its id"
 
@@ -326,12 +314,12 @@ def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
     base = max(base, _measured(broker, "import", str(small)))
     for start in range(0, 100_000, 1000):
         store.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 100, n % 3) for n in range(start, start + 1000)))
-    client = store.client
+    raw_client = store.client
     assert _measured(broker, "export", "-o", str(file)) < base + 15_000
     assert file.stat().st_size > 20_000_000
-    before = keys(client)
+    before = keys(raw_client)
     order = [each.body for each in _pages(store)]
-    client.delete(*before)
+    raw_client.delete(*before)
     assert _measured(broker, "import", str(file)) < base + 15_000
     assert [each.body for each in _pages(store)] == order
     with terminal(broker, "import", str(file)) as bar:

@@ -46,21 +46,9 @@ def offer(n: int, identity: str = "", priority: int = 0) -> Offer:
 
 
 @pytest.fixture
-def broker(redis_server: PrivateRedis) -> PrivateRedis:
-    redis_server.client().flushall()
-    return redis_server
-
-
-@pytest.fixture
-def client(broker: PrivateRedis) -> redis.Redis:
-    """A client that does not decode."""
-    return redis.Redis(port=broker.port)
-
-
-@pytest.fixture
-def store(client: redis.Redis) -> DelayStore:
+def store(raw_client: redis.Redis) -> DelayStore:
     """A store with one queue, whose messages are published in an order that is not that of their due times."""
-    store = DelayStore(client)
+    store = DelayStore(raw_client)
     order = [n for third in range(3) for n in range(third, COUNT, 3)]
     for start in range(0, COUNT, 50):
         store.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
@@ -81,51 +69,51 @@ def expected(gone: Callable[[int], bool] = lambda n: False) -> list[int]:
     return plain + urgent
 
 
-def members(client: redis.Redis) -> dict[int, bytes]:
+def members(raw_client: redis.Redis) -> dict[int, bytes]:
     """The index members by the numbers of their messages."""
-    return {int(member.rpartition(b"t")[2]): member for member in client.zrange(DUE, 0, -1)}
+    return {int(member.rpartition(b"t")[2]): member for member in raw_client.zrange(DUE, 0, -1)}
 
 
-def drop_members(client: redis.Redis) -> None:
-    client.zrem(DUE, *(member for n, member in members(client).items() if n % 7 == 0))
+def drop_members(raw_client: redis.Redis) -> None:
+    raw_client.zrem(DUE, *(member for n, member in members(raw_client).items() if n % 7 == 0))
 
 
-def drop_bodies(client: redis.Redis) -> None:
-    client.hdel(BACKUP, *(f"t{n}" for n in range(0, COUNT, 7)))
+def drop_bodies(raw_client: redis.Redis) -> None:
+    raw_client.hdel(BACKUP, *(f"t{n}" for n in range(0, COUNT, 7)))
 
 
-def add_ghosts(client: redis.Redis) -> None:
-    client.zadd(DUE, {f"ghost{n}": n for n in range(600)} | {"\x7f00000001ghost": 1, "\x7f": 2, "": 3})
+def add_ghosts(raw_client: redis.Redis) -> None:
+    raw_client.zadd(DUE, {f"ghost{n}": n for n in range(600)} | {"\x7f00000001ghost": 1, "\x7f": 2, "": 3})
 
 
-def make_stale(client: redis.Redis) -> None:
+def make_stale(raw_client: redis.Redis) -> None:
     """Gives every seventh message an index entry that is not the one of its body, with its due time."""
-    for n, member in members(client).items():
+    for n, member in members(raw_client).items():
         if n % 7 == 0:
             wrong = member[9:] if member.startswith(b"\x7f") else b"\x7f00000001" + member
-            client.zadd(DUE, {wrong: client.zscore(DUE, member)})
-            client.zrem(DUE, member)
+            raw_client.zadd(DUE, {wrong: raw_client.zscore(DUE, member)})
+            raw_client.zrem(DUE, member)
 
 
-def forget_queue(client: redis.Redis) -> None:
-    client.delete("delayq:queues")
+def forget_queue(raw_client: redis.Redis) -> None:
+    raw_client.delete("delayq:queues")
 
 
-def all_at_once(client: redis.Redis) -> None:
-    make_stale(client)
-    drop_bodies(client)
-    client.zrem(DUE, *(member for n, member in members(client).items() if n % 7 and n % 2))
-    add_ghosts(client)
-    forget_queue(client)
-    client.delete(ORDER, TWINS)
+def all_at_once(raw_client: redis.Redis) -> None:
+    make_stale(raw_client)
+    drop_bodies(raw_client)
+    raw_client.zrem(DUE, *(member for n, member in members(raw_client).items() if n % 7 and n % 2))
+    add_ghosts(raw_client)
+    forget_queue(raw_client)
+    raw_client.delete(ORDER, TWINS)
 
 
 DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any], Callable[[int], bool]]] = {
-    "nothing": (lambda client: None, {}, lambda n: False),
-    "due": (lambda client: client.delete(DUE), {"unindexed": COUNT}, lambda n: False),
-    "backup": (lambda client: client.delete(BACKUP), {"lost": COUNT}, lambda n: True),
-    "order": (lambda client: client.delete(ORDER), {"misordered": 1}, lambda n: False),
-    "twins": (lambda client: client.delete(TWINS), {}, lambda n: False),
+    "nothing": (lambda raw_client: None, {}, lambda n: False),
+    "due": (lambda raw_client: raw_client.delete(DUE), {"unindexed": COUNT}, lambda n: False),
+    "backup": (lambda raw_client: raw_client.delete(BACKUP), {"lost": COUNT}, lambda n: True),
+    "order": (lambda raw_client: raw_client.delete(ORDER), {"misordered": 1}, lambda n: False),
+    "twins": (lambda raw_client: raw_client.delete(TWINS), {}, lambda n: False),
     "members": (drop_members, {"unindexed": 43}, lambda n: False),
     "bodies": (drop_bodies, {"lost": 43}, lambda n: n % 7 == 0),
     "ghosts": (add_ghosts, {"lost": 603}, lambda n: False),
@@ -140,12 +128,12 @@ def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
     broker: PrivateRedis, store: DelayStore, what: str
 ) -> None:
     """A dry run tells the damage and changes nothing, a repair mends it, a second one finds all sound."""
-    client = store.client
+    raw_client = store.client
     damage, found, gone = DAMAGE[what]
-    damage(client)
-    before = contents(client)
+    damage(raw_client)
+    before = contents(raw_client)
     [dry] = lines(broker, "repair", "--dry-run", code=int(bool(found)))
-    assert contents(client) == before
+    assert contents(raw_client) == before
     [mended] = lines(broker, "repair", "--yes")
     for findings in (dry, mended):
         for kind, count in found.items():
@@ -158,39 +146,41 @@ def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
     assert [{kind: each[kind] for kind in SOUND} for each in again] == [SOUND] * len(again)
     assert store.queues() == ["q"]
     if what == "nothing":
-        assert contents(client) == before
+        assert contents(raw_client) == before
     # A message that comes later, to the due time of others, goes behind them.
     late = offer(150)
     store.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
     order = expected(gone)
     order.insert(order.index(151) + 1 + (152 in order) if 151 in order else 0, -1)
     assert delivered(store) == order
-    assert store.size("q") == client.hlen(BACKUP) == 0
+    assert store.size("q") == raw_client.hlen(BACKUP) == 0
 
 
-def test_twins_are_found_by_their_id_again(broker: PrivateRedis, client: redis.Redis) -> None:
+def test_twins_are_found_by_their_id_again(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """When the index of twins is lost, a repair makes it again, and all messages of an id are cancelled by it."""
-    store = DelayStore(client)
+    store = DelayStore(raw_client)
     store.offer("q", *(offer(n, "shared") for n in range(10)))
-    twins = client.zrange(TWINS, 0, -1)
-    client.delete(TWINS)
+    twins = raw_client.zrange(TWINS, 0, -1)
+    raw_client.delete(TWINS)
     assert len(store.get(["q"], ["shared"])["shared"]) == 1
     [found] = lines(broker, "repair", "--yes")
     assert found["untwinned"] == len(twins) == 9
-    assert client.zrange(TWINS, 0, -1) == twins
+    assert raw_client.zrange(TWINS, 0, -1) == twins
     assert len(store.cancel(["q"], ["shared"])["shared"]) == 10
 
 
 def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone(
-    broker: PrivateRedis, client: redis.Redis
+    broker: PrivateRedis, raw_client: redis.Redis
 ) -> None:
     """Messages without an eta are named and due now; what no consumer could take is named and stays, exit code 1."""
-    store = DelayStore(client)
+    store = DelayStore(raw_client)
     plain = message("plain")
     odd_eta = message("odd", None).replace('"eta": null', '"eta": "soon"')
     odd = {"text": b"no json", "binary": b"\xff\xfe\x00", "list": b"[]", "bare": b"{}", "empty": b"", "\x7f": b"\x7f"}
-    client.hset(BACKUP, mapping={"plain": plain, "odd eta": odd_eta, "marked": b"\x7f00000009" + b"3" + plain.encode()})
-    client.hset(BACKUP, mapping=odd)  # type: ignore[arg-type]
+    raw_client.hset(
+        BACKUP, mapping={"plain": plain, "odd eta": odd_eta, "marked": b"\x7f00000009" + b"3" + plain.encode()}
+    )
+    raw_client.hset(BACKUP, mapping=odd)  # type: ignore[arg-type]
     before_ms = store.now_ms()
     for _ in range(2):
         result = run(broker, "repair", "--dry-run", code=1)
@@ -200,59 +190,59 @@ def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone
     assert (found["unindexed"], found["undated"], found["unreadable"], found["unknown"]) == (3, 3, 6, True)
     assert sorted(found["examples"]["undated"]) == ["marked", "odd eta", "plain"]
     assert sorted(found["examples"]["unreadable"]) == sorted(odd)
-    assert all(before_ms <= due <= store.now_ms() for _, due in client.zrange(DUE, 0, -1, withscores=True))
+    assert all(before_ms <= due <= store.now_ms() for _, due in raw_client.zrange(DUE, 0, -1, withscores=True))
     assert len(store.transfer("q").lateness_ms) == 3
-    assert client.hgetall(BACKUP) == {key.encode(): body for key, body in odd.items()}
+    assert raw_client.hgetall(BACKUP) == {key.encode(): body for key, body in odd.items()}
     assert [each["unreadable"] for each in lines(broker, "repair", "--yes", code=1)] == [6]
 
 
 def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: PrivateRedis, store: DelayStore) -> None:
     """Whichever key of a queue has another type is named, the other queues are mended, and the exit code is 1."""
-    client = store.client
+    raw_client = store.client
     keys = Keys()
     for what in ("due", "backup", "order", "twins"):
         store.offer(what, offer(0))
         key = getattr(keys, what)(what)
-        client.delete(key)
-        client.lpush(key, "x")
-    client.delete(DUE)
-    client.rename("delayq:queues", "elsewhere")
-    client.set("delayq:queues", "x")
+        raw_client.delete(key)
+        raw_client.lpush(key, "x")
+    raw_client.delete(DUE)
+    raw_client.rename("delayq:queues", "elsewhere")
+    raw_client.set("delayq:queues", "x")
     result = run(broker, "repair", "--yes", code=1)
     assert "key delayq:queues: WRONGTYPE" in result.stderr
     for what in ("due", "backup", "order", "twins"):
         assert f"left: WRONGTYPE key {getattr(keys, what)(what)} holds a list" in result.stdout
-    client.rename("elsewhere", "delayq:queues")
+    raw_client.rename("elsewhere", "delayq:queues")
     found = {each["queue"]: each["error"] is None for each in lines(broker, "repair", code=1)}
     assert found == {"backup": False, "due": False, "order": False, "q": True, "twins": False}
     assert delivered(store) == expected()
 
 
 def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
-    broker: PrivateRedis, client: redis.Redis
+    broker: PrivateRedis, raw_client: redis.Redis
 ) -> None:
     """Queues with braces, colons, stars and a key prefix are found; keys of others, and queues not asked for, stay."""
     names = ["a", "{a}", "a{b}c", "due", "x:due", "*", "a b", "ü", "tagged:{x}", "{a}:due"]
     for prefix in ("", "p?*:"):
-        store = DelayStore(client, Keys(prefix))
+        store = DelayStore(raw_client, Keys(prefix))
         for name in names:
             store.offer(name, offer(0), offer(1))
-            client.delete(store.keys.due(name))
-        client.delete(store.keys.queues)
-    client.set("delayq:other", 1)
-    client.hset("delayq:{no}:bodies", "a", "b")
-    client.hset(b"delayq:{\xff}:backup", "a", "b")
+            raw_client.delete(store.keys.due(name))
+        raw_client.delete(store.keys.queues)
+    raw_client.set("delayq:other", 1)
+    raw_client.hset("delayq:{no}:bodies", "a", "b")
+    raw_client.hset(b"delayq:{\xff}:backup", "a", "b")
     run(broker, "repair", "--yes", "*", "{a}")
-    assert sorted(DelayStore(client).queues()) == ["*", "{a}"]
+    assert sorted(DelayStore(raw_client).queues()) == ["*", "{a}"]
     found = lines(broker, "repair", "--yes", code=1)
     errors = {each["queue"]: each["error"] is not None for each in found}
     assert errors == {**dict.fromkeys(names, False), "\udcff": True}
     assert {each["queue"] for each in found if each["unindexed"]} == {*names} - {"*", "{a}"}
-    prefixed = DelayStore(client, Keys("p?*:"))
+    prefixed = DelayStore(raw_client, Keys("p?*:"))
     assert prefixed.queues() == []
     result = run(broker, "-o", "global_keyprefix=p?*:", "repair", "--yes")
     assert result.stdout.count("2 bodies without an index entry") == len(names)
-    for each in (DelayStore(client), prefixed):
+    for each in (DelayStore(raw_client), prefixed):
         assert {name: each.size(name) for name in names} == dict.fromkeys(names, 2)
         assert set(each.queues()) == set(names)
 
@@ -291,12 +281,12 @@ def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore
     assert 0 < store.client.pttl(DUE) <= 60_000
 
 
-def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, client: redis.Redis) -> None:
+def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
-    store = DelayStore(client)
+    store = DelayStore(raw_client)
     for start in range(0, 30_000, 300):
         store.offer("q", *(offer(n) for n in range(start, start + 300)))
-    client.delete(DUE)
+    raw_client.delete(DUE)
     process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "repair", "--yes"])
     until(lambda: store.size("q") > 2000, what="some are mended")
     process.send_signal(signal.SIGKILL)
@@ -311,10 +301,10 @@ def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(proj: Proj) -> Non
     early = [f"early{n}" for n in range(300)]
     for n, each in enumerate(early):
         proj.send("record", countdown=2 + n / 100, task_id=each)
-    client = redis.Redis(port=proj.server.port)
+    raw_client = redis.Redis(port=proj.server.port)
     key = Keys().due("celery")
-    client.zrem(key, *(member for n, member in enumerate(client.zrange(key, 0, -1)) if n % 2))
-    client.delete("delayq:queues")
+    raw_client.zrem(key, *(member for n, member in enumerate(raw_client.zrange(key, 0, -1)) if n % 2))
+    raw_client.delete("delayq:queues")
     proj.worker(concurrency=2)
     published: dict[str, float] = {}
     repairs: list[Findings] = []

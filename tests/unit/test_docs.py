@@ -67,7 +67,7 @@ def test_reference_names_every_option_key_script_and_command(built: Path) -> Non
     """Sphinx builds without a warning, and the pages made from the code name all that the code has."""
     reference = {page.stem: page.read_text(encoding="utf-8") for page in (built / "reference").glob("*.txt")}
     keys = Keys()
-    of_queue = {of("orders") for of in (keys.due, keys.backup, keys.order, keys.twins)}
+    of_queue = {of("orders") for of in (keys.due, keys.backup, keys.order, keys.twins, keys.replaying)}
     expected = {
         "options": NAMES,
         "keys": of_queue | {keys.queues, keys.cancelled, keys.lease, keys.wake},

@@ -34,6 +34,7 @@ def test_keys_of_the_fleet() -> None:
     keys = Keys(db=3)
     assert (keys.queues, keys.lease, keys.wake) == ("delayq:queues", "delayq:transfer", "delayq:wake:3")
     assert keys.cancelled == "delayq:cancelled"
+    assert keys.replaying("dead") == "delayq:replaying:dead"
 
 
 def test_the_prefix_stands_before_every_name() -> None:
@@ -41,7 +42,7 @@ def test_the_prefix_stands_before_every_name() -> None:
     plain, prefixed = Keys(), Keys("app:")
     for name in ("queues", "lease", "wake", "cancelled"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
-    for name in ("due", "backup", "order", "twins"):
+    for name in ("due", "backup", "order", "twins", "replaying"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
     assert prefixed.ready("q", (0, 3)) == ["app:" + key for key in plain.ready("q", (0, 3))]
 
@@ -49,7 +50,7 @@ def test_the_prefix_stands_before_every_name() -> None:
 def test_no_two_keys_are_the_same() -> None:
     """All keys of a queue, and those of a queue whose name only adds braces, differ."""
     keys = Keys()
-    makers = (keys.due, keys.backup, keys.order, keys.twins)
+    makers = (keys.due, keys.backup, keys.order, keys.twins, keys.replaying)
     names = [make(queue) for queue in ("a", "b", "{a}", "tagged:a") for make in makers]
     names += [keys.queues, keys.lease, keys.cancelled, *keys.ready("a", (0, 3)), *keys.ready("{a}", (0, 3))]
     assert len(set(names)) == len(names)
