@@ -68,8 +68,8 @@ class DelayChainTask(_Task):
     ) -> Any:
         """Retries the task: with a delay chain after its next delay, unless ``eta`` or ``countdown`` say otherwise.
 
-        Arguments, result and errors are as of ``celery.Task.retry``. With a delay chain, its length is the limit of
-        retries, which ``max_retries`` can only lower.
+        So may ``delay_level``. Other arguments, result and errors are as of ``celery.Task.retry``. With a delay chain,
+        its length is the limit of retries, which ``max_retries`` can only lower.
 
         Raises:
             celery.exceptions.Ignore: The chain was cancelled while this step ran.
@@ -79,6 +79,8 @@ class DelayChainTask(_Task):
         given = {"args": args, "kwargs": kwargs, "exc": exc, "eta": eta, "countdown": countdown}
         given["throw"] = None if throw else False
         options |= {name: value for name, value in given.items() if value is not None}
+        if (level := options.pop("delay_level", None)) is not None:
+            countdown = options["countdown"] = delay_of_level(self.app, level, options)
         request = self.request
         chain = self._chain_of(request)
         limit = self._limit(chain, max_retries)

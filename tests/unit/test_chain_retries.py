@@ -9,7 +9,7 @@ from celery import Celery
 from celery.exceptions import MaxRetriesExceededError, Retry
 
 from celery_ext import delay_chain_exhausted, install
-from kombu_delayq import InvalidDelayChain
+from kombu_delayq import InvalidDelayChain, InvalidDelayLevel
 from tests.unit.published import published
 
 
@@ -55,6 +55,22 @@ def test_each_retry_takes_the_step_of_its_position(app: Celery) -> None:
         assert published(app)["headers"]["retries"] == retries + 1
     with pytest.raises(MaxRetriesExceededError):
         run(task, retries=5)
+
+
+def test_a_retry_may_wait_for_a_delay_level(app: Celery) -> None:
+    """``retry(delay_level=)`` waits as long as the level says, instead of the chain's step, and with no countdown."""
+
+    @app.task(bind=True, delay_chain="4m,10m")
+    def task(self: Any, level: Any, countdown: Any = None) -> None:
+        self.retry(delay_level=level, countdown=countdown)
+
+    for level, delay_s in ((3, 10), (0, 0)):
+        with pytest.raises(Retry) as raised:
+            run(task, level)
+        assert raised.value.when == delay_s
+        published(app)
+    with pytest.raises(InvalidDelayLevel, match="countdown"):
+        run(task, 3, 5)
 
 
 @pytest.mark.parametrize(
