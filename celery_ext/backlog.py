@@ -26,7 +26,7 @@ Outcome = Literal["cancelled", "rescheduled", "transferred", "not_delayed", "unr
 #: How many ids go into one call, so that Redis stays responsive.
 IDS_A_CALL = 200
 #: How many messages of a queue are read in one call.
-PAGE = 200
+PAGE = 100
 
 
 def get(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:

@@ -70,7 +70,7 @@ class WaitingMessages(Caller):
         after: Page | None = None,
         from_ms: float = -inf,
         to_ms: float = inf,
-        count: int = 200,
+        count: int = 100,
     ) -> Page:
         """Reads a page of a queue's waiting messages, in the order of their due times.
 
@@ -82,7 +82,7 @@ class WaitingMessages(Caller):
             count: Most messages to return; fewer come when they are large.
         """
         last = after.last if after is not None else (b"", b"")
-        args = [repr(from_ms), repr(to_ms), *last, count, self.options.transfer_batch_bytes]
+        args = [repr(from_ms), repr(to_ms), *last, count, MAX_BYTES]
         more, *parts = self._run("browse", [self.keys.due(queue), self.keys.backup(queue)], args)
         rows = list(_rows(parts))
         messages = [_waiting(queue, (id_of(as_bytes(member)), *rest)) for member, *rest in rows]
