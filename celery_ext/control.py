@@ -45,7 +45,7 @@ def cancel(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, O
     for part in chunks(iter(_several(task_id)), backlog.IDS_A_CALL):
         with open_store(app) as store:
             removed = list(backlog.cancel(store, part))
-        # Without a connection in hand: events and chords take one from the same pool.
+        # Without a connection in hand: what follows a chord takes one from the same pool.
         for each, messages in removed:
             for message in messages:
                 mark_revoked(app, DelayedTask(message))
