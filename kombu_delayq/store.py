@@ -85,8 +85,9 @@ class DelayStore(WaitingMessages, Upkeep):
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
-            The place of the message: ``first``, ``head`` or ``behind``. With nothing changed, ``waits`` when a step of
-            the chain waits already, ``cancelled`` when the chain was cancelled.
+            The place of the message, instead of an earlier step of the chain that may wait: ``first``, ``head`` or
+            ``behind``. With nothing changed, ``waits`` when as late a step waits already, ``cancelled`` when the chain
+            was cancelled.
         """
         # Before the step, as in offer: the transfer worker must know the queue.
         self.client.sadd(self.keys.queues, queue)

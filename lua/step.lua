@@ -1,4 +1,4 @@
--- Puts the next step of a delay chain into the store, unless the chain was cancelled or a step of it waits.
+-- Puts the next step of a delay chain into the store, unless the chain was cancelled or as late a step of it waits.
 -- KEYS[1] due        ZSET    message -> due time, ms since the epoch
 -- KEYS[2] backup     HASH    id -> message
 -- KEYS[3] order      STRING  count of messages marked so far
@@ -35,9 +35,20 @@ end
 if tonumber(redis.call('ZSCORE', cancelled, id) or 0) > now then
   return 'cancelled'
 end
+
+-- A message that is no JSON stands at the beginning.
+local function position(message)
+  local is_json, parsed = pcall(cjson.decode, message)
+  local headers = is_json and type(parsed) == 'table' and parsed.headers
+  return type(headers) == 'table' and tonumber(headers.retries) or 0
+end
+
 for _, message in ipairs(find(keys, id, 100)) do
   if string.find(message.body, chain, 1, true) then
-    return 'waits'
+    if position(message.body) >= position(body) then
+      return 'waits'
+    end
+    remove(keys, message) -- of a run that was delivered twice, and is behind
   end
 end
 local place = announce(keys.due, wake, queue, function()

@@ -178,3 +178,16 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
     ear.heard()
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.step("q", CHAIN, step("j", PAST_MS)))
     assert ear.heard() == []
+
+
+def test_a_later_step_takes_the_place_of_an_earlier_one(store: DelayStore) -> None:
+    """When an old run was delivered twice and left its step behind, the chain goes on from the later one."""
+
+    def at(retries: int) -> Offer:
+        return waiting("i", FUTURE_MS + retries, f'{{"headers": {{"retries": {retries}}}, "chain": "{CHAIN}"}}')
+
+    words = [store.step("q", CHAIN, at(retries)) for retries in (1, 3, 2, 3)]
+    assert words == ["first", "first", "waits", "waits"]
+    assert [(message.due_ms, message.body) for message in store.get(["q"], ["i"])["i"]] == [
+        (FUTURE_MS + 3, str(at(3).body).encode())
+    ]
