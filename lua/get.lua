@@ -19,13 +19,4 @@ local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
-local reply, size = {}, 0
-for i = 3, #ARGV do
-  if size >= bytes then
-    break
-  end
-  local messages, length = told(find(keys, ARGV[i], count))
-  reply[i - 2] = messages
-  size = size + length
-end
-return reply
+return search(keys, { unpack(ARGV, 3) }, count, bytes)

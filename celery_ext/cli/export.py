@@ -16,12 +16,12 @@ from redis.exceptions import ResponseError
 from celery_ext import backlog
 from celery_ext.cli.complaints import complain
 from celery_ext.cli.messages import as_line
-from celery_ext.cli.options import confirm, json_option, yes_option
+from celery_ext.cli.options import confirm, due_options, json_option, yes_option
 from celery_ext.cli.progress import watched
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.target import Target
 from celery_ext.cli.text import escaped
-from celery_ext.cli.times import MOMENT, Moment
+from celery_ext.cli.times import Moment
 from celery_ext.exported import closing_line, header_line, message_line
 from kombu_delayq.store import DelayStore
 
@@ -34,8 +34,7 @@ from kombu_delayq.store import DelayStore
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to this file; it gets its name when it is complete. Without it, to the standard output.",
 )
-@click.option("--due-after", type=MOMENT, help="Only those due then or later: ISO 8601, or from now such as 10m.")
-@click.option("--due-before", type=MOMENT, help="Only those due earlier.")
+@due_options
 @yes_option
 @json_option("With --output, print as JSON how many messages of each queue it has; the export is JSON anyway.")
 @click.pass_obj

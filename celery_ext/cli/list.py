@@ -12,12 +12,12 @@ from redis.exceptions import ResponseError
 from celery_ext import backlog
 from celery_ext.cli.complaints import complain
 from celery_ext.cli.messages import HEAD, as_line, chain_of, row, summary
-from celery_ext.cli.options import json_option
+from celery_ext.cli.options import due_options, json_option
 from celery_ext.cli.progress import watched
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.target import Target
 from celery_ext.cli.text import table
-from celery_ext.cli.times import MOMENT, Moment
+from celery_ext.cli.times import Moment
 from celery_ext.delayed_task import DelayedTask
 from kombu_delayq.results import Waiting
 from kombu_delayq.store import DelayStore
@@ -28,8 +28,7 @@ ROWS = 500
 
 @click.command("list")
 @queues_argument()
-@click.option("--due-after", type=MOMENT, help="Only those due then or later: ISO 8601, or from now such as 10m.")
-@click.option("--due-before", type=MOMENT, help="Only those due earlier.")
+@due_options
 @click.option(
     "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Most messages to print; 0 for all."
 )

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from celery_ext.cli.times import MOMENT
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -22,6 +24,15 @@ def ids_argument(command: F) -> F:
 def yes_option(command: F) -> F:
     """Adds ``--yes``, which is to be handed to ``confirm``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def due_options(command: F) -> F:
+    """Adds ``--due-after`` and ``--due-before``, each a ``Moment`` or None."""
+    before = click.option("--due-before", type=MOMENT, help="Only those due earlier.")
+    after = click.option(
+        "--due-after", type=MOMENT, help="Only those due then or later: ISO 8601, or from now such as 10m."
+    )
+    return after(before(command))
 
 
 def confirm(question: str, *, yes: bool, stdin_is_read: bool = False) -> None:

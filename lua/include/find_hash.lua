@@ -37,14 +37,25 @@ local function remove(keys, message)
   redis.call('ZREM', keys.twins, message.id)
 end
 
--- Returns found messages as a reply, id, due, priority, body of each in turn, and how long their bodies are.
-local function told(found)
+-- Looks for the messages of some ids, until about `bytes` are found, and does `act`, if given, with each.
+-- Returns for each id searched, in order: id, due, priority, body of each of its messages in turn.
+local function search(keys, ids, count, bytes, act)
   local reply, size = {}, 0
-  for _, message in ipairs(found) do
-    for _, part in ipairs({ message.id, message.due, message.priority, message.body }) do
-      reply[#reply + 1] = part
+  for i, id in ipairs(ids) do
+    if size >= bytes then
+      break
     end
-    size = size + #message.body
+    local told = {}
+    for _, message in ipairs(find(keys, id, count)) do
+      if act then
+        act(keys, message)
+      end
+      for _, part in ipairs({ message.id, message.due, message.priority, message.body }) do
+        told[#told + 1] = part
+      end
+      size = size + #message.body
+    end
+    reply[i] = told
   end
-  return reply, size
+  return reply
 end
