@@ -28,8 +28,8 @@ CHAINED, CANCELLED = len(COUNTDOWNS), len(COUNTDOWNS) + 1
 #: When the leading worker is killed, in s after sending. Nothing is due just then, so nothing runs in it.
 KILL_AT_S = 5.0
 #: How long the workers may take to start, and how long the last task may take after its due time, in s.
-START_S = 12.0
-PATIENCE_S = 3.0
+START_S = 30.0
+PATIENCE_S = 15.0
 #: How often the screen is brought up to date, in s.
 SCREEN_S = 0.1
 
@@ -84,12 +84,17 @@ class Demo:
         while monotonic() - start < COUNTDOWNS[-1] + PATIENCE_S:
             self._show_arrivals()
             self._show_state()
-            if acts and monotonic() - start >= acts[0][0]:
+            if acts and monotonic() - start >= acts[0][0] and not self._runs():
                 acts.pop(0)[1]()
             if not acts and len(self._arrivals) >= expected and not self._store.size(self.QUEUE):
                 break
             sleep(SCREEN_S)
+        self._show_arrivals()
         _clear_line()
+
+    def _runs(self) -> bool:
+        """Whether a worker has a task: on a busy machine also when none is due."""
+        return bool(self._store.client.hlen("unacked"))
 
     def _show_arrivals(self) -> None:
         for arrival in self._journal.read(after=len(self._arrivals)):

@@ -133,7 +133,7 @@ def test_a_transfer_worker_of_its_own_delivers_and_stops_cleanly(proj: Proj) -> 
 
 def test_the_demo_loses_nothing() -> None:
     """`delayq demo` ends by itself with exit code 0 and its table, which tells of the chain and the cancelled task."""
-    result = subprocess.run([BIN / "delayq", "demo"], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([BIN / "delayq", "demo"], capture_output=True, text=True, timeout=90)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "kill -9" in result.stdout
     assert "nothing lost, nothing early, nothing double" in result.stdout
@@ -155,6 +155,6 @@ def test_a_unix_socket_url_of_ours_works(make_proj: MakeProj) -> None:
     server = make_proj().server
     proj = make_proj(broker_url=f"delayq+socket://{server.socket_path}")
     proj.worker()
-    proj.send("record", countdown=1)
+    proj.send("record", countdown=2)
     assert server.client().zcard("delayq:{celery}:due") == 1
     proj.await_runs(1)
