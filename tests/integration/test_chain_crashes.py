@@ -45,6 +45,7 @@ def test_two_runs_of_a_step_make_one_next_step(make_proj: MakeProj) -> None:
             # Both have ended; they share a delivery tag, so the first one's acknowledgement is that of both.
             until(lambda ended=2 * (step + 1): worker.log.count(f"[{sent.id}] retry:") == ended)
             task = waiting_step(proj, sent.id, step + 1)
+            until(lambda: 1 in counts)
             assert task.due.timestamp() >= proj.runs(id=sent.id)[-1]["at"] + (240, 600)[step] - SLOW_S
             run_now(proj.app, sent.id)
     proj.await_runs(5, id=sent.id)

@@ -140,6 +140,7 @@ def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:
     waiting = proj.send("gated")
     proj.journal.rpush(f"fail {waiting.id}", 1)
     until(lambda: proj.delayed() == 1, what="its next step waits")
+    until(lambda: waiting.state == "RETRY")  # stored after the step waits
     _revoke(proj, waiting)
     assert (proj.delayed(), waiting.state) == (0, "REVOKED")
 
