@@ -45,23 +45,24 @@ def test_a_cancelled_task_never_runs(proj: Proj) -> None:
     worker = proj.worker(concurrency=1)
     finished = proj.send("record", "finished")
     proj.await_runs(1)
-    cancelled = [proj.send("record", number, countdown=SOON_S, priority=number % 10).id for number in range(20)]
-    kept = [proj.send("record", f"kept {number}", countdown=SOON_S, priority=number).id for number in range(10)]
-    flaky = proj.send("flaky", 1, countdown=0, task_id="flaky")
+    flaky = proj.send("flaky", 1, 300, countdown=0, task_id="flaky")
     until(lambda: get(proj.app, flaky.id), 10, "waits for its second run")
     running = proj.send("busy", SOON_S + 1)
     proj.await_runs(1, name="busy")
     ready = proj.send("record", "ready")
+    started = time.time()
+    cancelled = [proj.send("record", number, countdown=SOON_S, priority=number % 10).id for number in range(20)]
+    kept = [proj.send("record", f"kept {number}", countdown=SOON_S, priority=number).id for number in range(10)]
     unknown = ["never sent", finished.id, running.id, ready.id]
 
-    assert cancel(proj.app, flaky.id) == "cancelled"
-    started = time.time()
     outcomes = cancel(proj.app, [*cancelled, *unknown])
+    still_waiting = proj.delayed()
     assert time.time() - started < SOON_S, "too slow to show anything"
+    assert still_waiting == len(kept) + 1
+    assert cancel(proj.app, flaky.id) == "cancelled"
     assert outcomes == {**dict.fromkeys(cancelled, "cancelled"), **dict.fromkeys(unknown, "not_delayed")}
     assert set(cancel(proj.app, cancelled).values()) == {"not_delayed"}
     assert all(_is_revoked(proj.app.AsyncResult(each)) for each in [*cancelled, flaky.id])
-    assert proj.delayed() == len(kept)
 
     proj.await_runs(len(kept) + 2, name="record")
     assert (finished.get(timeout=5), ready.get(timeout=5)) == ("finished", "ready")

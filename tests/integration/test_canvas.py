@@ -41,9 +41,9 @@ def test_a_countdown_of_a_whole_canvas(proj: Proj) -> None:
     """
     proj.worker()
     begun = time.time()
-    a_group = group([_add(proj, 1), _add(proj, 2)], app=proj.app).apply_async(countdown=1.5)
-    a_chain = chain(_add(proj, 10), _add(proj, 20), app=proj.app).apply_async(countdown=1.5)
-    linked = _add(proj, 100).apply_async(countdown=1.5, link=_add(proj, 200))
+    a_group = group([_add(proj, 1), _add(proj, 2)], app=proj.app).apply_async(countdown=2.5)
+    a_chain = chain(_add(proj, 10), _add(proj, 20), app=proj.app).apply_async(countdown=2.5)
+    linked = _add(proj, 100).apply_async(countdown=2.5, link=_add(proj, 200))
     assert proj.delayed() == 4
     assert proj.runs() == []
 
@@ -52,7 +52,7 @@ def test_a_countdown_of_a_whole_canvas(proj: Proj) -> None:
     assert linked.get(timeout=30) == 100
     runs = proj.await_runs(6)
     assert sorted(run["value"] for run in runs) == [1, 2, 10, 30, 100, 300]
-    assert all(run["at"] >= begun + 1.5 for run in runs)
+    assert all(run["at"] >= begun + 2.5 for run in runs)
 
 
 def test_task_always_eager_leaves_redis_alone(make_proj: MakeProj) -> None:

@@ -184,7 +184,7 @@ def test_an_import_can_be_repeated(broker: PrivateRedis, store: DelayStore) -> N
 def test_what_is_overdue_is_delivered_at_once_and_a_renamed_queue_gets_retries_too(make_proj: MakeProj) -> None:
     """With --queue, tasks run from the new queue, and what they retry goes there as well."""
     proj = make_proj()
-    proj.send("flaky", 1, 0.5, countdown=0.5, queue="old", task_id="t")
+    proj.send("flaky", 1, 0.5, countdown=1.5, queue="old", task_id="t")
     lines_ = exported(proj.server)
     proj.server.client().flushall()
     until(lambda: time.time() > json.loads(lines_[1])["due_ms"] / 1000, what="it is overdue")

@@ -18,8 +18,8 @@ def test_delay_goes_on_through_a_list(own_server: PrivateRedis, make_proj: MakeP
         alias = ";".join(f"delayq://127.0.0.1:{port}/0" for port in ports)
         worker = proj.worker(broker_url=alias, broker_transport=None)
         for server, value in ((own_server, "second"), (last, "third")):
-            due = time.time() + 2
-            sent = proj.send("record", value, countdown=2)
+            due = time.time() + 3
+            sent = proj.send("record", value, countdown=3)
             assert server.client().zcard("delayq:{celery}:due") == 1
             [run] = proj.await_runs(1, timeout_s=60, value=value)
             assert run["id"] == sent.id

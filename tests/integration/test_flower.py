@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from celery_ext import run_now
 from tests.integration.harness import MakeProj, Proj, Worker
 from tests.integration.real_flower import Flower
 from tests.waiting import stays, until
@@ -27,8 +28,8 @@ def watched(request: pytest.FixtureRequest, make_proj: MakeProj) -> Iterator[tup
 def test_flower_shows_and_revokes_what_waits(watched: tuple[Proj, Worker, Flower]) -> None:
     """Flower shows waiting tasks among those scheduled, revokes them for good, and counts the queue as ever."""
     proj, worker, flower = watched
-    waiting = proj.send("record", "to be revoked", countdown=3)
-    kept = proj.send("record", "kept", countdown=4, kwargs={})
+    waiting = proj.send("record", "to be revoked", countdown=60)
+    kept = proj.send("record", "kept", countdown=61, kwargs={})
     workers = flower.api("GET", "workers", refresh="1", workername=worker.node)
     assert [task["request"]["id"] for task in workers[worker.node]["scheduled"]] == [waiting.id, kept.id]
     assert {task["held_by"] for task in workers[worker.node]["scheduled"]} == {"broker"}
@@ -40,6 +41,8 @@ def test_flower_shows_and_revokes_what_waits(watched: tuple[Proj, Worker, Flower
     until(lambda: waiting.state == "REVOKED")
     until(lambda: flower.api("GET", "tasks", state="REVOKED").keys() == {waiting.id})
 
+    outcomes = {waiting.id: "not_delayed", kept.id: "transferred"}
+    assert run_now(proj.app, list(outcomes)) == outcomes
     assert kept.get(timeout=20) == "kept"
     stays(lambda: len(proj.runs()) == 1, 0.5)
     assert worker.stop() == 0

@@ -54,7 +54,7 @@ def test_the_next_hundred_of_the_queues_that_a_worker_consumes(proj: Proj) -> No
     for n in range(70):
         proj.send("record", 2 * n, countdown=1000 + 2 * n)
         proj.send("record", 2 * n + 1, countdown=1000 + 2 * n + 1, queue="second")
-    elsewhere = proj.send("record", "elsewhere", countdown=1, queue="third")
+    elsewhere = proj.send("record", "elsewhere", countdown=500, queue="third")
     inspect = _inspect(proj, worker)
     told = inspect.scheduled()[worker.node]
     assert [task["request"]["args"] for task in told] == [[n] for n in range(100)]

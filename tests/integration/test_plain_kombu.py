@@ -55,7 +55,7 @@ def _receive(connection: Connection, count: int, handle: Callable[[Any], None], 
         handle(message)
 
     with connection.Consumer(queue, on_message=on_message):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while len(received) < count and time.monotonic() < deadline:
             with suppress(TimeoutError):
                 connection.drain_events(timeout=1)
@@ -73,11 +73,11 @@ def test_a_consumer_mixin_gets_delayed_messages_once_and_not_early(proj: Proj) -
     with proj.connection() as connection, _running(_Service(proj.connection())) as received:
         producer = connection.Producer(routing_key="jobs")
         begun = time.time()
-        for delay in (2, 1, 1.5, 0, None, "1"):
+        for delay in (3, 1, "1", 2, 0, None):
             producer.publish({"delay": delay}, DelaySeconds=delay)
         until(lambda: len(received) == 6)
         stays(lambda: len(received) == 6, 0.3)
-    assert [body["delay"] for body, _, _ in received] == [0, None, 1, "1", 1.5, 2]
+    assert [body["delay"] for body, _, _ in received] == [0, None, 1, "1", 2, 3]
     assert all(at >= begun + float(body["delay"] or 0) for body, at, _ in received)
 
 
@@ -119,13 +119,13 @@ def test_a_requeued_message_is_not_delayed_again(make_proj: MakeProj, options: d
 def test_messages_of_a_lost_consumer_come_again_at_once(proj: Proj) -> None:
     """What a closed consumer had not acknowledged goes back to the queue, and is not delayed again."""
     with proj.connection() as connection:
-        connection.Producer(routing_key="jobs").publish("kept", DelaySeconds=3)
         begun = time.time()
+        connection.Producer(routing_key="jobs").publish("kept", DelaySeconds=3)
         [(_, first_at, _)] = _receive(connection, 1, lambda message: None)
     with proj.connection() as connection:
         [(body, second_at, redelivered)] = _receive(connection, 1, _ack)
     assert (body, redelivered) == ("kept", True)
-    assert begun + 2.9 < first_at <= second_at < first_at + 3
+    assert begun + 3 <= first_at <= second_at < first_at + 3
 
 
 def test_a_queue_that_deletes_itself_is_delivered_too(proj: Proj) -> None:
@@ -139,11 +139,11 @@ def test_a_queue_that_deletes_itself_is_delivered_too(proj: Proj) -> None:
 def test_a_simple_queue(proj: Proj) -> None:
     """Kombu's ``SimpleQueue`` takes ``DelaySeconds`` and gives the message when it is due."""
     with proj.connection() as connection, connection.SimpleQueue("simple") as simple:
-        due = time.time() + 1
-        simple.put("x", DelaySeconds=1)
+        due = time.time() + 2
+        simple.put("x", DelaySeconds=2)
         with pytest.raises(simple.Empty):
             simple.get_nowait()
-        message = simple.get(timeout=10)
+        message = simple.get(timeout=20)
         assert time.time() >= due
         message.ack()
 

@@ -12,8 +12,8 @@ from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until
 
 
-def _soon() -> float:
-    return time.time() + 1
+def _soon(delay_s: float = 2) -> float:
+    return time.time() + delay_s
 
 
 def _publish(connection: Connection, queue: str, due: float, **properties: Any) -> None:
@@ -39,7 +39,7 @@ def _consume(connection: Connection, queues: list[Queue], count: int) -> list[An
 
     with connection.Consumer(queues, callbacks=[on_message], prefetch_count=1):
         while len(received) < count:
-            connection.drain_events(timeout=10)
+            connection.drain_events(timeout=20)
     return received
 
 
@@ -106,7 +106,7 @@ def test_queues_are_consumed_in_the_order_of_their_strategy(
 def test_tasks_due_in_the_same_instant_run_as_they_were_published(proj: Proj) -> None:
     """Tasks with one eta run in the order of publishing, those of a higher priority first; none is early."""
     proj.worker(pool="solo")
-    due = _soon()
+    due = _soon(4)
     for n in range(250):  # more than one batch
         proj.send("record", n, eta=_iso(due))
     for n in range(250, 290):

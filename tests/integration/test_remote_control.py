@@ -32,7 +32,7 @@ def test_a_worker_without_remote_control_delivers_as_ever(make_proj: MakeProj) -
     """A worker whose remote control is off runs delayed tasks, also one that was revoked."""
     proj = make_proj(worker_enable_remote_control=False)
     worker = proj.worker(concurrency=1)
-    delayed = proj.send("record", "x", countdown=1.5)
+    delayed = proj.send("record", "x", countdown=2.5)
     proj.app.control.revoke(delayed.id)
     assert proj.delayed() == 1
     assert delayed.get(timeout=20) == "x"

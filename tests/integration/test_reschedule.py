@@ -36,15 +36,15 @@ def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
     proj = make_proj(timezone="Asia/Tokyo")
     proj.worker(concurrency=1)
     app, send = proj.app, proj.send
-    expired = send("record", "expired", countdown=1, expires=1.5)
-    assert reschedule(app, expired.id, countdown=2.5) == "rescheduled"
-    later = send("record", "later", countdown=1)
+    expired = send("record", "expired", countdown=2, expires=2.5)
+    assert reschedule(app, expired.id, countdown=3.5) == "rescheduled"
+    later = send("record", "later", countdown=2)
     preferred, naive, past, at_once, zero, in_time = (
         send("record", value, countdown=300, expires=600)
         for value in ("preferred", "naive", "past", "at once", "zero", "in time")
     )
     now = time.time()
-    dues = {"later": now + 3, "preferred": now + 1.5, "naive": now + 2, "in time": now + 1}
+    dues = {"later": now + 4, "preferred": now + 2.5, "naive": now + 3, "in time": now + 2}
     assert reschedule(app, later.id, eta=datetime.fromtimestamp(dues["later"], UTC)) == "rescheduled"
     assert reschedule(app, preferred.id, eta=datetime.fromtimestamp(dues["preferred"], TOKYO)) == "rescheduled"
     without_zone = datetime.fromtimestamp(dues["naive"], UTC).replace(tzinfo=None)  # as apply_async takes it
@@ -62,7 +62,7 @@ def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
     for value, due in dues.items():
         run = _run(proj, value)
         assert run["at"] >= due - EPSILON_S
-        assert abs(_eta(run) - due) < (1 if value == "in time" else EPSILON_S)
+        assert abs(_eta(run) - due) < (5 if value == "in time" else EPSILON_S)
     until(lambda: expired.state == "REVOKED", 20)
     stays(lambda: len(proj.runs()) == 7, 1, "each once")
     assert proj.delayed() == 0

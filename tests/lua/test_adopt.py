@@ -66,7 +66,7 @@ def test_a_message_that_waits_already_is_stored_once(store: DelayStore) -> None:
 
 def test_another_message_under_its_id_is_kept_beside_it(store: DelayStore) -> None:
     """An adopted message whose id another one holds is stored too, and both are transferred."""
-    soon_ms = clock_ms(store.client) + 50
+    soon_ms = clock_ms(store.client) + 500
     store.offer("q", waiting("i", soon_ms, "one"))
     deliver(store, "tag")
     assert store.adopt("q", waiting("i", soon_ms, "two"), "tag", *UNACKED)

@@ -126,7 +126,7 @@ def test_equal_messages_stay_two(store: DelayStore) -> None:
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A message of any id is rescheduled, is found by it, and is delivered once."""
     store.offer("q", odd(identity, due_ms=FUTURE_MS))
-    soon_ms = clock_ms(store.client) + 50
+    soon_ms = clock_ms(store.client) + 250
     assert change(store, identity, soon_ms, b"\xff\x00") == "rescheduled"
     assert only(store, identity) == Waiting("q", identity, soon_ms, 0, b"\xff\x00")
     while store.size("q"):
