@@ -62,7 +62,7 @@ def test_a_broker_that_is_down_is_an_operational_error(act: Callable[..., Any]) 
         started = time.monotonic()
         with pytest.raises(OperationalError, match="refused"):
             act(app)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
 
 
 def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: PrivateRedis) -> None:

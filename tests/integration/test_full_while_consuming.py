@@ -21,8 +21,8 @@ def test_a_message_taken_from_a_full_redis_is_not_lost(own_server: PrivateRedis)
         with Consumer(connection.default_channel, [queue], callbacks=[receive]):
             client.config_set("maxmemory", 1)
             with pytest.raises(redis.ResponseError):
-                connection.drain_events(timeout=5)
+                connection.drain_events(timeout=20)
             assert (received, client.llen("q"), client.hlen("unacked")) == ([], 1, 0)
             client.config_set("maxmemory", 0)
-            connection.drain_events(timeout=5)
+            connection.drain_events(timeout=20)
     assert received == ["hello"]

@@ -16,7 +16,7 @@ from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
 
 #: A killed leader costs less than 2 s; the rest is for a busy machine.
-LATE_S = 2.5
+LATE_S = 10.0
 
 STANDALONE = """
 import sys
@@ -98,7 +98,7 @@ def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
     dues = _send_spread(proj, 40, first_s=1, every_s=0.05)
     proj.await_runs(5)
     assert first.stop() == 0
-    until(lambda: _leader(proj) == second.process.pid, 5, "the other one leads")
+    until(lambda: _leader(proj) == second.process.pid, 20, "the other one leads")
     _await_each_once(proj, dues)
 
 
@@ -106,8 +106,8 @@ def test_standalone_transfer_workers_serve_workers_that_have_none(make_proj: Mak
     """With transfer=False, transfer workers in processes of their own deliver, also when the leader is killed."""
     proj = make_proj(broker_transport_options={"transfer": False})
     proj.worker()
-    proj.send("record", "waits", countdown=0.5)
-    stays(lambda: proj.delayed() == 1, 1.5, "nobody transfers")
+    proj.send("record", "waits", countdown=1)
+    stays(lambda: proj.delayed() == 1, 2, "nobody transfers")
 
     both = [standalone(proj) for _ in range(2)]
     proj.await_runs(1, value="waits")
