@@ -73,6 +73,27 @@ class Keys:
         return f"{self.prefix}delayq:replaying:{queue}"
 
     @property
+    def runs(self) -> str:
+        """STRING: count of the runs of bulk jobs."""
+        return f"{self.prefix}delayq:runs"
+
+    def job(self, name: str) -> str:
+        """HASH with a TTL: state of a bulk job, which refuses what its tasks write after its end."""
+        return f"{self.prefix}delayq:job:{name}"
+
+    def guard(self, name: str) -> str:
+        """SET with a TTL: ids that a bulk job has sent so far, until it is committed."""
+        return f"{self.prefix}delayq:guard:{name}"
+
+    def staged(self, name: str) -> str:
+        """LIST with a TTL: messages that a bulk job sends when it is committed, five entries each."""
+        return f"{self.prefix}delayq:staged:{name}"
+
+    def stream(self, name: str) -> str:
+        """STRING with a TTL: name of the bulk job that a stream works on."""
+        return f"{self.prefix}delayq:stream:{name}"
+
+    @property
     def wake(self) -> str:
         """Channel: ``<due ms> <queue>`` of every new head."""
         return f"{self.prefix}delayq:wake:{self.db}"

@@ -12,6 +12,7 @@
 -- @include clock
 -- @include wrong_type
 -- @include backup
+-- @include push
 
 local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
 local count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -33,18 +34,7 @@ for i, body in ipairs(bodies) do
     lost = lost + 1
   end
 end
-local expire = redis.call('PTTL', keys.due)
--- In the order of the priority steps: a consumer that waits is served from the list that was pushed to first.
-for i = 4, #KEYS do
-  local list, pushed = KEYS[i], ready[KEYS[i]]
-  if pushed then
-    redis.call('LPUSH', list, unpack(pushed))
-    ready[list] = nil -- a priority step may be named twice
-    if expire > 0 then
-      redis.call('PEXPIRE', list, expire)
-    end
-  end
-end
+push(ready, 4, redis.call('PTTL', keys.due))
 if #members > 0 then
   drop(keys, members)
 end

@@ -1,0 +1,125 @@
+"""The store's operations on bulk jobs, which send each id once however often their tasks are run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kombu_delayq.calls import Caller, as_text
+from kombu_delayq.results import Begun, Enqueued, Job, JobRun, Offer
+
+#: Most staged messages that one call sends, and about the most bytes of them.
+PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000
+#: Entries of a staged message.
+_ENTRIES = 5
+
+
+class BulkJobs(Caller):
+    """Begins, writes and ends bulk jobs. A fence, a guard of ids and the messages are changed in one call."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._told: set[str] = set()
+
+    def new_run(self) -> int:
+        """Returns a number that is larger than those of all runs of bulk jobs before."""
+        return int(self.client.incr(self.keys.runs))
+
+    def begin(self, job: JobRun, stream: str = "") -> Begun:
+        """Lets a run take part in its job; earlier runs can write no more.
+
+        Args:
+            job: The run.
+            stream: Name of the stream that the job belongs to, if any; ``job_of_stream`` finds the job by it.
+        """
+        args = [job.run, job.ttl_ms, job.name if stream else ""]
+        word, base = self._run("begin", [self.keys.job(job.name), self.keys.stream(stream)], args)
+        return Begun(as_text(word), float(base))
+
+    def enqueue(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Enqueued:
+        """Sends messages to one queue, or stages them, unless their ids have been sent by the job.
+
+        Args:
+            queue: Where they go when they are due.
+            job: The run, which has begun.
+            offers: The messages, an empty due time being now, a few hundred at most. One with an empty body only
+                claims its id, so that the job sends none of that id any more.
+        """
+        self._tell(queue)
+        names = self.keys
+        keys = [names.job(job.name), names.guard(job.name), names.staged(job.name), *self._stored(queue)]
+        args: list[Any] = [names.wake, queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
+        args += self._list_of_priority
+        for each in offers:
+            args += each
+        word, *numbers = self._run("enqueue", [*keys, *self._ready(queue)], args)
+        return self._enqueued(queue, as_text(word), numbers)
+
+    def finish(self, job: JobRun, word: str, *, keep: bool) -> str:
+        """Commits or aborts a job: from then on none of its tasks can write.
+
+        Args:
+            job: The run that ends; with the number 0 the latest.
+            word: ``committed`` or ``aborted``.
+            keep: Whether an aborted job may be run again, so that the ids that it sent are kept.
+
+        Returns:
+            The state of the job: ``committed``, ``publishing`` (``publish`` has to send what it staged), ``aborted``;
+            or, with nothing changed, ``superseded`` (a later run has begun).
+        """
+        names = self.keys
+        keys = [names.job(job.name), names.guard(job.name), names.staged(job.name)]
+        return as_text(self._run("finish", keys, [job.run, word, job.ttl_ms, int(keep)]))
+
+    def publish(self, job: JobRun) -> Enqueued:
+        """Sends some of the messages that a committed job has staged.
+
+        Returns:
+            As of ``enqueue``: ``enqueued`` and how many, 0 of them when none is left.
+        """
+        staged = self.keys.staged(job.name)
+        head = self.client.lindex(staged, 0)
+        if head is None:
+            return Enqueued("enqueued")
+        queue = as_text(head)
+        self._tell(queue)
+        keys = [self.keys.job(job.name), staged, *self._stored(queue), *self._ready(queue)]
+        args = [self.keys.wake, queue, PUBLISH_COUNT, PUBLISH_BYTES, job.max_rate, job.max_depth]
+        word, *numbers = self._run("publish", keys, [*args, *self._list_of_priority])
+        if as_text(word) == "published":
+            count, place, _ = numbers
+            return self._enqueued(queue, "enqueued", [count, 0, place])
+        return self._enqueued(queue, as_text(word), numbers)
+
+    def job(self, name: str) -> Job | None:
+        """Returns what is remembered of a job, or None."""
+        with self.client.pipeline(transaction=False) as pipe:
+            pipe.hgetall(self.keys.job(name))
+            pipe.llen(self.keys.staged(name))
+            found, staged = pipe.execute()
+        fields = {as_text(field): as_text(value) for field, value in found.items()}
+        if not fields:
+            return None
+        run, enqueued = int(fields["run"]), int(fields.get("enqueued", 0))
+        return Job(name, fields["state"], run, float(fields["base"]), enqueued, int(staged) // _ENTRIES)
+
+    def job_of_stream(self, stream: str) -> str | None:
+        """Returns the name of the job that a stream last worked on, or None."""
+        name = self.client.get(self.keys.stream(stream))
+        return None if name is None else as_text(name)
+
+    def _tell(self, queue: str) -> None:
+        """Lets the transfer workers know of a queue, before its first message is there."""
+        if queue not in self._told:
+            self.client.sadd(self.keys.queues, queue)
+            self._told.add(queue)
+
+    def _enqueued(self, queue: str, word: str, numbers: Sequence[Any]) -> Enqueued:
+        if word == "wait":
+            return Enqueued(word, wait_ms=float(numbers[0]))
+        if word == "deep":
+            return Enqueued(word, depth=int(numbers[0]))
+        if word != "enqueued":
+            return Enqueued(word)
+        count, repeated, place = numbers
+        if as_text(place) == "first":
+            self.client.sadd(self.keys.queues, queue)  # a purge may have taken it away meanwhile
+        return Enqueued(word, int(count), int(repeated))

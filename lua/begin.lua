@@ -1,0 +1,35 @@
+-- Lets a run of a bulk job take part in it, and ends the part of earlier runs.
+-- KEYS[1] job     HASH    state of the job
+-- KEYS[2] stream  STRING  name of the job that a stream works on
+-- ARGV[1] run     number of the run; later ones are larger
+-- ARGV[2] ttl     ms for which the job is remembered
+-- ARGV[3] name    of the job, noted for the stream; empty for a job of no stream
+-- Returns {'open' | 'committed' | 'aborted' | 'superseded', when the job began, ms since the epoch}; all but 'open'
+-- forbid this run to write
+-- Atomic: the job begins once, whichever of its tasks comes first.
+-- Cost: O(1)
+-- @include clock
+-- @include wrong_type
+-- @include fence
+
+local job, stream = KEYS[1], KEYS[2]
+local run, ttl, name = ARGV[1], ARGV[2], ARGV[3]
+local now = now_ms()
+
+local wrong = wrong_type({ [job] = 'hash', [stream] = 'string' })
+if wrong then
+  return wrong
+end
+local word = fenced(job, run)
+if word == 'unknown' then -- a new job, or a later run
+  redis.call('HSET', job, 'state', 'open', 'run', run)
+  redis.call('HSETNX', job, 'base', string.format('%.17g', now))
+  word = nil
+end
+if not word then
+  redis.call('PEXPIRE', job, ttl)
+  if name ~= '' then
+    redis.call('SET', stream, name, 'PX', ttl)
+  end
+end
+return { word or 'open', redis.call('HGET', job, 'base') }

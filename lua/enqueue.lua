@@ -1,0 +1,80 @@
+-- Sends messages of a bulk job to one queue, each id once in the job, or stages them until the job is committed.
+-- KEYS[1] job     HASH    state of the job
+-- KEYS[2] guard   SET     ids that the job has sent or claimed
+-- KEYS[3] staged  LIST    messages to be sent when the job is committed
+-- KEYS[4] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[5] backup  HASH    id -> message
+-- KEYS[6] order   STRING  count of messages marked so far
+-- KEYS[7] twins   ZSET    ids of messages stored beside another of the same id
+-- KEYS[8...] ready  LIST  the queue's lists, one a priority step
+-- ARGV[1] wake    channel on which a new head is announced
+-- ARGV[2] queue   name
+-- ARGV[3] run     number of the run that writes
+-- ARGV[4] ttl     ms for which job, guard and staged messages are kept
+-- ARGV[5] rate    messages a second that the job may send, 0 for any number
+-- ARGV[6] depth   most messages that may be in the queue, 0 for any number
+-- ARGV[7] is_staged  '1' to stage the messages, '0' to send them
+-- ARGV[8...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 18th on four a message:
+-- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed
+-- Returns {'enqueued', number of new ids, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
+-- {'committed' | 'aborted' | 'superseded' | 'unknown'}: this run may not write; {'wait', ms}: the rate is used up;
+-- {'deep', number of messages in the queue}
+-- Atomic: an id is in the guard if and only if its message has been sent or staged.
+-- Cost: O(log N) a message
+-- @include clock
+-- @include wrong_type
+-- @include fence
+-- @include pressure
+-- @include deliver
+-- @include expire
+
+local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
+local keys = { due = KEYS[4], backup = KEYS[5], order = KEYS[6], twins = KEYS[7] }
+local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], first_list = 8 }
+function to.list_of(priority)
+  return KEYS[8 + ARGV[8 + priority]]
+end
+local run, ttl, rate, depth = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local is_staged, now = ARGV[7] == '1', now_ms()
+
+local wrong = wrong_stored(keys, 8) or wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
+if wrong then
+  return wrong
+end
+local word = fenced(job, run)
+if word then
+  return { word }
+end
+local ids, rows, claims, seen = {}, {}, {}, {}
+for i = 18, #ARGV, 4 do
+  ids[#ids + 1] = ARGV[i]
+end
+for n, guarded in ipairs(redis.call('SMISMEMBER', guard, unpack(ids))) do
+  local id, i = ids[n], 14 + 4 * n
+  if guarded == 0 and not seen[id] then
+    seen[id] = true
+    claims[#claims + 1] = id
+    if ARGV[i + 3] ~= '' then
+      rows[#rows + 1] = { id = id, due = ARGV[i + 1], priority = ARGV[i + 2], body = ARGV[i + 3] }
+    end
+  end
+end
+local held = not is_staged and #rows > 0 and held_up(job, rate, depth, to, #rows, now)
+if held then
+  return held
+end
+if #claims > 0 then
+  redis.call('SADD', guard, unpack(claims))
+end
+local place = 'behind'
+if is_staged then
+  for _, row in ipairs(rows) do
+    redis.call('RPUSH', staged, to.queue, row.id, row.due, row.priority, row.body)
+  end
+elseif #rows > 0 then
+  place = deliver(to, now, rows)
+  sent(job, rate, #rows, now)
+end
+redis.call('HINCRBY', job, 'enqueued', #rows)
+expire_all({ job, guard, staged }, ttl)
+return { 'enqueued', #claims, #ids - #claims, place }

@@ -1,0 +1,45 @@
+-- Commits or aborts a bulk job: from then on none of its tasks can write.
+-- KEYS[1] job     HASH  state of the job
+-- KEYS[2] guard   SET   ids that the job has sent or claimed
+-- KEYS[3] staged  LIST  messages to be sent when the job is committed
+-- ARGV[1] run     number of the run that ends; 0 for the latest
+-- ARGV[2] word    'committed' or 'aborted'
+-- ARGV[3] ttl     ms for which the job is remembered
+-- ARGV[4] keep    '1' when the job may be run again after it was aborted, so that its guard stays; else '0'
+-- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; when it
+-- had ended before, as it was; 'superseded', with nothing changed, when a later run has begun
+-- Atomic: a message of the job is sent before this or never.
+-- Cost: O(1); Redis frees the memory beside its work
+-- @include clock
+-- @include wrong_type
+-- @include fence
+
+local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
+local run, word, ttl, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+local now = now_ms()
+
+local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
+if wrong then
+  return wrong
+end
+if run == '0' then
+  run = redis.call('HGET', job, 'run') or '0'
+end
+local fence = fenced(job, run)
+if fence and fence ~= 'unknown' then
+  return fence == 'committed' and redis.call('HGET', job, 'state') or fence
+end
+local is_staged = redis.call('EXISTS', staged) == 1
+if word == 'committed' and is_staged then
+  word = 'publishing'
+end
+redis.call('HSET', job, 'state', word, 'run', run)
+redis.call('HSETNX', job, 'base', string.format('%.17g', now))
+redis.call('PEXPIRE', job, ttl)
+if word ~= 'aborted' or is_staged or not keep then
+  redis.call('UNLINK', guard) -- the fence stands for it; or nothing of the job was sent, or nobody will ask
+end
+if word == 'aborted' then
+  redis.call('UNLINK', staged)
+end
+return word

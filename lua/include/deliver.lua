@@ -1,0 +1,24 @@
+-- @include backup
+-- @include announce
+-- @include push
+
+-- Sends messages to one queue: into the store until they are due, or at once to its lists.
+-- to: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (the list of a priority);
+-- rows: id, due ('' or ms since the epoch), priority, body of each.
+-- Returns the place of what was stored: 'first', 'head' or 'behind'. Cost O(log N) a message.
+local function deliver(to, now, rows)
+  local ready = {}
+  local place = announce(to.keys.due, to.wake, to.queue, function()
+    for _, row in ipairs(rows) do
+      if row.due ~= '' and tonumber(row.due) > now then
+        put(to.keys, row.id, row.due, row.priority, row.body)
+      else
+        local list = to.list_of(row.priority)
+        ready[list] = ready[list] or {}
+        table.insert(ready[list], row.body)
+      end
+    end
+  end)
+  push(ready, to.first_list, 0)
+  return place
+end

@@ -1,0 +1,17 @@
+-- Who may write for a bulk job. HASH job: state ('open', 'aborted', 'publishing' or 'committed'), run (number of the
+-- latest run that took part), base (when the job began, ms since the epoch), next (when its rate lets more messages
+-- through, ms since the epoch), and its counts.
+
+-- Returns nil when this run may write, else why not: 'committed', 'aborted', 'superseded' by a later run, or
+-- 'unknown': the run has not begun. Cost O(1).
+local function fenced(job, run)
+  local state, latest = unpack(redis.call('HMGET', job, 'state', 'run'))
+  if not state then
+    return 'unknown'
+  elseif state == 'committed' or state == 'publishing' then
+    return 'committed'
+  elseif tonumber(run) == tonumber(latest) then
+    return state == 'aborted' and 'aborted' or nil
+  end
+  return tonumber(run) < tonumber(latest) and 'superseded' or 'unknown'
+end
