@@ -8,18 +8,23 @@ BIN := $(VENV)/bin
 JOBS ?= 4
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup
 
-.PHONY: help demo test check unit oldest docs bench clean
+.PHONY: help demo demo-spark test check unit oldest docs bench bench-spark clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
 	@echo "make test   run every check and every test"
 	@echo "make check  linters and types only;  make unit  tests without workers only"
+	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
 	@echo "make docs   build the documentation into docs/_build"
 	@echo "make bench  measure speed, lateness and memory (about 10 minutes)"
+	@echo "make bench-spark   the same of the data source for Spark (about 5 minutes)"
 	@echo "make clean  remove what these made"
 
 demo: $(VENV)/.embedded
 	@$(BIN)/delayq demo
+
+demo-spark: $(VENV)/.spark
+	@$(BIN)/python docs/examples/spark/demo.py
 
 test: check
 	$(BIN)/python $(PYTEST) tests
@@ -46,6 +51,9 @@ docs: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python -m tests.bench
 
+bench-spark: $(VENV)/.test
+	$(BIN)/python -m tests.bench.spark
+
 clean:
 	rm -rf $(VENV) $(OLDEST) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
 
@@ -53,9 +61,14 @@ $(VENV)/.embedded: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'
 	@touch $@
 
-$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,docs]'
+$(VENV)/.spark: pyproject.toml | $(VENV)/bin/python
+	@echo "installing Spark (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded,spark]'
 	@touch $@ $(VENV)/.embedded
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,docs,spark]'
+	@touch $@ $(VENV)/.embedded $(VENV)/.spark
 
 $(OLDEST)/.test: pyproject.toml tests/oldest.txt | $(OLDEST)/bin/python
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint tests/oldest.txt --editable '.[test]'

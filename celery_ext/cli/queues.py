@@ -10,7 +10,8 @@ from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.complaints import complain
-from celery_ext.cli.target import Target, open_channel
+from celery_ext.cli.target import Target
+from celery_ext.connecting import open_channel
 from kombu_delayq.channel import connect_store
 from kombu_delayq.store import DelayStore
 

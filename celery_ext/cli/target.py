@@ -13,12 +13,11 @@ from redis.exceptions import RedisError
 
 from celery_ext.cli.complaints import heard
 from celery_ext.cli.text import escaped
+from celery_ext.connecting import TRANSPORT, open_channel
 from kombu_delayq import urls
 from kombu_delayq.channel import connect_store
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import DelayStore
-
-TRANSPORT = "kombu_delayq.transport:Transport"
 
 
 class Target:
@@ -74,14 +73,6 @@ class Target:
                 yield connection, connect_store(channel, channel.pool)
         except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
             raise click.ClickException(escaped(str(error))) from error
-
-
-def open_channel(connection: Connection) -> Any:
-    """Connects to the first broker of a connection that answers, each tried once, and returns a channel."""
-    connection.ensure_connection(
-        max_retries=max(len(connection.alt), 1), interval_start=0, interval_step=0, reraise_as_library_errors=False
-    )
-    return connection.default_channel
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from types import FrameType
 import click
 from kombu.connection import Connection
 
-from celery_ext.cli.target import Target, errors_in_words, open_channel
+from celery_ext.cli.target import Target, errors_in_words
+from celery_ext.connecting import open_channel
 from kombu_delayq.channel import connect_store
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.results import Transferred

@@ -1,0 +1,131 @@
+"""The arguments of tasks: their JSON, how Celery shows them, and the body of the message that has them."""
+
+import json
+from binascii import b2a_base64
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from json.encoder import encode_basestring_ascii as as_json_string
+from typing import Any
+
+import pyarrow as pa
+from celery.utils.saferepr import saferepr
+from kombu import compression, serialization
+
+from celery_ext.spark.bad_rows import Faults
+from celery_ext.spark.values import Values, to_json
+
+#: What a body has beside the arguments. Source: celery.app.amqp.AMQP.as_task_v2
+EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+_EMBED_JSON = to_json(EMBED)
+#: Most characters of ``argsrepr`` and ``kwargsrepr``. Source: celery.app.amqp.AMQP.argsrepr_maxsize
+REPR_LENGTH = 1024
+
+
+class Arguments:
+    """The arguments of one batch.
+
+    Args:
+        columns: By name, those that are arguments, and ``args`` and ``kwargs`` where they are columns.
+        names: Of those that are keyword arguments.
+        count: Number of rows.
+        faults: Takes what is wrong.
+        levels: To which depth Celery shows arguments.
+    """
+
+    def __init__(
+        self, columns: dict[str, Values], names: Sequence[str], count: int, faults: Faults, levels: int
+    ) -> None:
+        self._columns = columns
+        self._names = names
+        self._count = count
+        self._levels = levels
+        self._args = self._parsed("args", list, faults)
+        self._kwargs = self._parsed("kwargs", dict, faults)
+
+    def bodies(self, serializer: str, compressed_by: str | None) -> Iterator[str]:
+        """Yields the bodies as the messages have them: serialized, in base64, as JSON text."""
+        for raw in self._serialized(serializer):
+            if compressed_by:
+                raw, _ = compression.compress(raw, compressed_by)
+            yield f'"{b2a_base64(raw, newline=False).decode()}"'
+
+    def args_repr(self) -> Iterable[str]:
+        """Returns ``argsrepr`` of each row, as JSON text."""
+        if self._args is None:
+            return repeat('"()"')
+        return (self._shown(each or ()) for each in self._args)
+
+    def kwargs_repr(self) -> Iterable[str]:
+        """Returns ``kwargsrepr`` of each row, as JSON text."""
+        if self._kwargs is not None:
+            return (self._shown(each or {}) for each in self._kwargs)
+        if not self._names:
+            return repeat('"{}"')
+        parts = [self._columns[name].repr for name in self._names]
+        if self._levels < 2 or any(part is None for part in parts):
+            return map(self._shown, self.kwargs())
+        return self._joined_repr([part for part in parts if part is not None])
+
+    def kwargs(self) -> Iterator[dict[str, Any]]:
+        """Yields the keyword arguments of each row."""
+        if self._kwargs is not None:
+            yield from (each or {} for each in self._kwargs)
+        elif self._names:
+            rows = zip(*(self._columns[name].python for name in self._names), strict=True)
+            yield from (dict(zip(self._names, row, strict=True)) for row in rows)
+        else:
+            yield from repeat({}, self._count)
+
+    def _serialized(self, serializer: str) -> Iterator[bytes]:
+        if serializer == "json":
+            args = repeat("[]") if self._args is None else (to_json(each or []) for each in self._args)
+            for arg, kwarg in zip(args, self._kwargs_json(), strict=False):
+                yield f"[{arg}, {kwarg}, {_EMBED_JSON}]".encode()
+            return
+        rows = zip(self._args or repeat(None, self._count), self.kwargs(), strict=True)
+        for positional, named in rows:
+            raw = serialization.dumps((tuple(positional or ()), named, EMBED), serializer)[2]
+            yield raw.encode() if isinstance(raw, str) else raw
+
+    def _kwargs_json(self) -> Iterator[str]:
+        if self._kwargs is not None or not self._names:
+            return map(to_json, self.kwargs())
+        names = (as_json_string(name).replace("%", "%%") for name in self._names)
+        form = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
+        return map(form.__mod__, zip(*(self._columns[name].json for name in self._names), strict=True))
+
+    def _joined_repr(self, parts: list[list[str]]) -> Iterator[str]:
+        names = ("'" + name.replace("'", "\\'").replace("%", "%%") + "'" for name in self._names)
+        form = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
+        for at, row in enumerate(zip(*parts, strict=True)):
+            shown = form % row
+            # What is longer is cut off, in a way of Celery's own.
+            if len(shown) >= REPR_LENGTH:
+                shown = saferepr(
+                    {name: self._columns[name].python[at] for name in self._names}, REPR_LENGTH, self._levels
+                )
+            yield as_json_string(shown)
+
+    def _shown(self, arguments: Any) -> str:
+        return as_json_string(saferepr(arguments, REPR_LENGTH, self._levels))
+
+    def _parsed(self, name: str, kind: type, faults: Faults) -> list[Any] | None:
+        """Returns a column of arguments as Python values, parsed where it is JSON text."""
+        column = self._columns.get(name)
+        if column is None:
+            return None
+        if not column.is_text:
+            return column.python
+
+        def parse(text: str) -> Any:
+            found = json.loads(text)
+            if not isinstance(found, kind):
+                raise ValueError(f"is not a JSON {'array' if kind is list else 'object'}")
+            return found
+
+        return faults.parse(name, column.python, parse)
+
+
+def arrays_by_name(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Returns the columns of a batch."""
+    return dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -1,0 +1,68 @@
+"""Rows that make no task: what is wrong with each, and its way to a queue of dead letters."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from celery.utils.nodenames import anon_nodename
+
+from celery_ext.dead_letters import DEAD_LETTER, ERROR_LENGTH
+from celery_ext.quoting import quoted
+
+
+class Fault(NamedTuple):
+    """What is wrong with a row.
+
+    Attributes:
+        column: Name of the column; empty when it is the row as a whole.
+        value: What stands there.
+        reason: Why it makes no task.
+    """
+
+    column: str
+    value: Any
+    reason: str
+
+    def of_row(self, row_id: str) -> str:
+        """Returns the fault in words. row_id: how the row is called."""
+        where = f"column {self.column}, " if self.column else ""
+        return f"row {row_id}: {where}value {quoted(self.value)}: {self.reason}"
+
+
+class Faults:
+    """The faults of one batch, at most one a row."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, Fault] = {}
+
+    def add(self, at: int, column: str, value: Any, reason: object) -> None:
+        """Notes what is wrong with the row at this place, unless something is already."""
+        self.of.setdefault(at, Fault(column, value, str(reason)))
+
+    def parse(self, column: str, values: Iterable[Any], parse: Callable[[Any], Any]) -> list[Any]:
+        """Returns each value parsed, None for what is None or wrong. ``parse`` raises ValueError for what is wrong."""
+        found = []
+        for at, value in enumerate(values):
+            try:
+                found.append(None if value is None else parse(value))
+            except (ValueError, RecursionError) as reason:
+                self.add(at, column, value, reason)
+                found.append(None)
+        return found
+
+
+def dead_letter(message: str, error: str) -> str:
+    """Returns a message with the reason why it is among the dead letters, as ``bury`` writes it."""
+    letter: dict[str, Any] = json.loads(message)
+    info: Mapping[str, Any] = letter["properties"]["delivery_info"]
+    letter["properties"][DEAD_LETTER] = {
+        "reason": "bad row",
+        "error": error[:ERROR_LENGTH],
+        "retries": 0,
+        "exchange": info["exchange"],
+        "routing_key": info["routing_key"],
+        "worker": anon_nodename(),
+        "at": datetime.now(UTC).isoformat(),
+    }
+    return json.dumps(letter)

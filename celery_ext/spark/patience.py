@@ -1,0 +1,79 @@
+"""How long a job waits for a broker that cannot take its messages just now."""
+
+import random
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import TypeVar
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from celery_ext.spark.errors import BrokerUnavailable
+
+T = TypeVar("T")
+#: Shortest and longest pause before another try, in s.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+#: What Redis says when it will take commands again: while it loads its data, is a replica, is full, cannot save, has
+#: no replicas, has lost its primary, or is busy with a script.
+_PASSING = ("LOADING", "READONLY", "OOM ", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY ")
+
+
+class Patience:
+    """Waits, with growing pauses, until something can be done.
+
+    Args:
+        timeout_s: How long in all without any progress, in s.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._since: float | None = None
+        self._pause_s = FIRST_PAUSE_S
+
+    def progress(self) -> None:
+        """Notes that something was done: the time begins anew."""
+        self._since = None
+        self._pause_s = FIRST_PAUSE_S
+
+    def wait(self, reason: object) -> None:
+        """Waits before another try.
+
+        Args:
+            reason: Why it is needed.
+
+        Raises:
+            BrokerUnavailable: It has been too long.
+        """
+        now = monotonic()
+        self._since = now if self._since is None else self._since
+        if now - self._since >= self._timeout_s:
+            raise BrokerUnavailable(
+                f"no message could be sent for {self._timeout_s:g} s, the option write_timeout: {reason}"
+            )
+        sleep(self._pause_s * random.uniform(0.5, 1))
+        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+
+    def until_done(self, call: Callable[[], T]) -> T:
+        """Returns what a call returns, repeating it while the broker cannot answer it.
+
+        Raises:
+            BrokerUnavailable: It could not for too long.
+        """
+        while True:
+            try:
+                result = call()
+            except (RedisError, BrokerUnavailable) as error:
+                if not passes(error):
+                    raise
+                self.wait(error)
+            else:
+                self.progress()
+                return result
+
+
+def passes(error: Exception) -> bool:
+    """Whether an error may be gone at the next try."""
+    if isinstance(error, ResponseError):
+        return any(word in str(error) for word in _PASSING)
+    return isinstance(error, (RedisConnectionError, RedisTimeoutError, BrokerUnavailable))

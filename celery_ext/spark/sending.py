@@ -1,0 +1,120 @@
+"""How the messages of one Spark task go to Redis: in chunks, as fast as the job may, each id once."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from time import sleep
+
+from celery_ext import backlog
+from celery_ext.spark.errors import StragglerRefused
+from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.patience import Patience
+from kombu_delayq.results import Enqueued, JobRun, Offer
+from kombu_delayq.store import DelayStore
+
+#: For how long, in s, the chunks of a job with a rate are made.
+_CHUNK_S = 0.1
+#: Longest pause for the rate before asking again, in s: other tasks of the job may have ended.
+_LONGEST_PAUSE_S = 1.0
+
+
+class JobCommitted(Exception):
+    """The job has been committed: whoever still writes for it has nothing to do."""
+
+
+class Sender:
+    """Sends messages of one job.
+
+    Args:
+        store: Of the broker.
+        job: The run, which has begun.
+        options: Sizes of chunks and time to wait.
+    """
+
+    def __init__(self, store: DelayStore, job: JobRun, options: WriteOptions) -> None:
+        self.enqueued = self.repeated = self.cancelled = 0
+        self._store = store
+        self._job = job
+        self._bytes = options.chunk_bytes
+        self._most = most_in_chunk(options)
+        self._patience = Patience(options.write_timeout)
+        self._chunks: defaultdict[str, list[Offer]] = defaultdict(list)
+        self._sizes: defaultdict[str, int] = defaultdict(int)
+
+    def add(self, queue: str, offer: Offer) -> None:
+        """Takes a message, and sends its chunk when that is full.
+
+        Raises:
+            JobCommitted: The job has been committed.
+            StragglerRefused: It has been aborted, or a later run has taken it over.
+            BrokerUnavailable: It takes no messages for too long.
+        """
+        chunk = self._chunks[queue]
+        chunk.append(offer)
+        self._sizes[queue] += len(offer.body)
+        if len(chunk) >= self._most or self._sizes[queue] >= self._bytes:
+            self._flush(queue)
+
+    def flush(self) -> None:
+        """Sends what is left. Raises as ``add``."""
+        for queue in list(self._chunks):
+            self._flush(queue)
+
+    def cancel(self, queue: str, ids: Sequence[str]) -> None:
+        """Cancels waiting tasks, also those that this job has sent or would send later. Raises as ``add``.
+
+        Args:
+            queue: Any queue; the ids are searched in all.
+            ids: Task ids.
+        """
+        self.flush()
+        for at in range(0, len(ids), backlog.IDS_A_CALL):
+            part = ids[at : at + backlog.IDS_A_CALL]
+            self._send(queue, [Offer(each, "", 0, "") for each in part])
+            removed = self._patience.until_done(lambda part=part: list(backlog.cancel(self._store, part)))  # type: ignore[misc]
+            self.cancelled += sum(bool(messages) for _, messages in removed)
+
+    def _flush(self, queue: str) -> None:
+        chunk = self._chunks.pop(queue, [])
+        self._sizes.pop(queue, None)
+        if chunk:
+            reply = self._send(queue, chunk)
+            self.enqueued += reply.fresh
+            self.repeated += reply.repeated
+
+    def _send(self, queue: str, chunk: Sequence[Offer]) -> Enqueued:
+        while True:
+            reply = self._patience.until_done(lambda: self._store.enqueue(queue, self._job, chunk))
+            if reply.word == "enqueued":
+                return reply
+            hold(reply, queue, self._job.name, self._patience)
+
+
+def most_in_chunk(options: WriteOptions) -> int:
+    """Returns how many messages one call may send, so that rate and depth can be kept."""
+    most = options.chunk_size
+    if options.max_rate:
+        most = min(most, max(1, int(options.max_rate * _CHUNK_S)))
+    return min(most, options.max_queue_depth) if options.max_queue_depth else most
+
+
+def hold(reply: Enqueued, queue: str, job: str, patience: Patience) -> None:
+    """Waits as a reply wants it.
+
+    Raises:
+        JobCommitted: The job has been committed.
+        StragglerRefused: It has ended otherwise.
+        BrokerUnavailable: Its queue has been full for too long.
+    """
+    if reply.word == "wait":
+        sleep(min(reply.wait_ms / 1000, _LONGEST_PAUSE_S))
+    elif reply.word == "deep":
+        patience.wait(f"queue {queue} has {reply.depth:,} messages, and max_queue_depth allows no more")
+    elif reply.word == "committed":
+        raise JobCommitted(job)
+    else:
+        reasons = {
+            "aborted": "has been aborted",
+            "superseded": "goes on in a later run",
+            "unknown": "is not known to Redis any more",
+        }
+        raise StragglerRefused(f"job {job} {reasons.get(reply.word, reply.word)}; this task writes no more")

@@ -1,0 +1,118 @@
+"""The data source ``celery``, as Spark knows it."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from celery_ext.spark.app_settings import AppSettings
+from celery_ext.spark.broker import Broker
+from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
+from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.plan import Plan
+from celery_ext.spark.templates import Shape, Templates
+from celery_ext.spark.writer import BatchWriter, JobWriter, StreamWriter, log
+from kombu_delayq.store import DelayStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class CeleryDataSource(DataSource):
+    """Rows become Celery tasks, and waiting tasks become rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Returns what stands in ``format``."""
+        return "celery"
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Returns the writer of a DataFrame, after all that can be checked has been.
+
+        Raises:
+            InvalidSparkOption: An option is wrong.
+            InvalidColumns: The columns make no tasks.
+            BrokerUnavailable: The broker does not answer.
+        """
+        options = WriteOptions.parse(self.options)
+        name = options.job_id or str(uuid4())
+        return BatchWriter(_job_writer(options, schema, overwrite, name), name)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 Spark's name
+        """Returns the writer of a stream, checked as that of a DataFrame. Spark asks for one for each micro-batch."""
+        options = WriteOptions.parse(self.options)
+        if options.job_id is not None:
+            raise InvalidSparkOption("job_id is for batch jobs; a stream names its jobs by query and batch")
+        writer = _job_writer(options, schema, overwrite)
+        return StreamWriter(writer, self.options.get("checkpointlocation", ""))
+
+
+def register(spark: "SparkSession") -> None:
+    """Makes the format ``celery`` known to a session."""
+    spark.dataSource.register(CeleryDataSource)
+
+
+def _job_writer(options: WriteOptions, schema: StructType, overwrite: bool, job: str | None = None) -> JobWriter:
+    if overwrite:
+        raise InvalidSparkOption(
+            "tasks are appended to queues, never overwritten: "
+            'write .mode("append"), or .outputMode("append") of a stream'
+        )
+    plan = Plan.of(to_arrow_schema(schema, timezone="UTC"), options)
+    if "op" in plan.reserved and options.delivery == "staged":
+        raise InvalidSparkOption("delivery=staged does not go with a column op: a task is cancelled at once")
+    settings = AppSettings.of(options.celery_app)
+    broker = broker_of(options, settings)
+    settings = settings.without_broker()
+    _check_way(options, settings)
+    store = broker.connect()
+    try:
+        _check_server(store)
+        if job is not None and options.job_id is not None:
+            _tell_if_committed(store, job)
+        return JobWriter(options, settings, plan, broker, store.new_run())
+    finally:
+        store.close()
+
+
+def broker_of(options: Any, settings: AppSettings) -> Broker:
+    """Returns the broker that options name, else that of the app.
+
+    Raises:
+        InvalidSparkOption: None is named, or it has a password that Spark would keep.
+    """
+    url = options.broker_url
+    if url is None and options.broker_url_env is None:
+        url = settings.broker_url
+    given: Mapping[str, Any] = {**settings.transport_options, **(options.broker_transport_options or {})}
+    return Broker.of(url, options.broker_url_env, given)
+
+
+def _check_way(options: WriteOptions, settings: AppSettings) -> None:
+    """Finds a task that goes to no list, before any Spark task starts."""
+    if options.task is not None:
+        shape = Shape(options.task, options.queue, options.priority, None, None, None, False)
+        try:
+            Templates(settings).of(shape)
+        except BadRow as error:
+            raise InvalidColumns(str(error)) from None
+
+
+def _check_server(store: DelayStore) -> None:
+    store.check_version()
+    warning = store.eviction_warning()
+    if warning:
+        raise InvalidSparkOption(warning)
+
+
+def _tell_if_committed(store: DelayStore, job: str) -> None:
+    found = store.job(job)
+    if found is not None and found.state == "committed":
+        log(
+            logging.WARNING,
+            f"job {job} was committed before, with {found.enqueued:,} tasks; nothing of it is sent again",
+        )

@@ -1,0 +1,180 @@
+"""Messages as Celery makes them, with slots for what differs from row to row.
+
+Each template is a message that Celery itself has made, so that its fields are Celery's, of whatever version.
+"""
+
+import re
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from kombu.connection import Connection
+from kombu.utils.json import dumps
+
+from celery_ext.spark.app_settings import AppSettings
+from celery_ext.spark.errors import BadRow
+
+#: What differs from row to row, in the order in which ``Template.fill`` takes it. Each is JSON text.
+SLOTS = (
+    *("body", "id", "eta", "expires", "expiration", "group", "root_id", "parent_id"),
+    *("argsrepr", "kwargsrepr", "headers", "tag"),
+)
+#: What stands for a slot while Celery makes the message. The expiration is a number in its hands.
+_MARK = {name: f"delayq-slot-{name}" for name in SLOTS}
+_EXPIRATION_MS = 7_461_902_530_001
+#: How the marks look in the message. The header that stands for further ones goes with the comma before it.
+_WRITTEN = {f'"{mark}"': name for name, mark in _MARK.items()} | {
+    f', "{_MARK["headers"]}": null': "headers",
+    f'"{_EXPIRATION_MS}"': "expiration",
+}
+_WRITTEN_MARKS = re.compile(f"({'|'.join(map(re.escape, _WRITTEN))})")
+
+
+class Shape(NamedTuple):
+    """What messages have in common that share a template.
+
+    Attributes:
+        task: Name of the task.
+        queue: Given queue, or None.
+        priority: Given priority, or None.
+        time_limit: In s, or None.
+        soft_time_limit: In s, or None.
+        ignore_result: Or None.
+        expires: Whether a row has its own expiry.
+    """
+
+    task: str
+    queue: str | None
+    priority: int | None
+    time_limit: float | None
+    soft_time_limit: float | None
+    ignore_result: bool | None
+    expires: bool
+
+
+class Template:
+    """A message with slots.
+
+    Args:
+        queue: The list that it goes to.
+        message: As kombu's virtual transports make it, with marks in its slots.
+        serializer: How its body is written.
+        compression: How its body is compressed, or None.
+        expires_s: Expiry of its task that counts for rows without their own, in s; or None.
+    """
+
+    def __init__(
+        self, queue: str, message: dict[str, Any], serializer: str, compression: str | None, expires_s: Any
+    ) -> None:
+        self.queue = queue
+        self.serializer = serializer
+        self.compression = compression
+        self.expires_s = expires_s
+        self.priority = int(message["properties"].get("priority") or 0)
+        text, *rest = _WRITTEN_MARKS.split(dumps(message))
+        self._format = "%s".join(piece.replace("%", "%%") for piece in (text, *rest[1::2]))
+        self._pick = itemgetter(*(SLOTS.index(_WRITTEN[mark]) for mark in rest[::2]))
+
+    def fill(self, values: tuple[str, ...]) -> str:
+        """Returns the message of a row. values: JSON text for each of ``SLOTS``; ``headers`` begins with a comma."""
+        text: str = self._format % self._pick(values)
+        return text
+
+
+class Templates:
+    """Makes templates, each once.
+
+    Args:
+        settings: Of the app.
+    """
+
+    def __init__(self, settings: AppSettings) -> None:
+        self._settings = settings
+        self._app = settings.make_app()
+        self._made: dict[Shape, Template] = {}
+
+    def of(self, shape: Shape) -> Template:
+        """Returns the template of a shape.
+
+        Raises:
+            BadRow: Such a message goes to no queue, or to several.
+        """
+        template = self._made.get(shape)
+        if template is None:
+            template = self._made[shape] = self._make(shape)
+        return template
+
+    def _make(self, shape: Shape) -> Template:
+        options = self._options(shape)
+        expires = options.pop("expires", None)
+        serializer = options.get("serializer") or self._app.conf.task_serializer
+        compression = options.get("compression") or self._app.conf.task_compression
+        queue, message = self._publish(shape, options, shape.expires or expires is not None)
+        return Template(queue, message, serializer, compression, expires)
+
+    def _options(self, shape: Shape) -> dict[str, Any]:
+        """Returns the options of a call, those of the task beneath those of the row.
+
+        Source: celery.app.base.Celery.send_task
+        """
+        given = {
+            name: value
+            for name, value in shape._asdict().items()
+            if name not in ("task", "expires") and value is not None
+        }
+        options = {**self._settings.tasks.get(shape.task, {}), **given}
+        routed: dict[str, Any] = self._app.amqp.router.route(options, shape.task, (), {}, None)
+        return routed
+
+    def _publish(self, shape: Shape, options: dict[str, Any], expires: bool) -> tuple[str, dict[str, Any]]:
+        """Lets Celery make a message, and catches it before it is sent."""
+        amqp = self._app.amqp
+        limits = {name: options.pop(name, None) for name in ("time_limit", "soft_time_limit", "ignore_result")}
+        message = amqp.create_task_message(
+            _MARK["id"],
+            shape.task,
+            (),
+            {},
+            eta=_MARK["eta"],
+            expires=_MARK["expires"],
+            group_id=_MARK["group"],
+            reply_to=self._app.thread_oid,
+            root_id=_MARK["root_id"],
+            parent_id=_MARK["parent_id"],
+            argsrepr=_MARK["argsrepr"],
+            kwargsrepr=_MARK["kwargsrepr"],
+            **limits,
+            **options,
+        )
+        message.headers[_MARK["headers"]] = None
+        if expires:
+            options["expiration"] = _EXPIRATION_MS / 1000
+        with Connection("memory://") as connection:
+            sent = _Sent(connection.default_channel)
+            producer = amqp.Producer(connection, auto_declare=False)
+            amqp.send_task_message(producer, shape.task, message, **options)
+        return sent.only(shape.task)
+
+
+class _Sent:
+    """The messages that a channel would send."""
+
+    def __init__(self, channel: Any) -> None:
+        self._messages: list[tuple[str, dict[str, Any]]] = []
+        channel._put = self._put
+        channel._put_fanout = self._refuse
+
+    def only(self, task: str) -> tuple[str, dict[str, Any]]:
+        if len(self._messages) != 1:
+            queues = ", ".join(queue for queue, _ in self._messages) or "none"
+            raise BadRow(f"task {task} goes to several queues or none ({queues}): name one")
+        queue, message = self._messages[0]
+        message["body"] = _MARK["body"]
+        message["properties"]["delivery_tag"] = _MARK["tag"]
+        return queue, message
+
+    def _put(self, queue: str, message: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        self._messages.append((queue, dict(message)))
+
+    def _refuse(self, exchange: str, *args: Any, **kwargs: Any) -> None:
+        raise BadRow(f"exchange {exchange} is a fanout, whose queues are no lists to write to")

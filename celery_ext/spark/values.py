@@ -1,0 +1,128 @@
+"""Columns of a record batch as what goes into messages: Python values, and their JSON and repr as text."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from json.encoder import encode_basestring_ascii as as_json_string
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from celery.utils.saferepr import saferepr
+from kombu.utils.json import JSONEncoder
+
+from celery_ext.spark.errors import InvalidColumns
+from kombu_delayq.calls import as_text
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: What kombu's serializer ``json`` writes, without a new encoder for each value.
+to_json: Callable[[Any], str] = JSONEncoder().encode
+
+
+class Values:
+    """The values of a column in one batch.
+
+    Args:
+        array: The column.
+        as_uuid: Whether its texts are UUIDs.
+    """
+
+    def __init__(self, array: pa.Array, *, as_uuid: bool = False) -> None:
+        self._array = array
+        self._type = array.type
+        self._as_uuid = as_uuid
+
+    @cached_property
+    def python(self) -> list[Any]:
+        """As Python values: times in UTC, maps and structs as dicts. A text that is no UUID stays a text."""
+        if pa.types.is_timestamp(self._type):
+            zone = UTC if self._type.tz is not None else None
+            start = EPOCH if zone else EPOCH.replace(tzinfo=None)
+            return [None if us is None else start + timedelta(microseconds=us) for us in microseconds(self._array)]
+        found: list[Any] = self._array.to_pylist(maps_as_pydicts="strict")
+        if self._as_uuid:
+            return [None if each is None else _uuid(each) for each in found]
+        return _in_utc(found) if pa.types.is_nested(self._type) and _has_times(self._type) else found
+
+    @cached_property
+    def json(self) -> list[str]:
+        """As JSON, which is what Celery's serializer ``json`` makes of the Python values."""
+        if self.is_text:
+            return ["null" if each is None else as_json_string(each) for each in self.python]
+        if pa.types.is_integer(self._type):
+            return ["null" if each is None else str(each) for each in self.python]
+        return list(map(to_json, self.python))
+
+    @cached_property
+    def repr(self) -> list[str] | None:
+        """As Celery shows them in ``argsrepr`` and ``kwargsrepr``; None for what may be cut off on its own.
+
+        Source: celery.utils.saferepr, whose result of a whole is made of these, as long as it is not too long.
+        """
+        if self.is_text:
+            return ["None" if each is None else "'" + each.replace("'", "\\'") + "'" for each in self.python]
+        if pa.types.is_integer(self._type):
+            return [str(each) for each in self.python]
+        return None if pa.types.is_nested(self._type) else list(map(saferepr, self.python))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are texts."""
+        return not self._as_uuid and (pa.types.is_string(self._type) or pa.types.is_large_string(self._type))
+
+
+def microseconds(array: pa.Array) -> list[int | None]:
+    """Returns times as µs since the epoch; those without a zone count as UTC."""
+    unit = pa.timestamp("us", tz=array.type.tz)
+    found: list[int | None] = array.cast(unit).cast(pa.int64()).to_pylist()
+    return found
+
+
+def check_type(kind: pa.DataType, where: str) -> None:
+    """Finds a type that has no place in a message.
+
+    Raises:
+        InvalidColumns: It has not; names the column, or the field within it.
+    """
+    types = pa.types
+    if types.is_struct(kind):
+        for at in range(kind.num_fields):
+            check_type(kind.field(at).type, f"{where}.{kind.field(at).name}")
+    elif types.is_list(kind) or types.is_large_list(kind):
+        check_type(kind.value_type, f"{where}[]")
+    elif types.is_map(kind):
+        if not types.is_string(kind.key_type):
+            raise InvalidColumns(f"column {where} is a map with keys of type {kind.key_type}; JSON has texts only")
+        check_type(kind.item_type, f"{where}[]")
+    elif not any(
+        check(kind)
+        for check in (
+            *(types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_date),
+            *(types.is_timestamp, types.is_string, types.is_large_string, types.is_binary, types.is_large_binary),
+            types.is_null,
+        )
+    ):
+        raise InvalidColumns(f"column {where} is of type {kind}, which JSON cannot have; cast it to another")
+
+
+def _uuid(given: Any) -> Any:
+    try:
+        return UUID(bytes=given) if isinstance(given, bytes) else UUID(given)
+    except ValueError:
+        return as_text(given)
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return _has_times(kind.item_type)
+    if pa.types.is_nested(kind):
+        return any(_has_times(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_timestamp(kind))
+
+
+def _in_utc(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _in_utc(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_in_utc(each) for each in value]
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
