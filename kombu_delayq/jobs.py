@@ -31,7 +31,7 @@ class BulkJobs(Caller):
             stream: Name of the stream that the job belongs to, if any; ``job_of_stream`` finds the job by it.
         """
         args = [job.run, job.ttl_ms, job.name if stream else ""]
-        word, base = self._run("begin", [self.keys.job(job.name), self.keys.stream(stream)], args)
+        word, base = self._run("begin", [*self._of_job(job.name), self.keys.stream(stream)], args)
         return Begun(as_text(word), float(base))
 
     def enqueue(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Enqueued:
@@ -40,17 +40,20 @@ class BulkJobs(Caller):
         Args:
             queue: Where they go when they are due.
             job: The run, which has begun.
-            offers: The messages, an empty due time being now, a few hundred at most. One with an empty body only
-                claims its id, so that the job sends none of that id any more.
+            offers: The messages, an empty due time being now; no due time counts from arrival. A few hundred at a
+                time keep Redis responsive; more than 7,999, which Lua cannot hand on at once, are refused whole by
+                Redis, and more than ``max_depth`` are never let through. One with an empty body only claims its id,
+                so that the job sends none of that id any more.
         """
+        if not offers:
+            return Enqueued("enqueued")
         self._tell(queue)
-        names = self.keys
-        keys = [names.job(job.name), names.guard(job.name), names.staged(job.name), *self._stored(queue)]
-        args: list[Any] = [names.wake, queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
+        keys = [*self._of_job(job.name), *self._stored(queue), *self._ready(queue)]
+        args: list[Any] = [self.keys.wake, queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
         args += self._list_of_priority
         for each in offers:
             args += each
-        word, *numbers = self._run("enqueue", [*keys, *self._ready(queue)], args)
+        word, *numbers = self._run("enqueue", keys, args)
         return self._enqueued(queue, as_text(word), numbers)
 
     def finish(self, job: JobRun, word: str, *, keep: bool) -> str:
@@ -65,15 +68,14 @@ class BulkJobs(Caller):
             The state of the job: ``committed``, ``publishing`` (``publish`` has to send what it staged), ``aborted``;
             or, with nothing changed, ``superseded`` (a later run has begun).
         """
-        names = self.keys
-        keys = [names.job(job.name), names.guard(job.name), names.staged(job.name)]
-        return as_text(self._run("finish", keys, [job.run, word, job.ttl_ms, int(keep)]))
+        return as_text(self._run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms, int(keep)]))
 
     def publish(self, job: JobRun) -> Enqueued:
         """Sends some of the messages that a committed job has staged.
 
         Returns:
-            As of ``enqueue``: ``enqueued`` and how many, 0 of them when none is left.
+            As of ``enqueue``: ``enqueued`` and how many, 0 of them when none is left. As many are sent as
+            ``max_depth`` has room for. Instead of ``enqueued``, the state of a job that was not committed.
         """
         staged = self.keys.staged(job.name)
         head = self.client.lindex(staged, 0)
@@ -82,10 +84,12 @@ class BulkJobs(Caller):
         queue = as_text(head)
         self._tell(queue)
         keys = [self.keys.job(job.name), staged, *self._stored(queue), *self._ready(queue)]
-        args = [self.keys.wake, queue, PUBLISH_COUNT, PUBLISH_BYTES, job.max_rate, job.max_depth]
+        args = [self.keys.wake, queue, PUBLISH_COUNT, PUBLISH_BYTES, job.max_rate, job.max_depth, job.ttl_ms]
         word, *numbers = self._run("publish", keys, [*args, *self._list_of_priority])
         if as_text(word) == "published":
-            count, place, _ = numbers
+            count, place, left = numbers
+            if left and not count:  # meanwhile somebody else has come to the messages of another queue
+                return self.publish(job)
             return self._enqueued(queue, "enqueued", [count, 0, place])
         return self._enqueued(queue, as_text(word), numbers)
 
@@ -105,6 +109,9 @@ class BulkJobs(Caller):
         """Returns the name of the job that a stream last worked on, or None."""
         name = self.client.get(self.keys.stream(stream))
         return None if name is None else as_text(name)
+
+    def _of_job(self, name: str) -> list[str]:
+        return [self.keys.job(name), self.keys.guard(name), self.keys.staged(name)]
 
     def _tell(self, queue: str) -> None:
         """Lets the transfer workers know of a queue, before its first message is there."""

@@ -1,8 +1,10 @@
 -- Lets a run of a bulk job take part in it, and ends the part of earlier runs.
 -- KEYS[1] job     HASH    state of the job
--- KEYS[2] stream  STRING  name of the job that a stream works on
+-- KEYS[2] guard   SET     ids that the job has sent or claimed
+-- KEYS[3] staged  LIST    messages to be sent when the job is committed
+-- KEYS[4] stream  STRING  name of the job that a stream works on
 -- ARGV[1] run     number of the run; later ones are larger
--- ARGV[2] ttl     ms for which the job is remembered
+-- ARGV[2] ttl     ms for which job, guard and staged messages are kept from now on
 -- ARGV[3] name    of the job, noted for the stream; empty for a job of no stream
 -- Returns {'open' | 'committed' | 'aborted' | 'superseded', when the job began, ms since the epoch}; all but 'open'
 -- forbid this run to write
@@ -11,12 +13,13 @@
 -- @include clock
 -- @include wrong_type
 -- @include fence
+-- @include expire
 
-local job, stream = KEYS[1], KEYS[2]
-local run, ttl, name = ARGV[1], ARGV[2], ARGV[3]
+local job, guard, staged, stream = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local run, ttl, name = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local now = now_ms()
 
-local wrong = wrong_type({ [job] = 'hash', [stream] = 'string' })
+local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list', [stream] = 'string' })
 if wrong then
   return wrong
 end
@@ -27,7 +30,7 @@ if word == 'unknown' then -- a new job, or a later run
   word = nil
 end
 if not word then
-  redis.call('PEXPIRE', job, ttl)
+  expire_all({ job, guard, staged }, ttl) -- the job must not outlive what keeps its ids from being sent twice
   if name ~= '' then
     redis.call('SET', stream, name, 'PX', ttl)
   end

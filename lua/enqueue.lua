@@ -63,9 +63,6 @@ local held = not is_staged and #rows > 0 and held_up(job, rate, depth, to, #rows
 if held then
   return held
 end
-if #claims > 0 then
-  redis.call('SADD', guard, unpack(claims))
-end
 local place = 'behind'
 if is_staged then
   for _, row in ipairs(rows) do
@@ -74,6 +71,9 @@ if is_staged then
 elseif #rows > 0 then
   place = deliver(to, now, rows)
   sent(job, rate, #rows, now)
+end
+if #claims > 0 then -- after the messages: cut short, this may repeat one and never lose one
+  redis.call('SADD', guard, unpack(claims))
 end
 redis.call('HINCRBY', job, 'enqueued', #rows)
 expire_all({ job, guard, staged }, ttl)

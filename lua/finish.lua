@@ -4,7 +4,7 @@
 -- KEYS[3] staged  LIST  messages to be sent when the job is committed
 -- ARGV[1] run     number of the run that ends; 0 for the latest
 -- ARGV[2] word    'committed' or 'aborted'
--- ARGV[3] ttl     ms for which the job is remembered
+-- ARGV[3] ttl     ms for which job, guard and staged messages are kept from now on
 -- ARGV[4] keep    '1' when the job may be run again after it was aborted, so that its guard stays; else '0'
 -- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; when it
 -- had ended before, as it was; 'superseded', with nothing changed, when a later run has begun
@@ -13,9 +13,10 @@
 -- @include clock
 -- @include wrong_type
 -- @include fence
+-- @include expire
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
-local run, word, ttl, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+local run, word, ttl, keep = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local now = now_ms()
 
 local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
@@ -29,17 +30,22 @@ local fence = fenced(job, run)
 if fence and fence ~= 'unknown' then
   return fence == 'committed' and redis.call('HGET', job, 'state') or fence
 end
-local is_staged = redis.call('EXISTS', staged) == 1
-if word == 'committed' and is_staged then
+local ENTRIES = 5
+local waiting = redis.call('LLEN', staged) / ENTRIES
+if word == 'committed' and waiting > 0 then
   word = 'publishing'
+end
+-- A full Redis refuses the first write of a script that needs memory, and lets later ones pass: the end of a job, which
+-- frees much, begins with one that needs none, whether it changes something or not.
+expire_all({ guard, staged }, ttl)
+if word ~= 'aborted' or waiting > 0 or not keep then
+  redis.call('UNLINK', guard) -- the fence stands for it; or nothing of the job was sent, or nobody will ask
+end
+if word == 'aborted' and waiting > 0 then
+  redis.call('UNLINK', staged)
+  redis.call('HINCRBY', job, 'enqueued', -waiting)
 end
 redis.call('HSET', job, 'state', word, 'run', run)
 redis.call('HSETNX', job, 'base', string.format('%.17g', now))
 redis.call('PEXPIRE', job, ttl)
-if word ~= 'aborted' or is_staged or not keep then
-  redis.call('UNLINK', guard) -- the fence stands for it; or nothing of the job was sent, or nobody will ask
-end
-if word == 'aborted' then
-  redis.call('UNLINK', staged)
-end
 return word

@@ -3,6 +3,18 @@
 -- What a pause may catch up with, in ms at the job's rate.
 local CATCH_UP_MS = 100
 
+-- Returns how many messages are in a queue, delayed ones among them. Cost O(1).
+local function depth_of(to)
+  local found, counted = redis.call('ZCARD', to.keys.due), {}
+  for i = to.first_list, #KEYS do
+    if not counted[KEYS[i]] then -- a priority step may be named twice
+      counted[KEYS[i]] = true
+      found = found + redis.call('LLEN', KEYS[i])
+    end
+  end
+  return found
+end
+
 -- Returns nil when the job may send `count` messages now, else {'wait', ms} or {'deep', number in the queue}.
 -- rate: messages a second; depth: most messages in the queue, delayed ones among them; 0 is no limit. Cost O(1).
 local function held_up(job, rate, depth, to, count, now)
@@ -12,13 +24,7 @@ local function held_up(job, rate, depth, to, count, now)
   elseif depth == 0 then
     return nil
   end
-  local found, counted = redis.call('ZCARD', to.keys.due), {}
-  for i = to.first_list, #KEYS do
-    if not counted[KEYS[i]] then
-      counted[KEYS[i]] = true
-      found = found + redis.call('LLEN', KEYS[i])
-    end
-  end
+  local found = depth_of(to)
   return found + count > depth and { 'deep', found } or nil
 end
 

@@ -1,0 +1,51 @@
+"""Bulk jobs and their messages, for the tests of several files."""
+
+from kombu_delayq.results import JobRun, Offer
+from kombu_delayq.store import DelayStore
+
+#: Keys of the job "j".
+JOB, GUARD, STAGED = (f"delayq:{what}:j" for what in ("job", "guard", "staged"))
+#: For how long jobs are remembered here, in ms: longer than any test.
+TTL_MS = 600_000
+
+
+def begun(
+    store: DelayStore, name: str = "j", *, staged: bool = False, max_rate: float = 0.0, max_depth: int = 0
+) -> JobRun:
+    """Begins a new run of a job."""
+    job = JobRun(name, store.new_run(), TTL_MS, staged, max_rate, max_depth)
+    assert store.begin(job).word == "open"
+    return job
+
+
+def now(identity: str, body: str | bytes = "", priority: int = 0) -> Offer:
+    """Makes an offer of a message that is due at once; its body tells its id."""
+    return Offer(identity, "", priority, body or f"body of {identity}")
+
+
+def several(count: int, of: str = "i") -> list[Offer]:
+    """Makes offers that are due at once, of ids of their own."""
+    return [now(f"{of}{n}") for n in range(count)]
+
+
+def claim(identity: str) -> Offer:
+    """Makes an offer that only claims its id."""
+    return Offer(identity, "", 0, "")
+
+
+def staged_job(store: DelayStore, *messages: tuple[str, Offer], max_rate: float = 0.0, max_depth: int = 0) -> JobRun:
+    """Stages messages, each for a queue, and commits their job, all but for sending them."""
+    job = begun(store, staged=True, max_rate=max_rate, max_depth=max_depth)
+    for queue, message in messages:
+        assert store.enqueue(queue, job, [message]).word == "enqueued"
+    assert store.finish(job, "committed", keep=True) == "publishing"
+    return job
+
+
+def published(store: DelayStore, job: JobRun) -> int:
+    """Publishes until nothing is left. Returns how many messages that were."""
+    total = 0
+    while (reply := store.publish(job)).fresh:
+        total += reply.fresh
+    assert reply.word in ("enqueued", "committed")
+    return total
