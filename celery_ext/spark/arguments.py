@@ -7,7 +7,6 @@ from itertools import repeat
 from json.encoder import encode_basestring_ascii as as_json_string
 from typing import Any
 
-import pyarrow as pa
 from celery.utils.saferepr import saferepr
 from kombu import compression, serialization
 
@@ -42,28 +41,28 @@ class Arguments:
         self._args = self._parsed("args", list, faults)
         self._kwargs = self._parsed("kwargs", dict, faults)
 
-    def bodies(self, serializer: str, compressed_by: str | None) -> Iterator[str]:
-        """Yields the bodies as the messages have them: serialized, in base64, as JSON text."""
-        for raw in self._serialized(serializer):
-            if compressed_by:
-                raw, _ = compression.compress(raw, compressed_by)
-            yield f'"{b2a_base64(raw, newline=False).decode()}"'
+    def bodies(self, serializer: str, compressed_by: str | None) -> list[str]:
+        """Returns the bodies as the messages have them: serialized, in base64, as JSON text."""
+        raw = self._serialized(serializer)
+        if compressed_by:
+            raw = (compression.compress(each, compressed_by)[0] for each in raw)
+        return [f'"{b2a_base64(each, newline=False).decode()}"' for each in raw]
 
     def args_repr(self) -> Iterable[str]:
         """Returns ``argsrepr`` of each row, as JSON text."""
         if self._args is None:
             return repeat('"()"')
-        return (self._shown(each or ()) for each in self._args)
+        return [self._shown(each or ()) for each in self._args]
 
     def kwargs_repr(self) -> Iterable[str]:
         """Returns ``kwargsrepr`` of each row, as JSON text."""
         if self._kwargs is not None:
-            return (self._shown(each or {}) for each in self._kwargs)
+            return [self._shown(each or {}) for each in self._kwargs]
         if not self._names:
             return repeat('"{}"')
         parts = [self._columns[name].repr for name in self._names]
         if self._levels < 2 or any(part is None for part in parts):
-            return map(self._shown, self.kwargs())
+            return list(map(self._shown, self.kwargs()))
         return self._joined_repr([part for part in parts if part is not None])
 
     def kwargs(self) -> Iterator[dict[str, Any]]:
@@ -78,14 +77,18 @@ class Arguments:
 
     def _serialized(self, serializer: str) -> Iterator[bytes]:
         if serializer == "json":
-            args = repeat("[]") if self._args is None else (to_json(each or []) for each in self._args)
-            for arg, kwarg in zip(args, self._kwargs_json(), strict=False):
-                yield f"[{arg}, {kwarg}, {_EMBED_JSON}]".encode()
+            yield from self._as_json()
             return
         rows = zip(self._args or repeat(None, self._count), self.kwargs(), strict=True)
         for positional, named in rows:
             raw = serialization.dumps((tuple(positional or ()), named, EMBED), serializer)[2]
             yield raw.encode() if isinstance(raw, str) else raw
+
+    def _as_json(self) -> Iterator[bytes]:
+        if self._args is None:
+            return (f"[[], {named}, {_EMBED_JSON}]".encode() for named in self._kwargs_json())
+        rows = zip(self._args, self._kwargs_json(), strict=True)
+        return (f"[{to_json(args or [])}, {named}, {_EMBED_JSON}]".encode() for args, named in rows)
 
     def _kwargs_json(self) -> Iterator[str]:
         if self._kwargs is not None or not self._names:
@@ -94,17 +97,17 @@ class Arguments:
         form = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
         return map(form.__mod__, zip(*(self._columns[name].json for name in self._names), strict=True))
 
-    def _joined_repr(self, parts: list[list[str]]) -> Iterator[str]:
+    def _joined_repr(self, parts: list[list[str]]) -> list[str]:
         names = ("'" + name.replace("'", "\\'").replace("%", "%%") + "'" for name in self._names)
         form = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
-        for at, row in enumerate(zip(*parts, strict=True)):
-            shown = form % row
-            # What is longer is cut off, in a way of Celery's own.
-            if len(shown) >= REPR_LENGTH:
-                shown = saferepr(
-                    {name: self._columns[name].python[at] for name in self._names}, REPR_LENGTH, self._levels
-                )
-            yield as_json_string(shown)
+        shown = list(map(form.__mod__, zip(*parts, strict=True)))
+        if max(map(len, shown), default=0) < REPR_LENGTH:
+            return list(map(as_json_string, shown))
+        # What is longer is cut off, in a way of Celery's own.
+        return [
+            as_json_string(each) if len(each) < REPR_LENGTH else self._shown(kwargs)
+            for each, kwargs in zip(shown, self.kwargs(), strict=True)
+        ]
 
     def _shown(self, arguments: Any) -> str:
         return as_json_string(saferepr(arguments, REPR_LENGTH, self._levels))
@@ -124,8 +127,3 @@ class Arguments:
             return found
 
         return faults.parse(name, column.python, parse)
-
-
-def arrays_by_name(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Returns the columns of a batch."""
-    return dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import repeat
 from json.encoder import encode_basestring_ascii as as_json_string
 from typing import Any
 
@@ -33,17 +34,29 @@ def digest(text: str) -> str:
 
 def uuid_of(digest: str) -> str:
     """Returns the first 32 hex digits as a UUID is written."""
-    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+    return uuids_of([digest])[0]
 
 
-def tag_of(digest: str, salt: str) -> str:
-    """Returns a delivery tag: other than that of the same task in another job, and the same in every attempt.
+def digests_of(task: str, columns: Sequence[Sequence[str]], count: int) -> list[str]:
+    """Returns ``digest_of`` of all rows of one task, whose columns are given as JSON."""
+    form = f"[{as_json_string(task).replace('%', '%%')}, {', '.join(['%s'] * len(columns))}]"
+    rows = zip(*columns, strict=True) if columns else repeat((), count)
+    return [sha256((form % row).encode()).hexdigest() for row in rows]
+
+
+def uuids_of(digests: Sequence[str]) -> list[str]:
+    """Returns ``uuid_of`` of all."""
+    return [f"{each[:8]}-{each[8:12]}-{each[12:16]}-{each[16:20]}-{each[20:32]}" for each in digests]
+
+
+def tags_of(digests: Sequence[str], salt: str) -> list[str]:
+    """Returns delivery tags, as JSON: others than those of the same tasks in another job, the same in every attempt.
 
     Args:
-        digest: Of the task.
+        digests: Of the tasks.
         salt: 8 hex digits that stand for the job.
     """
-    return f"{salt}-{digest[32:36]}-{digest[36:40]}-{digest[40:44]}-{digest[44:56]}"
+    return [f'"{salt}-{each[32:36]}-{each[36:40]}-{each[40:44]}-{each[44:56]}"' for each in digests]
 
 
 def part_of(digest: str) -> float:

@@ -1,8 +1,9 @@
-"""Rows become messages."""
+"""Rows become messages, a column at a time."""
 
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import repeat
 from json.encoder import encode_basestring_ascii as as_json_string
 from typing import Any, NamedTuple
@@ -10,38 +11,33 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from celery_ext.spark import ids
-from celery_ext.spark.arguments import Arguments, arrays_by_name
+from celery_ext.spark.arguments import Arguments
 from celery_ext.spark.bad_rows import Faults, dead_letter
 from celery_ext.spark.errors import BadRow
-from celery_ext.spark.options import PRIORITIES, WriteOptions
+from celery_ext.spark.given import Given
+from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.schedule import Schedule, iso
 from celery_ext.spark.templates import Shape, Template, Templates
 from celery_ext.spark.values import Values, to_json
 from kombu_delayq.results import Offer
 
-#: Headers that Celery itself writes.
-_CELERYS = frozenset(
-    (
-        *("lang", "task", "id", "shadow", "eta", "expires", "group", "group_index", "retries", "timelimit"),
-        *("root_id", "parent_id", "argsrepr", "kwargsrepr", "origin", "ignore_result", "replaced_task_nesting"),
-        *("stamped_headers", "stamps", "compression"),
-    )
-)
 #: Task that a dead letter names when its row names none.
 NO_TASK = "celery_ext.spark.bad_row"
+#: What of a shape are columns.
+_OF_SHAPE = tuple(name for name in Shape._fields if name != "expires")
 
 
 class Made(NamedTuple):
     """What a batch of rows has become.
 
     Attributes:
-        offers: Messages with the queues that they go to.
+        offers: Messages, by the queues that they go to.
         cancelled: Ids that are to be cancelled.
         faults: For each row that makes no task, what is wrong, and its dead letter if one is wanted.
     """
 
-    offers: list[tuple[str, Offer]]
+    offers: dict[str, list[Offer]]
     cancelled: list[str]
     faults: list[tuple[str, Offer | None]]
 
@@ -61,16 +57,16 @@ class Messages:
     def __init__(
         self, plan: Plan, options: WriteOptions, templates: Templates, schedule: Schedule, job: str, repr_levels: int
     ) -> None:
-        self._plan = plan
-        self._options = options
-        self._templates = templates
-        self._schedule = schedule
-        self._salt = ids.digest(job)[:8]
-        self._levels = repr_levels
+        self.plan = plan
+        self.options = options
+        self.templates = templates
+        self.schedule = schedule
+        self.salt = ids.digest(job)[:8]
+        self.repr_levels = repr_levels
 
     def of(self, batch: pa.RecordBatch) -> Made:
         """Makes the messages of a batch."""
-        return _Batch(self, batch).made()
+        return _Batch(self, batch).made() if batch.num_rows else Made({}, [], [])
 
 
 class _Batch:
@@ -78,205 +74,167 @@ class _Batch:
 
     def __init__(self, job: Messages, batch: pa.RecordBatch) -> None:
         self._job = job
-        self._plan, self._options = job._plan, job._options
-        self._arrays = arrays_by_name(batch)
         self._count = batch.num_rows
+        self._arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        uuids = job.plan.uuid_columns
+        self._values = {name: Values(array, as_uuid=name in uuids) for name, array in self._arrays.items()}
         self._faults = Faults()
-        self._values = {
-            name: Values(array, as_uuid=name in self._plan.uuid_columns) for name, array in self._arrays.items()
-        }
-        self._tasks = self._given("task", _named)
+        self._given = Given(self._values, job.options, self._count, self._faults)
 
     def made(self) -> Made:
-        digests = self._digests()
-        given = self._values["task_id"].python if "task_id" in self._values else repeat(None)
-        task_ids = [own or ids.uuid_of(digest) for own, digest in zip(given, digests, strict=False)]
-        cancels = set(self._cancels())
-        for at, task in enumerate(self._tasks):
-            if task is None and not (at in cancels and self._own_id(at)):
+        cancels = self._given.cancels()
+        for at, (task, own) in enumerate(zip(self._tasks, self._own_ids, strict=True)):
+            if task is None and not (own and at in cancels):
                 self._faults.add(at, "task", None, "names no task")
-        texts = list(self._filled(digests, task_ids))  # finds what is wrong with the rows
-        faults = [
-            (fault.of_row(task_ids[at]), self._dead_letter(at, digests[at], fault.of_row(task_ids[at])))
-            for at, fault in sorted(self._faults.of.items())
-        ]
-        bad = self._faults.of
-        offers = [made for at, made in enumerate(texts) if made and at not in bad and at not in cancels]
-        return Made(offers, [task_ids[at] for at in sorted(cancels) if at not in bad], faults)
+        if not self._given.is_constant("task_id"):
+            self._faults.parse("task_id", self._own_ids, _filled)
+        offers: dict[str, list[Offer]] = {}
+        for queue, rows in self._offers().items():  # finds what is wrong with the rows
+            left_out = self._faults.of.keys() | cancels
+            offers[queue] = [each for at, each in rows if at not in left_out] if left_out else [row[1] for row in rows]
+        cancelled = [self._task_ids[at] for at in sorted(cancels - self._faults.of.keys())]
+        return Made({queue: found for queue, found in offers.items() if found}, cancelled, self._fault_list())
 
-    def _own_id(self, at: int) -> Any:
-        return self._values["task_id"].python[at] if "task_id" in self._values else None
+    @cached_property
+    def _tasks(self) -> list[str | None]:
+        return self._given.of("task")
 
+    @cached_property
+    def _own_ids(self) -> list[str | None]:
+        return self._given.task_ids()
+
+    @cached_property
     def _digests(self) -> list[str]:
-        """Returns what the ids of the rows are made from: their own ids, else columns, else all that they say."""
-        names = self._plan.id_columns or tuple(sorted(self._values))
-        own = self._values["task_id"].python if "task_id" in self._values else [None] * self._count
+        """What the ids of the rows are made from: their own ids, else columns, else all that they say."""
+        names = self._job.plan.id_columns or tuple(sorted(self._values))
         columns = [self._values[name].json for name in names]
-        made = (
-            ids.digest_of(task or "", row) for task, row in zip(self._tasks, _rows(columns, self._count), strict=True)
-        )
-        return [ids.digest(task_id) if task_id else each for task_id, each in zip(own, made, strict=True)]
+        if self._given.is_constant("task"):
+            made = ids.digests_of(self._job.options.task or "", columns, self._count)
+        else:
+            rows: Iterable[Sequence[str]] = zip(*columns, strict=True)
+            made = [ids.digest_of(task or "", row) for task, row in zip(self._tasks, rows, strict=True)]
+        if self._given.is_constant("task_id"):
+            return made
+        return [ids.digest(own) if own else each for own, each in zip(self._own_ids, made, strict=True)]
 
-    def _cancels(self) -> Iterator[int]:
-        if "op" in self._values:
-            for at, op in enumerate(self._values["op"].python):
-                if op == "cancel":
-                    yield at
-                elif op not in (None, "enqueue"):
-                    self._faults.add(at, "op", op, "is neither enqueue nor cancel")
+    @cached_property
+    def _task_ids(self) -> list[str]:
+        made = ids.uuids_of(self._digests)
+        if self._given.is_constant("task_id"):
+            return made
+        return [own or each for own, each in zip(self._own_ids, made, strict=True)]
 
-    def _filled(self, digests: list[str], task_ids: list[str]) -> Iterator[tuple[str, Offer] | None]:
-        """Yields the message of each row, None for a row that has none."""
-        parts = list(map(ids.part_of, digests)) if self._options.spread else [0.0] * self._count
-        due_us = self._job._schedule.due_us(self._arrays, parts, self._faults)
-        expiries = self._job._schedule.expiries(self._arrays, self._count, self._faults)
-        templates = list(self._templates(expiries))
-        columns = self._columns(digests, task_ids, due_us, expiries, templates)
-        due = repeat("") if due_us is None else ("" if us is None else repr(us / 1000) for us in due_us)
-        for template, task_id, when, slots in zip(templates, task_ids, due, columns, strict=False):
-            if template is None:
-                yield None
-            else:
-                text = template.fill(slots)
-                yield template.queue, Offer(task_id, when, template.priority, text)
+    def _offers(self) -> dict[str, list[tuple[int, Offer]]]:
+        """Returns the messages, each with the number of its row, by queue."""
+        parts = list(map(ids.part_of, self._digests)) if self._job.options.spread else [0.0] * self._count
+        due_us = self._job.schedule.due_us(self._arrays, parts, self._faults)
+        due = repeat("") if due_us is None else ["" if us is None else repr(us / 1000) for us in due_us]
+        expiries = self._job.schedule.expiries(self._arrays, self._count, self._faults)
+        templates = self._templates(expiries)
+        columns = self._columns(due_us, expiries, templates)
+        found: defaultdict[str, list[tuple[int, Offer]]] = defaultdict(list)
+        if templates.count(templates[0]) == self._count and templates[0] is not None:
+            only = templates[0]
+            rows = zip(self._task_ids, due, repeat(only.priority), only.filled(columns), strict=False)
+            found[only.queue] = list(enumerate(map(Offer._make, rows)))
+            return found
+        # The message of a row is made by its own template, with the columns at its place.
+        for at, (template, task_id, when, *slots) in enumerate(
+            zip(templates, self._task_ids, due, *columns, strict=False)
+        ):
+            if template is not None:
+                offer = Offer(task_id, when, template.priority, template.fill(slots))
+                found[template.queue].append((at, offer))
+        return found
 
     def _columns(
         self,
-        digests: list[str],
-        task_ids: list[str],
         due_us: list[int | None] | None,
         expiries: list[int | None] | None,
         templates: Sequence[Template | None],
-    ) -> Iterator[tuple[str, ...]]:
-        """Yields the slots of each row."""
-        schedule = self._job._schedule
-        arguments = Arguments(self._values, self._plan.arguments, self._count, self._faults, self._job._levels)
+    ) -> list[Iterable[str]]:
+        """Returns the slots of all rows, in the order of ``SLOTS``; each may be iterated over more than once."""
+        schedule = self._job.schedule
+        arguments = Arguments(self._values, self._job.plan.arguments, self._count, self._faults, self._job.repr_levels)
         expiries = self._with_defaults(expiries, templates)
-        own = list(map(as_json_string, task_ids))
-        return zip(
+        own = list(map(as_json_string, self._task_ids))
+        roots = self._given.json("root_id")
+        none = repeat("null")
+        return [
             self._bodies(arguments, templates),
             own,
-            repeat("null") if due_us is None else ("null" if us is None else iso(us) for us in due_us),
-            repeat("null") if expiries is None else ("null" if us is None else iso(us) for us in expiries),
-            repeat("null")
-            if expiries is None
-            else ("null" if us is None else schedule.expiration(us) for us in expiries),
-            self._texts("group_id"),
-            (each if each != "null" else mine for each, mine in zip(self._texts("root_id"), own, strict=False)),
-            self._texts("parent_id"),
+            none if due_us is None else ["null" if us is None else iso(us) for us in due_us],
+            none if expiries is None else ["null" if us is None else iso(us) for us in expiries],
+            none if expiries is None else ["null" if us is None else schedule.expiration(us) for us in expiries],
+            self._given.json("group_id"),
+            own
+            if self._given.is_constant("root_id")
+            else [mine if each in ("null", '""') else each for each, mine in zip(roots, own, strict=True)],
+            self._given.json("parent_id"),
             arguments.args_repr(),
             arguments.kwargs_repr(),
-            self._headers(),
-            (f'"{ids.tag_of(digest, self._job._salt)}"' for digest in digests),
-            strict=False,
-        )
+            self._given.headers(),
+            ids.tags_of(self._digests, self._job.salt),
+        ]
 
-    def _bodies(self, arguments: Arguments, templates: Sequence[Template | None]) -> Iterator[str]:
-        ways = {(each.serializer, each.compression) for each in templates if each is not None}
-        if len(ways) <= 1:
-            return arguments.bodies(*(ways.pop() if ways else ("json", None)))
-        made = {way: list(arguments.bodies(*way)) for way in ways}
-        first = next(iter(ways))
-        return (made[(each.serializer, each.compression) if each else first][at] for at, each in enumerate(templates))
+    def _bodies(self, arguments: Arguments, templates: Sequence[Template | None]) -> list[str]:
+        ways = {(each.serializer, each.compression) for each in set(templates) if each is not None} or {("json", None)}
+        made = {way: arguments.bodies(*way) for way in ways}
+        if len(made) == 1:
+            return made[ways.pop()]
+        return [made[each.serializer, each.compression][at] if each else "" for at, each in enumerate(templates)]
 
     def _with_defaults(
         self, expiries: list[int | None] | None, templates: Sequence[Template | None]
     ) -> list[int | None] | None:
         """Returns expiries with those of the tasks themselves, for rows without one."""
-        if all(each is None or each.expires_s is None for each in templates):
+        if all(each is None or each.expires_s is None for each in set(templates)):
             return expiries
-        schedule = self._job._schedule
+        schedule = self._job.schedule
         return [
             given if given is not None or each is None or each.expires_s is None else schedule.expiry_us(each.expires_s)
-            for given, each in zip(expiries or repeat(None), templates, strict=False)
+            for given, each in zip(expiries or [None] * self._count, templates, strict=True)
         ]
 
-    def _templates(self, expiries: list[int | None] | None) -> Iterator[Template | None]:
-        shapes = zip(
-            self._tasks,
-            self._given("queue", _named),
-            self._given("priority", _priority),
-            self._given("time_limit", _limit),
-            self._given("soft_time_limit", _limit),
-            self._given("ignore_result", bool),
-            repeat(False) if expiries is None else (us is not None for us in expiries),
-            strict=False,
-        )
-        for at, shape in enumerate(shapes):
-            try:
-                yield self._job._templates.of(Shape(*shape)) if shape[0] is not None else None
-            except BadRow as error:
-                self._faults.add(at, "queue", shape[1], error)
-                yield None
+    def _templates(self, expiries: list[int | None] | None) -> list[Template | None]:
+        columns = [self._given.of(name) for name in _OF_SHAPE]
+        expire = [us is not None for us in expiries] if expiries is not None else [False] * self._count
+        if self._given.is_constant(*_OF_SHAPE) and len(set(expire)) == 1:
+            return [self._template(0, *(column[0] for column in columns), expire[0])] * self._count
+        return [self._template(at, *shape) for at, shape in enumerate(zip(*columns, expire, strict=True))]
 
-    def _given(self, name: str, parse: Callable[[Any], Any]) -> Sequence[Any]:
-        """Returns what each row says in a column, else the option of this name."""
-        default = getattr(self._options, name)
-        if name not in self._values:
-            return [default] * self._count
-        found = self._faults.parse(name, self._values[name].python, parse)
-        return [default if each is None else each for each in found]
-
-    def _texts(self, name: str) -> Iterable[str]:
-        return self._values[name].json if name in self._values else repeat("null")
-
-    def _headers(self) -> Iterable[str]:
-        default = _headers(self._options.headers or {})
-        if "headers" not in self._values:
-            return repeat(default)
-        found = self._faults.parse("headers", self._values["headers"].python, _headers)
-        return (default if each is None else each for each in found)
-
-    def _dead_letter(self, at: int, digest: str, error: str) -> Offer | None:
-        queue = self._options.dead_letter_queue
-        if queue is None:
+    def _template(self, at: int, task: str | None, *shape: Any) -> Template | None:
+        if task is None:
             return None
-        shape = Shape(self._tasks[at] or NO_TASK, queue, None, None, None, None, False)
-        row = {name: values.python[at] for name, values in self._values.items()}
-        identity = ids.uuid_of(ids.digest(f"bad {digest}"))
-        slots = self._slots_of_bad(row, identity, digest)
-        template = self._job._templates.of(shape)
-        return Offer(identity, "", template.priority, dead_letter(template.fill(slots), error))
+        try:
+            return self._job.templates.of(Shape(task, *shape))
+        except BadRow as error:
+            self._faults.add(at, "queue", shape[0], error)
+            return None
 
-    def _slots_of_bad(self, row: dict[str, Any], identity: str, digest: str) -> tuple[str, ...]:
-        arrays = {name: pa.array([json.dumps(value, default=to_json)]) for name, value in (("kwargs", row),)}
-        arguments = Arguments(
-            {name: Values(array) for name, array in arrays.items()}, (), 1, Faults(), self._job._levels
+    def _fault_list(self) -> list[tuple[str, Offer | None]]:
+        found = []
+        for at, fault in sorted(self._faults.of.items()):
+            told = fault.of_row(self._task_ids[at])
+            found.append((told, self._dead_letter(at, told) if self._job.options.dead_letter_queue else None))
+        return found
+
+    def _dead_letter(self, at: int, error: str) -> Offer:
+        digest = self._digests[at]
+        template = self._job.templates.of(
+            Shape(self._tasks[at] or NO_TASK, self._job.options.dead_letter_queue, None, None, None, None, False)
         )
+        row = json.dumps({name: values.python[at] for name, values in self._values.items()}, default=to_json)
+        arguments = Arguments({"kwargs": Values(pa.array([row]))}, (), 1, Faults(), self._job.repr_levels)
+        identity = ids.uuid_of(ids.digest(f"bad {digest}"))
         own, null = f'"{identity}"', "null"
         [body], [shown] = arguments.bodies("json", None), arguments.kwargs_repr()
-        tag = f'"{ids.tag_of(digest, self._job._salt)}"'
-        return body, own, null, null, null, null, own, null, '"()"', shown, "", tag
+        [tag] = ids.tags_of([digest], self._job.salt)
+        slots = (body, own, null, null, null, null, own, null, '"()"', shown, "", tag)
+        return Offer(identity, "", template.priority, dead_letter(template.fill(slots), error))
 
 
-def _rows(columns: Sequence[Sequence[str]], count: int) -> Iterator[Sequence[str]]:
-    return zip(*columns, strict=True) if columns else iter([()] * count)
-
-
-def _named(given: str) -> str:
-    if not given.strip():
+def _filled(given: str) -> str:
+    if not given:
         raise ValueError("is empty")
     return given
-
-
-def _priority(given: int) -> int:
-    if given not in PRIORITIES:
-        raise ValueError("is not a priority from 0 to 9")
-    return given
-
-
-def _limit(given: float) -> float:
-    if not math.isfinite(given) or given <= 0:
-        raise ValueError("is no limit of time in s")
-    return given
-
-
-def _headers(given: Any) -> str:
-    """Returns headers as the JSON text that follows Celery's own."""
-    found = json.loads(given) if isinstance(given, str) else given
-    if not isinstance(found, dict):
-        raise ValueError("is not a JSON object")
-    own = sorted(_CELERYS & found.keys())
-    if own:
-        raise ValueError(f"sets headers that Celery itself writes: {', '.join(own)}")
-    return f", {to_json(found)[1:-1]}" if found else ""

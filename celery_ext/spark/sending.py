@@ -40,19 +40,22 @@ class Sender:
         self._chunks: defaultdict[str, list[Offer]] = defaultdict(list)
         self._sizes: defaultdict[str, int] = defaultdict(int)
 
-    def add(self, queue: str, offer: Offer) -> None:
-        """Takes a message, and sends its chunk when that is full.
+    def add(self, queue: str, offers: Sequence[Offer]) -> None:
+        """Takes messages, and sends the chunks that are full.
 
         Raises:
             JobCommitted: The job has been committed.
             StragglerRefused: It has been aborted, or a later run has taken it over.
             BrokerUnavailable: It takes no messages for too long.
         """
-        chunk = self._chunks[queue]
-        chunk.append(offer)
-        self._sizes[queue] += len(offer.body)
-        if len(chunk) >= self._most or self._sizes[queue] >= self._bytes:
-            self._flush(queue)
+        chunk, size = self._chunks[queue], self._sizes[queue]
+        for offer in offers:
+            chunk.append(offer)
+            size += len(offer[3])
+            if len(chunk) >= self._most or size >= self._bytes:
+                self._flush(queue)
+                chunk, size = self._chunks[queue], 0
+        self._sizes[queue] = size
 
     def flush(self) -> None:
         """Sends what is left. Raises as ``add``."""

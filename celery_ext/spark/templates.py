@@ -4,8 +4,7 @@ Each template is a message that Celery itself has made, so that its fields are C
 """
 
 import re
-from collections.abc import Mapping
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kombu.connection import Connection
@@ -14,7 +13,7 @@ from kombu.utils.json import dumps
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BadRow
 
-#: What differs from row to row, in the order in which ``Template.fill`` takes it. Each is JSON text.
+#: What differs from row to row, in the order in which ``Template.fill`` takes them. Each is JSON text.
 SLOTS = (
     *("body", "id", "eta", "expires", "expiration", "group", "root_id", "parent_id"),
     *("argsrepr", "kwargsrepr", "headers", "tag"),
@@ -73,12 +72,15 @@ class Template:
         self.priority = int(message["properties"].get("priority") or 0)
         text, *rest = _WRITTEN_MARKS.split(dumps(message))
         self._format = "%s".join(piece.replace("%", "%%") for piece in (text, *rest[1::2]))
-        self._pick = itemgetter(*(SLOTS.index(_WRITTEN[mark]) for mark in rest[::2]))
+        self._order = [SLOTS.index(_WRITTEN[mark]) for mark in rest[::2]]
 
-    def fill(self, values: tuple[str, ...]) -> str:
-        """Returns the message of a row. values: JSON text for each of ``SLOTS``; ``headers`` begins with a comma."""
-        text: str = self._format % self._pick(values)
-        return text
+    def fill(self, slots: Sequence[str]) -> str:
+        """Returns the message of a row. slots: JSON text for each of ``SLOTS``; ``headers`` begins with a comma."""
+        return self._format % tuple(slots[at] for at in self._order)
+
+    def filled(self, columns: Sequence[Iterable[str]]) -> Iterator[str]:
+        """Yields the messages of many rows. columns: for each of ``SLOTS``, as of ``fill``, one a row."""
+        return map(self._format.__mod__, zip(*(columns[at] for at in self._order), strict=False))
 
 
 class Templates:

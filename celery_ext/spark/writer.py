@@ -155,8 +155,8 @@ class JobWriter:
             written.rows += batch.num_rows
             for fault, letter in made.faults:
                 self._note(fault, letter, sender, written)
-            for to, offer in made.offers:
-                sender.add(to, offer)
+            for to, offers in made.offers.items():
+                sender.add(to, offers)
             if made.cancelled:
                 sender.cancel(queue, made.cancelled)
         sender.flush()
@@ -177,7 +177,7 @@ class JobWriter:
             written.faults.append(fault)
             log(logging.WARNING, fault)
         if letter is not None and self.options.dead_letter_queue:
-            sender.add(self.options.dead_letter_queue, letter)
+            sender.add(self.options.dead_letter_queue, [letter])
             written.dead_lettered += 1
 
 
