@@ -4,15 +4,22 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from click.testing import CliRunner, Result
+from redis.exceptions import NoPermissionError, ResponseError
 
 import celery_ext
+from celery_ext import backlog
 from celery_ext.cli import delayq
 from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.results import JobRun, Offer
+from kombu_delayq.store import DelayStore
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until
 
@@ -23,7 +30,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "acl.md"
 def users(own_server: PrivateRedis) -> PrivateRedis:
     """A server that has the users of the page."""
     blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         own_server.client().execute_command(*block.split())
     return own_server
@@ -38,7 +45,8 @@ def proj_of_user(users: PrivateRedis, make_proj: MakeProj) -> Iterator[Proj]:
 
 def denials(server: PrivateRedis) -> list[Any]:
     """Returns what users were denied, but for the name that a Redis client gives itself, which it can do without."""
-    log = (dict(zip(entry[::2], entry[1::2], strict=True)) for entry in server.client().execute_command("ACL", "LOG"))
+    found = server.client().execute_command("ACL", "LOG")  # newer clients make a dict of each entry
+    log = [each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found]
     return [entry for entry in log if not entry["object"].startswith("client")]
 
 
@@ -122,3 +130,57 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
         process.kill()
     assert process.returncode == 0, log
     assert denials(users) == [], log
+
+
+@pytest.fixture
+def store_of_spark(users: PrivateRedis) -> Iterator[DelayStore]:
+    """A store with the rights of the user that the page gives to Spark jobs that write."""
+    store = DelayStore(redis.Redis(port=users.port, username="spark", password="password"))
+    yield store
+    store.close()
+
+
+def write_jobs(store: DelayStore) -> None:
+    """Does all that Spark jobs do when they write: now and later, some staged, committed and aborted."""
+    store.client.ping()
+    store.check_version()
+    store.eviction_warning()
+    for staged, end in product((False, True), ("committed", "aborted")):
+        job = JobRun(f"{staged} {end}", store.new_run(), 600_000, staged, max_rate=1e6, max_depth=1000)
+        store.begin(job, "stream")
+        for priority, due in product((0, 9), ("", "4102444800000")):
+            offers = [Offer("i", due, priority, body) for body in (f"{job.name} {due} {priority}", "")]
+            store.enqueue("celery", job, [each._replace(id=f"{each.id}{priority}{due}") for each in offers])
+        store.finish(job, end, keep=True)
+        while store.publish(job).fresh:
+            pass
+        found = store.job(job.name)
+        assert found is not None
+        assert (found.state, found.name) == (end, store.job_of_stream("stream"))
+
+
+def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_spark: DelayStore) -> None:
+    """User spark may run whole jobs, and cancels with the further rights that the page names."""
+    write_jobs(store_of_spark)
+    assert denials(users) == []
+    more = re.search(r"also cancel tasks .* `([+a-z ]+)`", PAGE.read_text(encoding="utf-8"))
+    assert more
+    users.client().execute_command("ACL", "SETUSER", "spark", *more[1].split())
+    cancelled = dict(backlog.cancel(store_of_spark, ["i04102444800000", "unknown"]))
+    assert [len(messages) for messages in cancelled.values()] == [3, 0]
+    assert denials(users) == []
+
+
+def test_spark_jobs_have_no_right_that_they_do_not_need(users: PrivateRedis, store_of_spark: DelayStore) -> None:
+    """Without any one of the commands of user spark, something is denied to a job."""
+    admin = users.client()
+    rights = re.findall(r"^ACL SETUSER spark.*?```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[0]
+    for right in re.findall(r"\+\w+", rights):
+        admin.flushdb()
+        admin.script_flush()
+        admin.execute_command("ACL", "SETUSER", "spark", right.replace("+", "-"))
+        with suppress(NoPermissionError, ResponseError):
+            write_jobs(store_of_spark)
+        assert denials(users), right
+        admin.execute_command("ACL", "SETUSER", "spark", right)
+        admin.execute_command("ACL", "LOG", "RESET")
