@@ -30,6 +30,7 @@ class AppSettings:
         tasks: By name of a task, the options that ``apply_async`` takes from it.
         broker_url: Its broker; None when there is no app.
         transport_options: Of its broker.
+        tls: Its ``broker_use_ssl``.
         levels: Its table of delay levels, or None.
     """
 
@@ -37,6 +38,7 @@ class AppSettings:
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     broker_url: str | None = None
     transport_options: dict[str, Any] = field(default_factory=dict)
+    tls: Any = None
     levels: str | None = None
 
     @classmethod
@@ -65,6 +67,7 @@ class AppSettings:
             tasks,
             app.conf.broker_write_url or app.conf.broker_url,
             dict(app.conf.broker_transport_options or {}),
+            app.conf.broker_use_ssl or None,
             str(levels) if levels else None,
         )
 

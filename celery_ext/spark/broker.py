@@ -28,15 +28,22 @@ class Broker:
         url: The URL; None when ``env`` names it.
         env: Name of the environment variable that has it.
         transport_options: Options of the transport.
+        tls: As ``broker_use_ssl`` of an app.
     """
 
     url: str | None
     env: str | None
     transport_options: Mapping[str, Any]
+    tls: Any = None
 
     @classmethod
     def of(
-        cls, url: str | None, env: str | None, transport_options: Mapping[str, Any] | None, option: str = "broker_url"
+        cls,
+        url: str | None,
+        env: str | None,
+        transport_options: Mapping[str, Any],
+        tls: Any = None,
+        option: str = "broker_url",
     ) -> "Broker":
         """Takes a broker from options.
 
@@ -44,6 +51,7 @@ class Broker:
             url: Its URL.
             env: Or the environment variable.
             transport_options: Options of the transport.
+            tls: As ``broker_use_ssl`` of an app.
             option: Name of the option that may give the URL, for errors.
 
         Raises:
@@ -56,11 +64,11 @@ class Broker:
                 f"{option} has a password, which Spark would keep in plans and pickles. Put the URL into an "
                 f"environment variable of the driver and of all executors, and give its name as {option}_env"
             )
-        if any("password" in name.lower() for name in _names_in(transport_options or {})):
+        if any("password" in name.lower() for name in _names_in({"options": transport_options, "tls": tls})):
             raise InvalidSparkOption(
                 f"broker_transport_options have a password, which Spark would keep; put it into the URL of {option}_env"
             )
-        return cls(url, env, dict(transport_options or {}))
+        return cls(url, env, dict(transport_options), tls)
 
     def connect(self) -> DelayStore:
         """Connects to the broker, once.
@@ -72,7 +80,8 @@ class Broker:
         url = self._url()
         try:
             options = dict(self.transport_options)
-            channel = open_channel(Connection(urls.ours(url), transport=TRANSPORT, transport_options=options))
+            connection = Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls)
+            channel = open_channel(connection)
             store = connect_store(channel, channel.pool)
             store.client.ping()
         except (RedisError, OSError, KombuError) as error:

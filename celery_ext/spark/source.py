@@ -13,6 +13,7 @@ from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.patience import Patience
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.templates import Shape, Templates
 from celery_ext.spark.writer import BatchWriter, JobWriter, StreamWriter, log
@@ -74,7 +75,8 @@ def _job_writer(options: WriteOptions, schema: StructType, overwrite: bool, job:
         _check_server(store)
         if job is not None and options.job_id is not None:
             _tell_if_committed(store, job)
-        return JobWriter(options, settings, plan, broker, store.new_run())
+        run = Patience(options.write_timeout).until_done(store.new_run)
+        return JobWriter(options, settings, plan, broker, run)
     finally:
         store.close()
 
@@ -89,7 +91,7 @@ def broker_of(options: Any, settings: AppSettings) -> Broker:
     if url is None and options.broker_url_env is None:
         url = settings.broker_url
     given: Mapping[str, Any] = {**settings.transport_options, **(options.broker_transport_options or {})}
-    return Broker.of(url, options.broker_url_env, given)
+    return Broker.of(url, options.broker_url_env, given, settings.tls)
 
 
 def _check_way(options: WriteOptions, settings: AppSettings) -> None:

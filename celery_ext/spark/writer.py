@@ -40,8 +40,8 @@ class Written(WriterCommitMessage):
         job: Name of the job.
         run: Number of its run.
         rows: Number of rows.
-        enqueued: Number of tasks sent or staged.
-        repeated: Number of tasks that the job had sent before: by another attempt, or from an equal row.
+        enqueued: Number of messages sent or staged, dead letters among them.
+        repeated: Number of messages that the job had before: from another attempt, or from a row with the same id.
         cancelled: Number of waiting tasks that were cancelled.
         bad: Number of rows that make no task.
         dead_lettered: Number of those that are among the dead letters.
@@ -130,9 +130,10 @@ class JobWriter:
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
             if state == "publishing":
                 publish(store, job, patience)
+            found = store.job(name)
         finally:
             store.close()
-        log(logging.INFO, summary(name, written))
+        log(logging.INFO, summary(name, found.enqueued if found else 0, written))
 
     def abort(self, name: str, run: int) -> None:
         """Ends a job that has failed: none of its tasks can write any more."""
@@ -160,8 +161,7 @@ class JobWriter:
             if made.cancelled:
                 sender.cancel(queue, made.cancelled)
         sender.flush()
-        written.enqueued = sender.enqueued - written.dead_lettered
-        written.repeated, written.cancelled = sender.repeated, sender.cancelled
+        written.enqueued, written.repeated, written.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
     def _messages(self, name: str, base_ms: float, max_delay: float | None) -> Messages:
         levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DelayLevels.parse())
@@ -261,14 +261,18 @@ def publish(store: DelayStore, job: JobRun, patience: Patience) -> None:
             return
 
 
-def summary(name: str, written: Sequence[Written]) -> str:
-    """Returns what a job has done, in a line."""
-    counts = {
-        what: sum(getattr(each, what) for each in written)
-        for what in ("rows", "enqueued", "repeated", "cancelled", "bad", "dead_lettered")
-    }
-    told = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items() if count or what == "rows")
-    return f"job {name} is committed: {told}"
+def summary(name: str, sent: int, written: Sequence[Written]) -> str:
+    """Returns what a job has done, in a line.
+
+    Args:
+        name: Of the job.
+        sent: Number of messages that all its runs and attempts have sent.
+        written: What the tasks of the last run have done.
+    """
+    names = {"repeated": "sent before", "cancelled": "cancelled", "bad": "bad", "dead_lettered": "dead letters"}
+    counts = {told: sum(getattr(each, what) for each in written) for what, told in names.items()}
+    told = "".join(f", {count:,} {what}" for what, count in counts.items() if count)
+    return f"job {name} is committed: {sum(each.rows for each in written):,} rows, {sent:,} messages in all{told}"
 
 
 def log(level: int, text: str) -> None:
