@@ -47,15 +47,17 @@ class OptionTable(Generated):
 
 
 class KeyTable(Generated):
-    """Table of the keys, for a queue ``orders`` of database 0."""
+    """Table of the keys, for a queue ``orders``, a bulk job ``nightly`` and a stream ``clicks`` of database 0."""
 
     def lines(self) -> Lines:
         """Yields a row for each key and channel."""
         keys = Keys()
         of_queue = {what: getattr(keys, what)("orders") for what in ("due", "backup", "order", "twins", "replaying")}
-        of_all = {what: getattr(keys, what) for what in ("queues", "cancelled", "lease", "wake")}
+        of_job = {what: getattr(keys, what)("nightly") for what in ("job", "guard", "staged")}
+        of_job["stream"] = keys.stream("clicks")
+        of_all = {what: getattr(keys, what) for what in ("queues", "cancelled", "lease", "runs", "wake")}
         yield from ("| name | holds |", "|---|---|")
-        for what, name in {**of_queue, **of_all}.items():
+        for what, name in {**of_queue, **of_job, **of_all}.items():
             yield f"| `{name}` | {inspect.getdoc(getattr(Keys, what))} |"
 
 

@@ -68,9 +68,10 @@ def test_reference_names_every_option_key_script_and_command(built: Path) -> Non
     reference = {page.stem: page.read_text(encoding="utf-8") for page in (built / "reference").glob("*.txt")}
     keys = Keys()
     of_queue = {of("orders") for of in (keys.due, keys.backup, keys.order, keys.twins, keys.replaying)}
+    of_job = {of("nightly") for of in (keys.job, keys.guard, keys.staged)} | {keys.stream("clicks")}
     expected = {
         "options": NAMES,
-        "keys": of_queue | {keys.queues, keys.cancelled, keys.lease, keys.wake},
+        "keys": of_queue | of_job | {keys.queues, keys.cancelled, keys.lease, keys.runs, keys.wake},
         "scripts": {path.stem for path in scripts.directory().glob("*.lua")},
         "commands": set(names_of(delayq, "delayq")),
     }

@@ -37,22 +37,36 @@ def test_keys_of_the_fleet() -> None:
     assert keys.replaying("dead") == "delayq:replaying:dead"
 
 
+def test_keys_of_bulk_jobs() -> None:
+    """All runs are counted in one key; each job has three by its name, whatever that is, and each stream has one."""
+    keys = Keys(db=3)
+    assert keys.runs == "delayq:runs"
+    for name in ("nightly", "", "a:b", "{a}", "{", "ünïcode", "query/7"):
+        assert keys.job(name) == f"delayq:job:{name}"
+        assert keys.guard(name) == f"delayq:guard:{name}"
+        assert keys.staged(name) == f"delayq:staged:{name}"
+        assert keys.stream(name) == f"delayq:stream:{name}"
+
+
 def test_the_prefix_stands_before_every_name() -> None:
     """Kombu's ``global_keyprefix`` stands before every key and before the channel."""
     plain, prefixed = Keys(), Keys("app:")
-    for name in ("queues", "lease", "wake", "cancelled"):
+    for name in ("queues", "lease", "wake", "cancelled", "runs"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
-    for name in ("due", "backup", "order", "twins", "replaying"):
+    for name in ("due", "backup", "order", "twins", "replaying", "job", "guard", "staged", "stream"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
     assert prefixed.ready("q", (0, 3)) == ["app:" + key for key in plain.ready("q", (0, 3))]
 
 
 def test_no_two_keys_are_the_same() -> None:
-    """All keys of a queue, and those of a queue whose name only adds braces, differ."""
+    """All keys of a queue or job, and those of one whose name only adds braces or a part of a key, differ."""
     keys = Keys()
     makers = (keys.due, keys.backup, keys.order, keys.twins, keys.replaying)
-    names = [make(queue) for queue in ("a", "b", "{a}", "tagged:a") for make in makers]
-    names += [keys.queues, keys.lease, keys.cancelled, *keys.ready("a", (0, 3)), *keys.ready("{a}", (0, 3))]
+    makers += (keys.job, keys.guard, keys.staged, keys.stream)
+    like_keys = ("}:due", "job:a", "{a}:due", "delayq:{a}:due", "a:due")
+    names = [make(name) for name in ("a", "b", "{a}", "tagged:a", "", *like_keys) for make in makers]
+    names += [keys.queues, keys.lease, keys.cancelled, keys.runs, keys.wake]
+    names += [*keys.ready("a", (0, 3)), *keys.ready("{a}", (0, 3))]
     assert len(set(names)) == len(names)
 
 
@@ -64,7 +78,9 @@ def test_a_queue_is_told_by_its_keys(prefix: str, queue: str) -> None:
     """The keys of index and bodies tell a queue of any name, behind any prefix; other keys do not."""
     keys = Keys(prefix)
     assert keys.queue_of(keys.due(queue)) == keys.queue_of(keys.backup(queue)) == queue
-    for other in (keys.order(queue), keys.twins(queue), keys.due(queue) + ":due", f"x{keys.due(queue)}", keys.wake):
+    others = [keys.order(queue), keys.twins(queue), keys.due(queue) + ":due", f"x{keys.due(queue)}", keys.wake]
+    of_jobs = [of(name) for of in (keys.job, keys.guard, keys.staged, keys.stream) for name in (queue, f"{queue}:due")]
+    for other in others + of_jobs:
         assert keys.queue_of(other) != queue
 
 
