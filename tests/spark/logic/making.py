@@ -1,0 +1,118 @@
+"""Messages made from rows without Spark, and the messages that Celery itself sends."""
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from time import time
+from typing import Any
+
+import pyarrow as pa
+from kombu import compression, serialization
+
+from celery_ext.levels import DelayLevels
+from celery_ext.spark.app_settings import AppSettings
+from celery_ext.spark.messages import Made, Messages
+from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.plan import Plan
+from celery_ext.spark.schedule import Schedule
+from celery_ext.spark.templates import Templates
+from kombu_delayq.results import Offer
+
+TASK = "proj.record"
+
+
+def batch_of(**columns: Any) -> pa.RecordBatch:
+    """Makes a batch; each column is an Arrow array, or a list whose type Arrow finds."""
+    return pa.RecordBatch.from_pydict(
+        {name: each if isinstance(each, pa.Array) else pa.array(each) for name, each in columns.items()}
+    )
+
+
+def messages_of(
+    schema: pa.Schema,
+    settings: AppSettings | None = None,
+    *,
+    job: str = "j",
+    base_ms: float | None = None,
+    max_delay: float | None = None,
+    **options: str,
+) -> Messages:
+    """Makes what makes the messages of a job, as its writer does.
+
+    Args:
+        schema: Of its rows.
+        settings: Of the app.
+        job: Its name.
+        base_ms: When it began, ms since the epoch; now, unless given.
+        max_delay: Of the transport, s.
+        **options: As a user writes them; ``task`` need not be given.
+    """
+    settings = settings or AppSettings()
+    given = WriteOptions.parse({"task": TASK, **options})
+    levels = DelayLevels.parse(given.delayq_levels or settings.levels or DelayLevels.parse())
+    schedule = Schedule(given, levels, time() * 1000 if base_ms is None else base_ms, max_delay)
+    depth = settings.conf.get("task_repr_maxlevels", 3)
+    return Messages(Plan.of(schema, given), given, Templates(settings), schedule, job, depth)
+
+
+def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: Any) -> Made:
+    """Makes the messages of a batch; ``how`` as of ``messages_of``."""
+    return messages_of(batch.schema, settings, **how).of(batch)
+
+
+def offers_of(made: Made) -> list[tuple[str, Offer]]:
+    """Returns the offers with their queues, and fails the test if there are faults."""
+    assert made.faults == []
+    return [(queue, offer) for queue, offers in made.offers.items() for offer in offers]
+
+
+def sole(made: Made) -> tuple[str, Offer]:
+    """Returns the only offer and its queue."""
+    [found] = offers_of(made)
+    return found
+
+
+def ids_of(made: Made) -> list[str]:
+    """Returns the task ids, in the order of the rows as long as all go to one queue."""
+    return [str(offer.id) for _, offer in offers_of(made)]
+
+
+def arguments_in(message: Mapping[str, Any]) -> Any:
+    """Returns the body of a message, decoded as a worker does: args, kwargs and what comes with them."""
+    raw = b64decode(message["body"])
+    if "compression" in message["headers"]:
+        raw = compression.decompress(raw, message["headers"]["compression"])
+    kind = message["content-type"]
+    return serialization.loads(raw, kind, message["content-encoding"], accept=[kind])
+
+
+def kwargs_of(offer: Offer) -> dict[str, Any]:
+    """Returns the keyword arguments that a worker gets."""
+    found: dict[str, Any] = arguments_in(json.loads(offer.body))[1]
+    return found
+
+
+def seen(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all that a worker sees of a message, but for what differs whenever Celery makes one.
+
+    That is: the delivery tag, the id of the reply queue, and the process id in ``origin``. The body is decoded. Times
+    are moments: the zone in which Celery writes one depends on how it was asked for.
+    """
+    headers, properties = dict(message["headers"]), dict(message["properties"])
+    for name in ("eta", "expires"):
+        if isinstance(headers[name], str):
+            headers[name] = datetime.fromisoformat(headers[name])
+    headers["origin"] = headers["origin"].partition("@")[2]
+    for name in ("delivery_tag", "reply_to"):
+        properties[name] = len(properties[name])
+    args, kwargs, embed = arguments_in(message)
+    rest = {name: each for name, each in message.items() if name not in ("body", "headers", "properties")}
+    return {**rest, "headers": headers, "properties": properties, "body": [list(args), kwargs, embed]}
+
+
+def faults_of(made: Made) -> Sequence[str]:
+    """Returns what is wrong with rows, in words, and fails the test if a message was made of such a row."""
+    assert not any(made.offers.values())
+    assert made.faults
+    return [fault for fault, _ in made.faults]
