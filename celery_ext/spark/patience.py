@@ -54,8 +54,12 @@ class Patience:
         sleep(self._pause_s * random.uniform(0.5, 1))
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
-    def until_done(self, call: Callable[[], T]) -> T:
+    def until_done(self, call: Callable[[], T], is_progress: Callable[[T], bool] = lambda _: True) -> T:
         """Returns what a call returns, repeating it while the broker cannot answer it.
+
+        Args:
+            call: What to do.
+            is_progress: Whether what it returns is progress; if not, the time to wait goes on.
 
         Raises:
             BrokerUnavailable: It could not for too long.
@@ -68,7 +72,8 @@ class Patience:
                     raise
                 self.wait(error)
             else:
-                self.progress()
+                if is_progress(result):
+                    self.progress()
                 return result
 
 

@@ -86,7 +86,7 @@ class Sender:
 
     def _send(self, queue: str, chunk: Sequence[Offer]) -> Enqueued:
         while True:
-            reply = self._patience.until_done(lambda: self._store.enqueue(queue, self._job, chunk))
+            reply = self._patience.until_done(lambda: self._store.enqueue(queue, self._job, chunk), has_room)
             if reply.word == "enqueued":
                 return reply
             hold(reply, queue, self._job.name, self._patience)
@@ -98,6 +98,11 @@ def most_in_chunk(options: WriteOptions) -> int:
     if options.max_rate:
         most = min(most, max(1, int(options.max_rate * _CHUNK_S)))
     return min(most, options.max_queue_depth) if options.max_queue_depth else most
+
+
+def has_room(reply: Enqueued) -> bool:
+    """Whether the queue was not too deep: each other reply says that the job goes on, or how it ended."""
+    return reply.word != "deep"
 
 
 def hold(reply: Enqueued, queue: str, job: str, patience: Patience) -> None:

@@ -19,7 +19,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.schedule import Schedule
-from celery_ext.spark.sending import JobCommitted, Sender, hold
+from celery_ext.spark.sending import JobCommitted, Sender, has_room, hold
 from celery_ext.spark.templates import Templates
 from kombu_delayq.results import Begun, JobRun, Offer
 from kombu_delayq.store import DelayStore
@@ -251,7 +251,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def publish(store: DelayStore, job: JobRun, patience: Patience) -> None:
     """Sends all that a committed job has staged."""
     while True:
-        reply = patience.until_done(lambda: store.publish(job))
+        reply = patience.until_done(lambda: store.publish(job), has_room)
         if reply.word != "enqueued":
             try:
                 hold(reply, "of the staged messages", job.name, patience)

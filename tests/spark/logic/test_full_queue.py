@@ -1,0 +1,77 @@
+"""Spark jobs at a queue that has ``max_queue_depth`` messages: they wait for room, and not for ever."""
+
+from collections.abc import Callable, Iterator
+from threading import Event, Thread
+
+import pytest
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from celery_ext.spark.errors import BrokerUnavailable
+from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.patience import Patience
+from celery_ext.spark.sending import Sender
+from celery_ext.spark.writer import publish
+from kombu_delayq.results import JobRun, Offer
+from kombu_delayq.store import DelayStore
+
+DEPTH = 2
+#: Fills the queue three times and a half.
+OFFERS = [Offer(f"i{n}", "", 0, f"body {n}") for n in range(7)]
+
+Write = Callable[[DelayStore, float], None]
+
+
+@pytest.fixture
+def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
+    """A store on an empty database."""
+    store = DelayStore(redis.Redis(port=redis_server.port))
+    yield store
+    store.close()
+
+
+def send(store: DelayStore, timeout_s: float) -> None:
+    """Sends as a task of a job does."""
+    options = WriteOptions.parse({"task": "t", "max_queue_depth": str(DEPTH), "write_timeout": f"{timeout_s}s"})
+    job = JobRun("j", store.new_run(), 600_000, max_depth=DEPTH)
+    store.begin(job)
+    sender = Sender(store, job, options)
+    sender.add("q", OFFERS)
+    sender.flush()
+
+
+def publish_staged(store: DelayStore, timeout_s: float) -> None:
+    """Sends what a job has staged, as its driver does."""
+    job = JobRun("j", store.new_run(), 600_000, staged=True, max_depth=DEPTH)
+    store.begin(job)
+    store.enqueue("q", job, OFFERS)
+    assert store.finish(job, "committed", keep=True) == "publishing"
+    publish(store, job, Patience(timeout_s))
+
+
+@pytest.mark.parametrize("write", [send, publish_staged])
+def test_a_queue_that_stays_full_fails_the_job(store: DelayStore, write: Write) -> None:
+    """Where nobody consumes for the time that a job waits at most, it fails, and says why."""
+    with pytest.raises(BrokerUnavailable, match=r"queue .* has 2 messages"):
+        write(store, 0.4)
+    assert store.client.llen("q") == DEPTH
+
+
+@pytest.mark.parametrize("write", [send, publish_staged])
+def test_a_queue_that_is_consumed_gets_all(store: DelayStore, write: Write) -> None:
+    """Where somebody consumes, if slowly, a job waits for room as often as it must, and sends each message once."""
+    done, bodies = Event(), []
+
+    def consume() -> None:
+        while not done.wait(0.1):
+            bodies.extend(store.client.rpop("q", DEPTH) or [])
+
+    consumer = Thread(target=consume)
+    consumer.start()
+    try:
+        write(store, 20.0)
+    finally:
+        done.set()
+        consumer.join()
+    bodies.extend(store.client.rpop("q", DEPTH) or [])
+    assert bodies == [f"body {n}".encode() for n in range(7)]
