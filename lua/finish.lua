@@ -9,7 +9,7 @@
 -- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; when it
 -- had ended before, as it was; 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
--- Cost: O(1); Redis frees the memory beside its work
+-- Cost: O(1), Redis frees the memory beside its work; O(number staged) if it aborts a job that has also sent some
 -- @include clock
 -- @include wrong_type
 -- @include fence
@@ -30,16 +30,26 @@ local fence = fenced(job, run)
 if fence and fence ~= 'unknown' then
   return fence == 'committed' and redis.call('HGET', job, 'state') or fence
 end
-local ENTRIES = 5
+local ENTRIES, PART = 5, 1000
 local waiting = redis.call('LLEN', staged) / ENTRIES
+local has_sent = tonumber(redis.call('HGET', job, 'enqueued') or 0) > waiting
 if word == 'committed' and waiting > 0 then
   word = 'publishing'
 end
 -- A full Redis refuses the first write of a script that needs memory, and lets later ones pass: the end of a job, which
 -- frees much, begins with one that needs none, whether it changes something or not.
 expire_all({ guard, staged }, ttl)
-if word ~= 'aborted' or waiting > 0 or not keep then
+if word ~= 'aborted' or not has_sent or not keep then
   redis.call('UNLINK', guard) -- the fence stands for it; or nothing of the job was sent, or nobody will ask
+elseif waiting > 0 then -- one run has sent and another staged: only what was staged may be sent anew
+  for first = 0, waiting - 1, PART do
+    local entries = redis.call('LRANGE', staged, first * ENTRIES, (first + PART) * ENTRIES - 1)
+    local ids = {}
+    for i = 2, #entries, ENTRIES do
+      ids[#ids + 1] = entries[i]
+    end
+    redis.call('SREM', guard, unpack(ids))
+  end
 end
 if word == 'aborted' and waiting > 0 then
   redis.call('UNLINK', staged)

@@ -57,6 +57,22 @@ def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, keep: boo
     assert (found.enqueued, found.staged) == (3, 3)
 
 
+@pytest.mark.parametrize("staged", [False, True])
+def test_what_was_sent_before_or_after_others_were_staged_is_not_sent_again(store: DelayStore, staged: bool) -> None:
+    """Where one run of an aborted job has sent messages and another has staged some, only these are new to the next."""
+    store.enqueue("q", begun(store, staged=staged), several(1200, "a"))
+    job = begun(store, staged=not staged)
+    store.enqueue("q", job, several(1100, "b"))
+    store.finish(job, "aborted", keep=True)
+    sent, again = ("b", "a") if staged else ("a", "b")
+    later = begun(store)
+    assert store.enqueue("q", later, several(1100, sent)).fresh == 0
+    assert store.enqueue("q", later, several(1100, again)).fresh == 1100
+    found = store.job("j")
+    assert found is not None
+    assert found.enqueued == store.client.llen("q")
+
+
 def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
     """A job that has staged messages is not committed before they are sent, but nobody can write any more."""
     job = begun(store, staged=True)

@@ -1,6 +1,8 @@
 """Many writers, publishers and drivers at one bulk job at once: each id once, and nothing after the end."""
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from threading import Event
@@ -15,6 +17,7 @@ from kombu_delayq.store import DelayStore
 from tests.lua.bulk import GUARD, STAGED, begun, now, published, several
 from tests.lua.keyspace import FUTURE_MS, clock_ms, popped, waiting
 from tests.lua.test_races import together
+from tests.waiting import until
 
 IDS = [f"id{n}" for n in range(1500)]
 CHUNK = 7
@@ -114,6 +117,41 @@ def test_several_publishers_send_each_message_once(redis_server: PrivateRedis, s
     assert found is not None
     assert (found.state, found.staged) == ("committed", 0)
     assert not store.client.exists(STAGED)
+
+
+#: Publishes staged messages of the job "j" as another process, slowly, so that it is killed before it has done all.
+PUBLISHER = """
+import redis, sys
+from kombu_delayq.results import JobRun
+from kombu_delayq.store import DelayStore
+store = DelayStore(redis.Redis(port=int(sys.argv[1])))
+while True:
+    store.publish(JobRun("j", 1, 600_000, max_rate=500))
+"""
+
+
+def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStore) -> None:
+    """Of a publisher that is killed half way nothing is doubled or lost when another one goes on."""
+    total = 4000
+    job = begun(store, staged=True)
+    for n in range(0, total, 1000):
+        store.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
+    store.finish(job, "committed", keep=True)
+    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, str(redis_server.port)])
+    try:
+        until(lambda: store.client.llen("q"))
+    finally:
+        process.kill()
+        process.wait()
+    rest = published(store, job)
+    assert 0 < rest < total
+    assert popped_all(store) == [f"body of {n}".encode() for n in range(total)]
+    assert store.finish(job, "committed", keep=True) == "committed"
+
+
+def popped_all(store: DelayStore) -> list[bytes]:
+    """Returns the messages of the queue in the order in which a consumer gets them."""
+    return list(reversed(store.client.lrange("q", 0, -1)))
 
 
 def test_a_rate_holds_across_writers(redis_server: PrivateRedis, store: DelayStore) -> None:
