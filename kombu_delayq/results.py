@@ -157,6 +157,45 @@ class Page(NamedTuple):
     more: bool
 
 
+#: Where a part of a queue ends: index member and due time of a message.
+Cursor = tuple[bytes, bytes]
+
+
+class Part(NamedTuple):
+    """Some consecutive waiting messages of a queue.
+
+    Attributes:
+        queue: Its name.
+        after: Where the part before ends; None where the queue begins.
+        until: Where this one ends; None where the queue ends.
+    """
+
+    queue: str
+    after: Cursor | None = None
+    until: Cursor | None = None
+
+
+class Scanned(NamedTuple):
+    """A page of a part, without bodies; its lists have one entry a message.
+
+    Attributes:
+        members: Index members, the next due first.
+        dues: Due times in ms since the epoch, as Redis writes them.
+        lengths: Bytes that are stored of each body, with its mark; 0 for one that is lost.
+        more: Whether there is a next page.
+    """
+
+    members: list[bytes]
+    dues: list[bytes]
+    lengths: list[int]
+    more: bool
+
+    @property
+    def last(self) -> Cursor | None:
+        """Where the next page begins; None when there is nothing on this one."""
+        return (self.members[-1], self.dues[-1]) if self.members else None
+
+
 class Letter(NamedTuple):
     """A dead letter, and where it goes.
 

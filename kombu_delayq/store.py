@@ -8,6 +8,7 @@ from redis.exceptions import NoPermissionError
 from kombu_delayq.calls import as_text
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
+from kombu_delayq.parts import QueueParts
 from kombu_delayq.results import Heads, Lease, Offer, Offered, QueueStats, Transferred
 from kombu_delayq.upkeep import Upkeep
 from kombu_delayq.waiting import WaitingMessages
@@ -16,7 +17,7 @@ from kombu_delayq.wake import WakeListener
 OLDEST_REDIS = (6, 2)
 
 
-class DelayStore(WaitingMessages, Upkeep, BulkJobs):
+class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
     """Keeps messages until they are due. Errors of the Redis client pass through as they are."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -14,6 +14,7 @@
 -- @include wrong_type
 -- @include backup
 -- @include after
+-- @include between
 
 local keys = { due = KEYS[1], backup = KEYS[2] }
 local from, to, last, last_due = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -23,13 +24,10 @@ local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
-local start = 0
+local start, stop = between(keys.due, from, to)
 if last_due ~= '' then -- a member may be empty
   start = rank_after(keys.due, last, last_due)
-elseif from ~= '-inf' then
-  start = redis.call('ZCOUNT', keys.due, '-inf', '(' .. from)
 end
-local stop = redis.call('ZCOUNT', keys.due, '-inf', '(' .. to)
 if start >= stop then
   return { 'end' }
 end

@@ -50,6 +50,11 @@ local function read(keys, found, bytes)
   return members, dues, priorities, bodies
 end
 
+-- Returns how many bytes are stored of a message: its body and what its mark takes, or 0 when it is missing. Cost O(1).
+local function stored_length(keys, member)
+  return redis.call('HSTRLEN', keys.backup, id_of(member))
+end
+
 -- Reads up to `count` messages that are due, oldest first, and no more than about `bytes` of them. Returns as `read`.
 -- Cost O(log N + count).
 local function take(keys, now, count, bytes)

@@ -1,0 +1,30 @@
+-- Cuts a queue's waiting messages into parts: says where each ends.
+-- KEYS[1] due     ZSET  message -> due time, ms since the epoch
+-- ARGV[1] from    least due time, ms since the epoch, or -inf
+-- ARGV[2] to      due time before which messages are wanted, ms since the epoch, or +inf
+-- ARGV[3...] rank  of the last message of each part but the last, among those within the bounds, from 0 on, ascending
+-- Returns two a rank: index member, due time; nothing for ranks at which there is no message any more
+-- Atomic: reads only. The parts are disjoint and together have all messages within the bounds.
+-- Cost: O(log N) a rank
+-- @include wrong_type
+-- @include between
+
+local due = KEYS[1]
+local from, to = ARGV[1], ARGV[2]
+
+local wrong = wrong_stored({ due = due })
+if wrong then
+  return wrong
+end
+local first, behind = between(due, from, to)
+local reply = {}
+for i = 3, #ARGV do
+  local rank = first + tonumber(ARGV[i])
+  if rank >= behind then
+    break
+  end
+  local found = redis.call('ZRANGE', due, rank, rank, 'WITHSCORES')
+  reply[#reply + 1] = found[1]
+  reply[#reply + 1] = found[2]
+end
+return reply
