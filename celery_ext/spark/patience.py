@@ -6,7 +6,7 @@ from time import monotonic, sleep
 from typing import TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import MasterDownError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.spark.errors import BrokerUnavailable
@@ -14,9 +14,14 @@ from celery_ext.spark.errors import BrokerUnavailable
 T = TypeVar("T")
 #: Shortest and longest pause before another try, in s.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
-#: What Redis says when it will take commands again: while it loads its data, is a replica, is full, cannot save, has
-#: no replicas, has lost its primary, or is busy with a script.
-_PASSING = ("LOADING", "READONLY", "OOM ", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY ")
+#: What says that Redis will take commands again: it is out of reach, is a replica, is full, or has lost its primary.
+_PASSING = (
+    *(BrokerUnavailable, RedisConnectionError, RedisTimeoutError),
+    *(ReadOnlyError, OutOfMemoryError, MasterDownError),
+)
+#: The same in words, where the client has no class for it, or an older Redis says it of a script; besides, that Redis
+#: loads its data, cannot save, has no replicas, or is busy with a script.
+_PASSING_WORDS = ("LOADING", "READONLY", "OOM ", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY ")
 
 
 class Patience:
@@ -79,6 +84,6 @@ class Patience:
 
 def passes(error: Exception) -> bool:
     """Whether an error may be gone at the next try."""
-    if isinstance(error, ResponseError):
-        return any(word in str(error) for word in _PASSING)
-    return isinstance(error, (RedisConnectionError, RedisTimeoutError, BrokerUnavailable))
+    if isinstance(error, _PASSING):
+        return True
+    return isinstance(error, ResponseError) and any(word in str(error) for word in _PASSING_WORDS)
