@@ -85,6 +85,7 @@ class Plan:
             _check_no_others([name for name in others if name not in id_columns])
             others = ()
         _check_task(reserved, names, options)
+        _check_op(reserved, options)
         _check_delays(reserved, options)
         _check_dead_letters(options)
         return cls(reserved, others, id_columns, frozenset(uuid_columns))
@@ -124,6 +125,14 @@ def _check_task(reserved: frozenset[str], names: list[str], options: WriteOption
     if "task" not in reserved and options.task is None:
         raise InvalidColumns(
             f"which task? Give option task, or a column task. The columns are: {', '.join(names) or 'none'}"
+        )
+
+
+def _check_op(reserved: frozenset[str], options: WriteOptions) -> None:
+    if "op" in reserved and "task_id" not in reserved and not options.id_columns:
+        raise InvalidColumns(
+            "column op needs option id_columns, or a column task_id: an id that is made from the whole row, op among its "
+            "columns, is never that of the task to be cancelled"
         )
 
 
