@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from celery_ext.spark import interpreter
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
@@ -16,6 +17,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.templates import Shape, Templates
+from celery_ext.spark.waiting_columns import check_schema, schema_of
 from celery_ext.spark.writer import BatchWriter, JobWriter, StreamWriter, log
 from kombu_delayq.store import DelayStore
 
@@ -30,6 +32,27 @@ class CeleryDataSource(DataSource):
     def name(cls) -> str:
         """Returns what stands in ``format``."""
         return "celery"
+
+    def schema(self) -> StructType:
+        """Returns the columns of waiting messages, see ``celery_ext.spark.waiting_columns``.
+
+        Raises:
+            InvalidSparkOption: An option is wrong.
+        """
+        return schema_of(ReadOptions.parse(self.options).columns)
+
+    def reader(self, schema: StructType) -> WaitingReader:
+        """Returns a reader of waiting messages.
+
+        Raises:
+            InvalidSparkOption: An option is wrong.
+            InvalidColumns: The schema that the user gave has columns that waiting messages do not have.
+        """
+        options = ReadOptions.parse(self.options)
+        check_schema(schema, options.columns)
+        broker = _read_from(options)
+        kind = PushingReader if options.push_filters else WaitingReader
+        return kind(broker, Selection.of(options), options, to_arrow_schema(schema, timezone="UTC"))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Returns the writer of a DataFrame, after all that can be checked has been.
@@ -53,7 +76,11 @@ class CeleryDataSource(DataSource):
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes the format ``celery`` known to a session."""
+    """Makes the format ``celery`` known to a session, and logs if its Python workers will not have what it needs."""
+    context = getattr(spark, "_sc", None)  # Spark Connect has none
+    wrong = interpreter.complaint(context.pythonExec) if context is not None else None
+    if wrong:
+        log(logging.WARNING, wrong)
     spark.dataSource.register(CeleryDataSource)
 
 
@@ -92,6 +119,14 @@ def broker_of(options: Any, settings: AppSettings) -> Broker:
         url = settings.broker_url
     given: Mapping[str, Any] = {**settings.transport_options, **(options.broker_transport_options or {})}
     return Broker.of(url, options.broker_url_env, given, settings.tls)
+
+
+def _read_from(options: ReadOptions) -> Broker:
+    if options.replica_url is None and options.replica_url_env is None:
+        return broker_of(options, AppSettings.of(options.celery_app))
+    return Broker.of(
+        options.replica_url, options.replica_url_env, options.broker_transport_options, option="replica_url"
+    )
 
 
 def _check_way(options: WriteOptions, settings: AppSettings) -> None:
