@@ -12,8 +12,10 @@ from celery_ext.spark.bad_rows import Faults
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.values import EPOCH, Values, microseconds
 
-#: The last moment that a datetime can name, in µs since the epoch.
-_LAST_US = int((datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) / timedelta(microseconds=1))
+#: The first and the last moment that a datetime can name, in µs since the epoch.
+_FIRST_US, _LAST_US = (
+    (each.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1) for each in (datetime.min, datetime.max)
+)
 
 
 class Schedule:
@@ -71,7 +73,7 @@ class Schedule:
             return None if default is None else [default] * count
         array = columns["expires"]
         if pa.types.is_timestamp(array.type):
-            found = microseconds(array)
+            found = _nameable("expires", microseconds(array), faults)
         else:
             found = faults.parse("expires", Values(array).python, self._after)
         return [default if each is None else each for each in found]
@@ -89,25 +91,39 @@ class Schedule:
 
     def _delayed(self, columns: dict[str, Any], count: int, faults: Faults) -> list[int | None] | None:
         if "eta" in columns:
-            return microseconds(columns["eta"])
-        for name, parse in (("countdown", self._after), ("delay_level", self._after_level)):
+            return _nameable("eta", microseconds(columns["eta"]), faults)
+        for name, parse in (("countdown", self._after_countdown), ("delay_level", self._after_level)):
             given = getattr(self._options, name)
+            default = None if given is None else parse(given)
             if name in columns:
-                default = None if given is None else parse(given)
-                found = faults.parse(name, Values(columns[name]).python, parse)
-                return [default if each is None else each for each in found]
+                said = Values(columns[name]).python
+                found = faults.parse(name, said, parse)
+                return [default if value is None else us for value, us in zip(said, found, strict=True)]
             if given is not None:
-                return [parse(given)] * count
+                return [default] * count
         return None
 
     def _after(self, seconds: float) -> int:
-        if not math.isfinite(seconds) or abs(seconds) > _LAST_US / 1e6:
+        us = self._base_us + round(seconds * 1e6) if math.isfinite(seconds) else _LAST_US + 1
+        if not _FIRST_US <= us <= _LAST_US:
             raise ValueError("is not a number of seconds up to the year 9999")
-        return self._base_us + round(seconds * 1e6)
+        return us
+
+    def _after_countdown(self, seconds: float) -> int | None:
+        """Returns None for 0, which is no countdown. Source: celery.app.amqp.AMQP.as_task_v2."""
+        return self._after(seconds) if seconds else None
 
     def _after_level(self, level: int) -> int | None:
-        delay_s = self._levels.delay_s(level)
-        return self._after(delay_s) if delay_s else None
+        return self._after_countdown(self._levels.delay_s(level))
+
+
+def _nameable(column: str, found: list[int | None], faults: Faults) -> list[int | None]:
+    """Returns times, µs since the epoch, without those that a datetime cannot name."""
+    for at, us in enumerate(found):
+        if us is not None and not _FIRST_US <= us <= _LAST_US:
+            faults.add(at, column, f"{us} µs since the epoch", "is no time from the year 1 to the year 9999")
+            found[at] = None
+    return found
 
 
 def iso(us: int) -> str:

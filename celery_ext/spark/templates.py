@@ -5,9 +5,12 @@ Each template is a message that Celery itself has made, so that its fields are C
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from celery.exceptions import QueueNotFound
 from kombu.connection import Connection
+from kombu.transport.virtual import BrokerState
 from kombu.utils.json import dumps
 
 from celery_ext.spark.app_settings import AppSettings
@@ -18,14 +21,12 @@ SLOTS = (
     *("body", "id", "eta", "expires", "expiration", "group", "root_id", "parent_id"),
     *("argsrepr", "kwargsrepr", "headers", "tag"),
 )
-#: What stands for a slot while Celery makes the message. The expiration is a number in its hands.
+#: What stands for a slot.
 _MARK = {name: f"delayq-slot-{name}" for name in SLOTS}
-_EXPIRATION_MS = 7_461_902_530_001
+#: What stands for an expiry while Celery makes the message: it counts with it.
+_EXPIRES = datetime(9999, 1, 1, tzinfo=UTC)
 #: How the marks look in the message. The header that stands for further ones goes with the comma before it.
-_WRITTEN = {f'"{mark}"': name for name, mark in _MARK.items()} | {
-    f', "{_MARK["headers"]}": null': "headers",
-    f'"{_EXPIRATION_MS}"': "expiration",
-}
+_WRITTEN = {f'"{mark}"': name for name, mark in _MARK.items()} | {f', "{_MARK["headers"]}": null': "headers"}
 _WRITTEN_MARKS = re.compile(f"({'|'.join(map(re.escape, _WRITTEN))})")
 
 
@@ -125,36 +126,31 @@ class Templates:
             if name not in ("task", "expires") and value is not None
         }
         options = {**self._settings.tasks.get(shape.task, {}), **given}
-        routed: dict[str, Any] = self._app.amqp.router.route(options, shape.task, (), {}, None)
+        try:
+            routed: dict[str, Any] = self._app.amqp.router.route(options, shape.task, (), {}, None)
+        except QueueNotFound as error:
+            raise BadRow(f"task {shape.task} has no queue: {error.args[0]}") from None
         return routed
 
     def _publish(self, shape: Shape, options: dict[str, Any], expires: bool) -> tuple[str, dict[str, Any]]:
-        """Lets Celery make a message, and catches it before it is sent."""
-        amqp = self._app.amqp
-        limits = {name: options.pop(name, None) for name in ("time_limit", "soft_time_limit", "ignore_result")}
-        message = amqp.create_task_message(
-            _MARK["id"],
-            shape.task,
-            (),
-            {},
-            eta=_MARK["eta"],
-            expires=_MARK["expires"],
-            group_id=_MARK["group"],
-            reply_to=self._app.thread_oid,
-            root_id=_MARK["root_id"],
-            parent_id=_MARK["parent_id"],
-            argsrepr=_MARK["argsrepr"],
-            kwargsrepr=_MARK["kwargsrepr"],
-            **limits,
-            **options,
-        )
-        message.headers[_MARK["headers"]] = None
-        if expires:
-            options["expiration"] = _EXPIRATION_MS / 1000
+        """Lets Celery send a message, and catches it on the way."""
+        slots = {name: _MARK[name] for name in ("eta", "root_id", "parent_id")}
         with Connection("memory://") as connection:
-            sent = _Sent(connection.default_channel)
-            producer = amqp.Producer(connection, auto_declare=False)
-            amqp.send_task_message(producer, shape.task, message, **options)
+            connection.transport.state = BrokerState()  # not that of all others in this process
+            channel = connection.default_channel
+            for queue in self._app.amqp.queues.values():
+                queue.bind(channel).declare()  # as workers do: which queues get a message depends on all of them
+            sent = _Sent(channel)
+            self._app.send_task(
+                shape.task,
+                task_id=_MARK["id"],
+                group_id=_MARK["group"],
+                expires=_EXPIRES if expires else None,
+                producer=self._app.amqp.Producer(connection, auto_declare=False),
+                add_to_parent=False,
+                **slots,
+                **options,
+            )
         return sent.only(shape.task)
 
 
@@ -171,8 +167,13 @@ class _Sent:
             queues = ", ".join(queue for queue, _ in self._messages) or "none"
             raise BadRow(f"task {task} goes to several queues or none ({queues}): name one")
         queue, message = self._messages[0]
-        message["body"] = _MARK["body"]
-        message["properties"]["delivery_tag"] = _MARK["tag"]
+        headers, properties = message["headers"], message["properties"]
+        message["body"], properties["delivery_tag"] = _MARK["body"], _MARK["tag"]
+        for name in ("argsrepr", "kwargsrepr", *(("expires",) if headers["expires"] else ())):
+            headers[name] = _MARK[name]
+        if "expiration" in properties:
+            properties["expiration"] = _MARK["expiration"]
+        headers[_MARK["headers"]] = None
         return queue, message
 
     def _put(self, queue: str, message: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:

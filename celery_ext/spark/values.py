@@ -73,6 +73,8 @@ class Values:
 
 def microseconds(array: pa.Array) -> list[int | None]:
     """Returns times as µs since the epoch; those without a zone count as UTC."""
+    if pa.types.is_null(array.type):
+        return [None] * len(array)
     unit = pa.timestamp("us", tz=array.type.tz)
     found: list[int | None] = array.cast(unit).cast(pa.int64()).to_pylist()
     return found

@@ -166,7 +166,7 @@ class JobWriter:
     def _messages(self, name: str, base_ms: float, max_delay: float | None) -> Messages:
         levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DelayLevels.parse())
         schedule = Schedule(self.options, levels, base_ms, max_delay)
-        depth = int(self.settings.conf.get("task_repr_maxlevels") or 3)
+        depth = int(self.settings.conf.get("task_repr_maxlevels", 3) or 0)
         return Messages(self.plan, self.options, Templates(self.settings), schedule, name, depth)
 
     def _note(self, fault: str, letter: Offer | None, sender: Sender, written: Written) -> None:

@@ -1,0 +1,37 @@
+"""Apps as the option ``celery_app`` finds them."""
+
+import pickle
+from typing import Any
+
+from celery import Celery
+
+from celery_ext.spark.app_settings import AppSettings
+
+
+def make(name: str, **conf: Any) -> Celery:
+    """Makes an app with some tasks, and puts it where ``settings_of`` finds it."""
+    app = Celery(name, set_as_current=False)
+    app.conf.update(conf)
+    globals()[name] = app
+    return app
+
+
+def task(app: Celery, name: str = "proj.record", **options: Any) -> Any:
+    """Gives an app a task."""
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        """Takes anything."""
+
+    return app.task(name=name, shared=False, **options)(run)
+
+
+def settings_of(app: Celery) -> AppSettings:
+    """Returns the settings of an app as executors get them."""
+    found = AppSettings.of(f"{__name__}:{app.main}").without_broker()
+    restored: AppSettings = pickle.loads(pickle.dumps(found))
+    return restored
+
+
+def route_by_name(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **others: Any) -> Any:
+    """Routes tasks by their names."""
+    return {"queue": "by_function", "priority": 7} if name.startswith("proj.") else None
