@@ -1,6 +1,7 @@
 """What an app says about its messages, taken once on the driver and handed to executors that do not have the app."""
 
 import pickle
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +57,10 @@ class AppSettings:
             raise InvalidSparkOption(f"celery_app={quoted(name)} cannot be loaded: {error!r}") from error
         if not isinstance(app, Celery):
             raise InvalidSparkOption(f"celery_app={quoted(name)} is no Celery app")
-        conf = {setting: app.conf[setting] for setting in SETTINGS if setting in app.conf}
+        conf = {}
+        for setting in SETTINGS:
+            with suppress(KeyError):  # of other versions of Celery; ``in`` does not see what is yet to be loaded
+                conf[setting] = app.conf[setting]
         if conf.get("task_protocol") == 1:
             raise InvalidSparkOption("the app has task_protocol = 1; messages of protocol 2 are written only")
         _check_queues(app)
