@@ -16,6 +16,32 @@ def body_of(value: bytes) -> bytes:
     return value[_ORDER_END + 1 :] if value.startswith(_MARK) else value
 
 
+def is_marked(text: bytes) -> bool:
+    """Whether an index member, or a value of the backup, has a mark."""
+    return text.startswith(_MARK)
+
+
+def priority_of(value: bytes) -> int:
+    """Returns the priority in a value of the backup; 0 for a damaged one."""
+    digit = value[_ORDER_END : _ORDER_END + 1] if value.startswith(_MARK) else b"0"
+    return int(digit) if digit.isdigit() else 0
+
+
+def length_of(member: bytes, stored: int) -> int:
+    """Returns the length of a body.
+
+    Args:
+        member: Index member, which has a mark when the value has one.
+        stored: Length of the value in the backup.
+    """
+    return stored - _ORDER_END - 1 if member.startswith(_MARK) else stored
+
+
+def may_be_twin(stored: bytes) -> bool:
+    """Whether an id may be that of a message which is stored beside another of the same id."""
+    return stored[-_TWIN_SUFFIX:][:1] == b"~" and len(stored) >= _TWIN_SUFFIX
+
+
 def shared_id(stored: str) -> str | None:
     """Returns the id that a message shares with another, of one that may be stored beside it; else None."""
     return stored[:-_TWIN_SUFFIX] if stored[-_TWIN_SUFFIX:][:1] == "~" else None

@@ -244,21 +244,32 @@ class WriteOptions(BrokerOptions):
 class ReadOptions(BrokerOptions):
     """Which waiting messages are read, and how."""
 
-    queue: tuple[str, ...] | None = _option(None, names, "", "Queues, separated by commas; all that have messages.")
+    queue: tuple[str, ...] | None = _option(
+        None, names, "", "Queues, separated by commas; by default all that hold delayed messages."
+    )
+    columns: tuple[str, ...] | None = _option(
+        None, names, "", "Columns, separated by commas, instead of all; what others need is not fetched or parsed."
+    )
     due_after: datetime | None = _option(None, moment, "ISO 8601", "Only messages due then or later.")
     due_before: datetime | None = _option(None, moment, "ISO 8601", "Only messages due earlier.")
-    page_size: int = _option(250, whole(1, 5000), "messages", "Most messages that one call of Redis reads.")
+    page_size: int = _option(500, whole(1, 5000), "messages", "Most messages that one call of Redis reads.")
     partitions: int | None = _option(
-        None, whole(1, 10_000), "", "Number of Spark partitions for each queue; by default one for 50,000 messages."
+        None,
+        whole(1, 10_000),
+        "",
+        "Number of Spark partitions, of as many messages each; by default one for 50,000 messages. There are no more "
+        "of them than messages.",
     )
     push_filters: bool = _option(
         False,
         switch,
         "",
-        "Whether filters on `queue` and `due` are applied in Redis. Spark must have "
-        "`spark.sql.python.filterPushdown.enabled` set to true then.",
+        "Whether filters on `queue` and `due` decide what is read from Redis. "
+        "`spark.sql.python.filterPushdown.enabled` must be true then.",
     )
     replica_url: str | None = _option(
         None, text, "", "URL of a replica of the broker, without a password, that is read instead of it."
     )
-    replica_url_env: str | None = _option(None, text, "", "Name of an environment variable with the replica's URL.")
+    replica_url_env: str | None = _option(
+        None, text, "", "Name of an environment variable with the URL of the replica, as of `broker_url_env`."
+    )

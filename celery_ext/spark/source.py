@@ -13,9 +13,11 @@ from celery_ext.spark import interpreter
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
-from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.filters import Selection
+from celery_ext.spark.options import ReadOptions, WriteOptions
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.plan import Plan
+from celery_ext.spark.reader import PushingReader, WaitingReader
 from celery_ext.spark.templates import Shape, Templates
 from celery_ext.spark.waiting_columns import check_schema, schema_of
 from celery_ext.spark.writer import BatchWriter, JobWriter, StreamWriter, log
@@ -125,7 +127,7 @@ def _read_from(options: ReadOptions) -> Broker:
     if options.replica_url is None and options.replica_url_env is None:
         return broker_of(options, AppSettings.of(options.celery_app))
     return Broker.of(
-        options.replica_url, options.replica_url_env, options.broker_transport_options, option="replica_url"
+        options.replica_url, options.replica_url_env, options.broker_transport_options or {}, option="replica_url"
     )
 
 

@@ -1,0 +1,75 @@
+"""What many messages say of themselves, read a column at a time."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.json
+
+_TEXT = pa.string()
+_SCHEMA = pa.schema(
+    {
+        "body": _TEXT,
+        "content-type": _TEXT,
+        "content-encoding": _TEXT,
+        "headers": pa.struct({"task": _TEXT, "eta": _TEXT, "retries": pa.int32(), "compression": _TEXT}),
+        "properties": pa.struct({"body_encoding": _TEXT}),
+    }
+)
+#: A schema of which no JSON has a field: what is read by it is checked, and dropped.
+_NOTHING = pa.schema({"\0": pa.bool_()})
+#: So many messages are not halved any more to find the one that cannot be read.
+_FEW = 8
+
+
+def read_heads(bodies: Sequence[bytes | None]) -> pa.Table:
+    """Reads messages.
+
+    Args:
+        bodies: One at least.
+
+    Returns:
+        A row for each, with the columns ``task``, ``eta``, ``retries``, ``compression``, ``body_encoding``, ``body``,
+        ``content-type`` and ``content-encoding``. All are null for a message that is missing, that is no JSON object,
+        or that has something of another type there; and so may they be for messages beside such a one.
+    """
+    lines = [line if line and _is_line(line) else b"{}" for line in bodies]
+    table = pa.concat_tables(_tables(lines)).combine_chunks().flatten()
+    return table.rename_columns([name.rpartition(".")[2] for name in table.column_names])
+
+
+def are_objects(lines: Sequence[bytes]) -> bool:
+    """Whether each line is a JSON object in UTF-8, on one line."""
+    return not lines or (all(map(_is_line, lines)) and _parsed(lines, _NOTHING) is not None)
+
+
+def _is_line(line: bytes) -> bool:
+    # Of such lines none can begin in one and end in another: no JSON has `}` and `{` with nothing between.
+    return line[:1] == b"{" and line[-1:] == b"}" and b"\n" not in line
+
+
+def _tables(lines: Sequence[bytes]) -> list[pa.Table]:
+    table = _parsed(lines, _SCHEMA)
+    if table is not None:
+        return [table]
+    if len(lines) <= _FEW:
+        return [_parsed([b"{}"] * len(lines), _SCHEMA)]
+    middle = len(lines) // 2
+    return _tables(lines[:middle]) + _tables(lines[middle:])
+
+
+def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
+    """Returns lines, each a JSON object, as a table; None if one of them is something else."""
+    text = b"\n".join(lines)
+    try:
+        if not text.isascii():
+            text.decode()
+        table = pyarrow.json.read_json(
+            pa.BufferReader(text),
+            # One block: what is longer than a block could not be read.
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return None
+    # A line may have two objects.
+    return table if table.num_rows == len(lines) else None

@@ -1,0 +1,59 @@
+"""What one Spark task reads of the queues: portions of as many messages each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from celery_ext.spark.filters import Selection
+from kombu_delayq.results import Part
+from kombu_delayq.store import DelayStore
+
+#: Messages in a portion, unless the number of portions is given.
+PORTION = 50_000
+
+
+@dataclass
+class Portion(InputPartition):
+    """What one Spark task reads.
+
+    Attributes:
+        parts: Of one queue or of several.
+    """
+
+    parts: Sequence[Part]
+
+
+def plan(store: DelayStore, selection: Selection, count: int | None) -> list[Portion]:
+    """Cuts queues into portions, of as many messages each as wait just now, but for one.
+
+    Args:
+        store: Of the broker.
+        selection: Which messages are wanted.
+        count: How many portions are wanted.
+
+    Returns:
+        The portions, fewer where there are fewer messages, one at least.
+    """
+    names = store.queues() if selection.queues is None else selection.queues
+    sizes = {name: store.count(name, selection.from_ms, selection.to_ms) for name in names}
+    total = sum(sizes.values())
+    wanted = max(min(count or -(-total // PORTION), total), 1)
+    ends = {total * n // wanted for n in range(1, wanted)}  # behind how many messages of all a portion ends
+    return [Portion(parts) for parts in _cut(store, selection, sizes, ends) if parts] or [Portion([])]
+
+
+def _cut(store: DelayStore, selection: Selection, sizes: Mapping[str, int], ends: set[int]) -> list[list[Part]]:
+    portions: list[list[Part]] = [[]]
+    begin = 0
+    for name, size in sizes.items():
+        if not size:
+            continue
+        ranks = sorted(end - begin - 1 for end in ends if begin < end < begin + size)
+        first, *others = store.cut(name, ranks, selection.from_ms, selection.to_ms)
+        portions[-1].append(first)
+        portions += [[part] for part in others]
+        begin += size
+        if begin in ends:
+            portions.append([])
+    return portions

@@ -1,0 +1,127 @@
+"""Reads waiting messages as rows, in Spark tasks."""
+
+from collections.abc import Iterable, Iterator
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from celery_ext.spark.broker import Broker
+from celery_ext.spark.filters import Selection
+from celery_ext.spark.options import ReadOptions
+from celery_ext.spark.portions import Portion, plan
+from celery_ext.spark.rows import Rows
+from celery_ext.spark.waiting_columns import OF_BODY
+from kombu_delayq.marks import id_of, may_be_twin
+from kombu_delayq.results import Part, Scanned
+from kombu_delayq.store import DelayStore
+
+#: An Arrow batch is full with so many messages, or so many bytes of them.
+BATCH_ROWS, BATCH_BYTES = 4_000, 4_000_000
+
+
+class WaitingReader(DataSourceReader):
+    """Reads waiting messages. It is pickled to the tasks.
+
+    Args:
+        broker: Where they wait.
+        selection: Which of them.
+        options: How they are read.
+        schema: The columns that are wanted.
+    """
+
+    def __init__(self, broker: Broker, selection: Selection, options: ReadOptions, schema: pa.Schema) -> None:
+        self._broker = broker
+        self._selection = selection
+        self._partitions = options.partitions
+        self._page_size = options.page_size
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Cuts what waits just now into portions of as many messages each.
+
+        Raises:
+            BrokerUnavailable: The broker does not answer.
+        """
+        store = self._broker.connect()
+        try:
+            return list(plan(store, self._selection, self._partitions))
+        finally:
+            store.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the messages of a portion."""
+        if not isinstance(partition, Portion) or not partition.parts:
+            return
+        store = self._broker.connect()
+        try:
+            for part in partition.parts:
+                yield from self._batches(store, part)
+        finally:
+            store.close()
+
+    def _batches(self, store: DelayStore, part: Part) -> Iterator[pa.RecordBatch]:
+        gathered = _Gathered(part.queue)
+        for page in self._pages(store, part):
+            gathered.add(page, store.bodies(part.queue, page.members) if self._needs_bodies(page) else None)
+            if gathered.is_full:
+                yield gathered.rows().batch(self._schema)
+                gathered = _Gathered(part.queue)
+        if gathered.members:
+            yield gathered.rows().batch(self._schema)
+
+    def _pages(self, store: DelayStore, part: Part) -> Iterator[Scanned]:
+        page = None
+        while page is None or page.more:
+            page = store.scan(part, page, self._selection.from_ms, self._selection.to_ms, self._page_size)
+            if page.members:
+                yield page
+
+    def _needs_bodies(self, page: Scanned) -> bool:
+        wanted = self._schema.names
+        if not OF_BODY.isdisjoint(wanted):
+            return True
+        # A message that is stored beside another of its id tells its id in its body only.
+        return "task_id" in wanted and any(may_be_twin(id_of(member)) for member in page.members)
+
+
+class PushingReader(WaitingReader):
+    """Takes filters from Spark. A class of its own: Spark refuses one that could while its setting is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
+        """Reads less by filters on ``queue`` and ``due``. Returns those that Spark is to apply."""
+        self._selection, rest = self._selection.narrowed(filters)
+        return rest
+
+
+class _Gathered:
+    """Pages of one queue on their way into a batch."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+        self._dues: list[bytes] = []
+        self._lengths: list[int] = []
+        self._stored: list[bytes] = []
+        self._bytes = 0
+        self.members: list[bytes] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time for a batch."""
+        return len(self.members) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
+
+    def add(self, page: Scanned, stored: list[bytes | None] | None) -> None:
+        """Takes a page, but for the messages that do not wait any more."""
+        columns: tuple[list[Any], ...] = (self.members, self._dues, self._lengths, self._stored)
+        found: tuple[list[Any], ...] = (page.members, page.dues, page.lengths)
+        if stored is not None:
+            waits = [each is not None for each in stored]
+            found = tuple(list(compress(each, waits)) for each in (*found, stored))
+            self._bytes += sum(page.lengths)
+        for column, more in zip(columns, found, strict=False):  # the last is not always read
+            column += more
+
+    def rows(self) -> Rows:
+        """Returns what was gathered."""
+        return Rows(self._queue, self.members, self._dues, self._lengths, self._stored)
