@@ -12,6 +12,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from celery_ext.cli import delayq
+from celery_ext.spark import errors as spark_errors
+from celery_ext.spark import options as spark_options
 from kombu_delayq import errors, scripts
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.keys import Keys
@@ -44,6 +46,22 @@ class OptionTable(Generated):
         for field in dataclasses.fields(Options):
             unit, effect = field.metadata["unit"], field.metadata["help"]
             yield f"| `{field.name}` | `{field.default!r}` | {unit} | {effect} |"
+
+
+class SparkOptionTable(Generated):
+    """Table of options of the Spark data source: those of a class that are not in the class above it."""
+
+    required_arguments = 1
+
+    def lines(self) -> Lines:
+        """Yields a row for each field that the class adds."""
+        kind = getattr(spark_options, self.arguments[0])
+        above = {field.name for base in kind.__bases__ if base is not object for field in dataclasses.fields(base)}
+        yield from ("| option | default | unit | effect |", "|---|---|---|---|")
+        for field in dataclasses.fields(kind):
+            if field.name not in above:
+                unit, effect = field.metadata["unit"], field.metadata["help"]
+                yield f"| `{field.name}` | {_spark_default(field.default)} | {unit} | {effect} |"
 
 
 class KeyTable(Generated):
@@ -81,15 +99,26 @@ class Commands(Generated):
 
 
 class ErrorTable(Generated):
-    """Table of the exceptions."""
+    """Table of the exceptions, of the transport or of the Spark data source."""
+
+    optional_arguments = 1
 
     def lines(self) -> Lines:
         """Yields a row for each exception class."""
+        module = {"spark": spark_errors}[self.arguments[0]] if self.arguments else errors
         yield from ("| error | also a | meaning |", "|---|---|---|")
-        for name, kind in vars(errors).items():
-            if isinstance(kind, type) and issubclass(kind, DelayqError):
+        for name, kind in vars(module).items():
+            if isinstance(kind, type) and issubclass(kind, DelayqError) and kind.__module__ == module.__name__:
                 also = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not DelayqError)
                 yield f"| `{name}` | {also} | {inspect.getdoc(kind)} |"
+
+
+def _spark_default(value: object) -> str:
+    """Returns a default as a user would write it, nothing where there is none."""
+    if value is None:
+        return ""
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"`{shown.lower() if isinstance(value, bool) else shown}`"
 
 
 def _header(source: str) -> list[str]:
@@ -110,6 +139,7 @@ def _help(command: click.Command, context: click.Context) -> Lines:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
     app.add_directive("delayq-options", OptionTable)
+    app.add_directive("delayq-spark-options", SparkOptionTable)
     app.add_directive("delayq-keys", KeyTable)
     app.add_directive("delayq-scripts", ScriptHeaders)
     app.add_directive("delayq-commands", Commands)
