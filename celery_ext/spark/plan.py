@@ -131,8 +131,8 @@ def _check_task(reserved: frozenset[str], names: list[str], options: WriteOption
 def _check_op(reserved: frozenset[str], options: WriteOptions) -> None:
     if "op" in reserved and "task_id" not in reserved and not options.id_columns:
         raise InvalidColumns(
-            "column op needs option id_columns, or a column task_id: an id that is made from the whole row, op among its "
-            "columns, is never that of the task to be cancelled"
+            "column op needs option id_columns, or a column task_id: an id that is made from the whole row, with its op, "
+            "is never that of the task to be cancelled"
         )
 
 
