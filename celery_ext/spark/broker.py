@@ -2,22 +2,26 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from kombu.connection import Connection
 from kombu.exceptions import KombuError
-from kombu.utils.url import maybe_sanitize_url, parse_url
+from kombu.utils.url import parse_url
 from redis.exceptions import RedisError
 
 from celery_ext.connecting import TRANSPORT, open_channel
 from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
 from kombu_delayq import urls
 from kombu_delayq.channel import connect_store
+from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import DelayStore
 
 _PASSWORD_IN_QUERY = re.compile(r"[?&][^=&]*password[^=&]*=", re.IGNORECASE)
+#: What kombu raises for a URL that it cannot read, or whose parameters neither it nor the client of Redis takes.
+_UNREADABLE = (ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Broker:
     @classmethod
     def of(
         cls,
-        url: str | None,
+        url: str | Sequence[str] | None,
         env: str | None,
         transport_options: Mapping[str, Any],
         tls: Any = None,
@@ -48,7 +52,7 @@ class Broker:
         """Takes a broker from options.
 
         Args:
-            url: Its URL.
+            url: Its URL, or several, as ``broker_url`` of an app has them.
             env: Or the environment variable.
             transport_options: Options of the transport.
             tls: As ``broker_use_ssl`` of an app.
@@ -59,33 +63,47 @@ class Broker:
         """
         if (url is None) == (env is None):
             raise InvalidSparkOption(f"which broker? Give either {option} or {option}_env")
-        if url is not None and _has_password(url):
+        together = None if url is None else ";".join(urls.split(url))
+        if together is not None and _may_have_password(together):
             raise InvalidSparkOption(
-                f"{option} has a password, which Spark would keep in plans and pickles. Put the URL into an "
-                f"environment variable of the driver and of all executors, and give its name as {option}_env"
+                f"{option} has a password, or cannot be read and may have one, which Spark would keep in plans and "
+                "pickles. Put the URL into an environment variable of the driver and of all executors, and give its "
+                f"name as {option}_env"
             )
-        if any("password" in name.lower() for name in _names_in({"options": transport_options, "tls": tls})):
+        if any(word in name for name in _names_in([transport_options, tls]) for word in ("password", "credential")):
             raise InvalidSparkOption(
                 f"broker_transport_options have a password, which Spark would keep; put it into the URL of {option}_env"
             )
-        return cls(url, env, dict(transport_options), tls)
+        return cls(together, env, dict(transport_options), tls)
 
     def connect(self) -> DelayStore:
         """Connects to the broker, once.
 
         Raises:
-            InvalidSparkOption: The environment variable is not set.
+            InvalidSparkOption: The environment variable is not set, or the URL is none.
             BrokerUnavailable: The broker does not answer.
         """
         url = self._url()
+        try:
+            shown = ";".join(map(_shown, urls.split(url)))
+        except _UNREADABLE:
+            where = f"the URL in the environment variable {self.env}" if self.url is None else "the broker URL"
+            raise InvalidSparkOption(
+                f"{where} cannot be read; it is not shown, for it may have a password. A password in a URL has % and "
+                "two hex digits for each character that is neither a letter nor a digit"
+            ) from None
         try:
             options = dict(self.transport_options)
             connection = Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls)
             channel = open_channel(connection)
             store = connect_store(channel, channel.pool)
             store.client.ping()
+        except DelayqError:
+            raise
         except (RedisError, OSError, KombuError) as error:
-            raise BrokerUnavailable(f"the broker {maybe_sanitize_url(url)} cannot be used: {error}") from None
+            raise BrokerUnavailable(f"the broker {shown} cannot be used: {error}") from None
+        except _UNREADABLE as error:
+            raise InvalidSparkOption(f"the broker {shown} cannot be used: {error}") from None
         return store
 
     def _url(self) -> str:
@@ -101,22 +119,41 @@ class Broker:
         return url
 
 
-def _has_password(url: str) -> bool:
-    for each in url.split(";"):
-        if _PASSWORD_IN_QUERY.search(each):
-            return True
-        try:
-            if "@" in each and parse_url(each).get("password"):
-                return True
-        except ValueError:
-            return True  # what cannot be read may have one
-    return False
+def _may_have_password(url: str) -> bool:
+    try:
+        return any(
+            ":" in unquote(each.partition("://")[2].rpartition("@")[0]) or _PASSWORD_IN_QUERY.search(unquote(each))
+            for each in url.split(";")
+            if _shown(each)
+        )
+    except _UNREADABLE:
+        return True
 
 
-def _names_in(options: Mapping[str, Any]) -> list[str]:
-    """Returns the names of options, also of those within others."""
-    found = list(options)
-    for value in options.values():
-        if isinstance(value, Mapping):
-            found += _names_in(value)
-    return found
+def _shown(url: str) -> str:
+    """Returns one URL of a list without its user, password and parameters.
+
+    Raises:
+        ValueError: It is none, so that its password may be in any place.
+        KeyError: It has a parameter of a value that kombu does not know.
+        TypeError: It has a parameter that is also in its address.
+    """
+    address = url.partition("?")[0]
+    scheme, mark, rest = address.partition("://")
+    before, at, place = rest.rpartition("@")
+    if "@" in url and (not at or "@" in url[len(address) :] or set(before) & set("/#")):
+        raise ValueError("a character that is to be quoted ends the address before its @")
+    if not parse_url(url)["hostname"] and at:
+        raise ValueError("it has a user, but no host")
+    return f"{scheme}{mark}{place}"
+
+
+def _names_in(options: Any) -> Iterator[str]:
+    """Yields the names of options, also of those within others, in lower case."""
+    if isinstance(options, Mapping):
+        yield from (str(name).lower() for name in options)
+        options = options.values()
+    elif not isinstance(options, (list, tuple)):
+        return
+    for each in options:
+        yield from _names_in(each)

@@ -26,6 +26,13 @@ def text(given: str) -> str:
     return given
 
 
+def variable(given: str) -> str:
+    """Takes the name of an environment variable."""
+    if not re.fullmatch(r"[\w.-]+", given.strip()):
+        raise ValueError("is no name of an environment variable")
+    return given.strip()
+
+
 def names(given: str) -> tuple[str, ...]:
     """Takes names, separated by commas."""
     return tuple(text(each).strip() for each in given.split(","))
@@ -117,7 +124,7 @@ class BrokerOptions:
     broker_url: str | None = _option(None, text, "", "Broker URL without a password.")
     broker_url_env: str | None = _option(
         None,
-        text,
+        variable,
         "",
         "Name of an environment variable with the broker URL, on the driver and on all executors. A URL with a "
         "password can be given in this way only.",
@@ -152,7 +159,7 @@ class BrokerOptions:
             try:
                 values[field.name] = field.metadata["parse"](str(found))
             except ValueError as reason:
-                shown = "" if field.name.endswith(("url", "options")) else f"={quoted(found)}"
+                shown = "" if field.name.endswith(("url", "url_env", "options")) else f"={quoted(found)}"
                 told = "" if shown in str(reason) and shown else str(reason)
                 wrong.append(f"{field.name}{shown} {told}")
         if wrong:
@@ -271,5 +278,5 @@ class ReadOptions(BrokerOptions):
         None, text, "", "URL of a replica of the broker, without a password, that is read instead of it."
     )
     replica_url_env: str | None = _option(
-        None, text, "", "Name of an environment variable with the URL of the replica, as of `broker_url_env`."
+        None, variable, "", "Name of an environment variable with the URL of the replica, as of `broker_url_env`."
     )
