@@ -32,19 +32,23 @@ def read_heads(bodies: Sequence[bytes | None]) -> pa.Table:
         ``content-type`` and ``content-encoding``. All are null for a message that is missing, that is no JSON object,
         or that has something of another type there; and so may they be for messages beside such a one.
     """
-    lines = [line if line and _is_line(line) else b"{}" for line in bodies]
+    lines = [line or b"" for line in bodies]
+    if not _are_lines(lines):
+        lines = [line if _are_lines([line]) else b"{}" for line in lines]
     table = pa.concat_tables(_tables(lines)).combine_chunks().flatten()
     return table.rename_columns([name.rpartition(".")[2] for name in table.column_names])
 
 
 def are_objects(lines: Sequence[bytes]) -> bool:
     """Whether each line is a JSON object in UTF-8, on one line."""
-    return not lines or (all(map(_is_line, lines)) and _parsed(lines, _NOTHING) is not None)
+    return not lines or (_are_lines(lines) and _parsed(lines, _NOTHING) is not None)
 
 
-def _is_line(line: bytes) -> bool:
-    # Of such lines none can begin in one and end in another: no JSON has `}` and `{` with nothing between.
-    return line[:1] == b"{" and line[-1:] == b"}" and b"\n" not in line
+def _are_lines(lines: Sequence[bytes]) -> bool:
+    """Whether each line is one, from ``{`` to ``}``: so no object reaches from one into the next."""
+    text = b"\n".join(lines)
+    ends = len(lines) - 1
+    return text[:1] == b"{" and text[-1:] == b"}" and text.count(b"}\n{") == ends and text.count(b"\n") == ends
 
 
 def _tables(lines: Sequence[bytes]) -> list[pa.Table]:

@@ -8,15 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from celery_ext.delayed_task import DelayedTask
+from celery_ext.spark.arrays import moments, texts, valid
 from celery_ext.spark.heads import read_heads
 from celery_ext.spark.payloads import Payload, as_json, payloads
 from kombu_delayq.calls import as_text
 from kombu_delayq.marks import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
 from kombu_delayq.results import Waiting
 
-_TIMESTAMP = pa.timestamp("us", tz="UTC")
-#: The first and the last due time, in µs since the epoch, that are a datetime in every time zone.
-_FIRST_US, _LAST_US = -62_135_510_400e6, 253_402_214_400e6
 _JSON = "application/json"
 
 
@@ -50,27 +48,26 @@ class Rows:
         return pa.RecordBatch.from_arrays([getattr(self, f"_{name}_column")() for name in schema.names], schema=schema)
 
     def _queue_column(self) -> pa.Array:
-        return pa.repeat(pa.scalar(_valid(self._queue), pa.string()), len(self._members))
+        return pa.repeat(pa.scalar(valid(self._queue), pa.string()), len(self._members))
 
     def _task_column(self) -> pa.Array:
         return self._mended("task", lambda task: task.name)
 
     def _task_id_column(self) -> pa.Array:
-        ids = [id_of(member) for member in self._members]
-        for at, each in enumerate(ids):
-            if may_be_twin(each):
-                ids[at] = self._delayed_task(at).id.encode(errors="surrogateescape")
-        return _texts(ids)
+        ids = list(map(id_of, self._members)) if self._any_marked else list(self._members)
+        for at in (at for at, each in enumerate(ids) if may_be_twin(each)):
+            ids[at] = self._delayed_task(at).id.encode(errors="surrogateescape")
+        return texts(ids)
 
     def _due_column(self) -> pa.Array:
-        due_us = pc.round(pc.multiply(pa.array(map(float, self._dues), pa.float64()), 1000.0))
-        known = pc.and_(pc.greater_equal(due_us, _FIRST_US), pc.less_equal(due_us, _LAST_US))
-        return pc.if_else(known, due_us, None).cast(pa.int64(), safe=False).cast(_TIMESTAMP)
+        return moments(self._dues)
 
     def _eta_column(self) -> pa.Array:
         return self._mended("eta", lambda task: task.eta)
 
     def _priority_column(self) -> pa.Array:
+        if self._plain:
+            return pa.repeat(pa.scalar(0, pa.int32()), len(self._members))
         return pa.array([priority_of(each) if each else None for each in self._stored], pa.int32())
 
     def _retries_column(self) -> pa.Array:
@@ -79,12 +76,14 @@ class Rows:
         return self._replaced(retries, _retries)
 
     def _args_column(self) -> pa.Array:
-        return _texts([args for args, _ in self._payloads])
+        return texts([args for args, _ in self._payloads])
 
     def _kwargs_column(self) -> pa.Array:
-        return _texts([kwargs for _, kwargs in self._payloads])
+        return texts([kwargs for _, kwargs in self._payloads])
 
     def _size_column(self) -> pa.Array:
+        if not self._any_marked and 0 not in self._lengths:
+            return pa.array(self._lengths, pa.int32())
         sizes = [length_of(*each) if each[1] else None for each in zip(self._members, self._lengths, strict=True)]
         return pa.array(sizes, pa.int32())
 
@@ -92,7 +91,18 @@ class Rows:
         return pa.array(self._bodies, pa.binary())
 
     @cached_property
-    def _bodies(self) -> list[bytes | None]:
+    def _any_marked(self) -> bool:
+        return any(map(is_marked, self._members))
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether what is stored are the bodies, without marks, and none is lost: as with most messages."""
+        return b"" not in self._stored and not any(map(is_marked, self._stored))
+
+    @cached_property
+    def _bodies(self) -> Sequence[bytes | None]:
+        if self._plain:
+            return self._stored
         return [(body_of(each) if is_marked(each) else each) if each else None for each in self._stored]
 
     @cached_property
@@ -119,7 +129,7 @@ class Rows:
         return found
 
     def _mended(self, name: str, of: Callable[[DelayedTask], str | None]) -> pa.Array:
-        return self._replaced(self._heads[name], lambda task: _valid(of(task)))
+        return self._replaced(self._heads[name], lambda task: valid(of(task)))
 
     def _replaced(self, column: pa.ChunkedArray, of: Callable[[DelayedTask], Any]) -> pa.Array:
         """Puts what the messages that are read one by one say into a column."""
@@ -147,16 +157,3 @@ class Rows:
 
 def _retries(task: DelayedTask) -> int | None:
     return int(task.retries) if task.name is not None and abs(task.retries) < 2**31 else None
-
-
-def _texts(found: Sequence[bytes | None]) -> pa.Array:
-    array = pa.array(found, pa.binary())
-    try:
-        return array.cast(pa.string())
-    except pa.ArrowInvalid:  # not all are UTF-8
-        return pa.array([None if each is None else each.decode(errors="replace") for each in found], pa.string())
-
-
-def _valid(text: str | None) -> str | None:
-    """Returns a text that Arrow takes."""
-    return None if text is None else text.encode(errors="replace").decode()
