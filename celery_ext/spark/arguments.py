@@ -3,12 +3,14 @@
 import json
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import repeat
 from json.encoder import encode_basestring_ascii as as_json_string
 from typing import Any
 
 from celery.utils.saferepr import saferepr
 from kombu import compression, serialization
+from kombu.exceptions import EncodeError
 
 from celery_ext.spark.bad_rows import Faults
 from celery_ext.spark.values import Values, to_json
@@ -37,6 +39,7 @@ class Arguments:
         self._columns = columns
         self._names = names
         self._count = count
+        self._faults = faults
         self._levels = levels
         self._args = self._parsed("args", list, faults)
         self._kwargs = self._parsed("kwargs", dict, faults)
@@ -75,20 +78,26 @@ class Arguments:
         else:
             yield from repeat({}, self._count)
 
-    def _serialized(self, serializer: str) -> Iterator[bytes]:
+    def _serialized(self, serializer: str) -> Iterable[bytes]:
         if serializer == "json":
-            yield from self._as_json()
-            return
-        rows = zip(self._args or repeat(None, self._count), self.kwargs(), strict=True)
-        for positional, named in rows:
-            raw = serialization.dumps((tuple(positional or ()), named, EMBED), serializer)[2]
-            yield raw.encode() if isinstance(raw, str) else raw
+            with suppress(RecursionError):
+                return self._as_json()
+        rows = zip(self._args or repeat(None, self._count), self.kwargs(), strict=False)
+        return [self._one(at, (tuple(args or ()), kwargs), serializer) for at, (args, kwargs) in enumerate(rows)]
 
-    def _as_json(self) -> Iterator[bytes]:
+    def _one(self, at: int, arguments: tuple[Any, ...], serializer: str) -> bytes:
+        try:
+            raw = serialization.dumps((*arguments, EMBED), serializer)[2]
+        except EncodeError as error:
+            self._faults.add(at, "", arguments, f"cannot be written as {serializer}: {error}")
+            return b""
+        return raw.encode() if isinstance(raw, str) else bytes(raw)
+
+    def _as_json(self) -> list[bytes]:
         if self._args is None:
-            return (f"[[], {named}, {_EMBED_JSON}]".encode() for named in self._kwargs_json())
+            return [f"[[], {named}, {_EMBED_JSON}]".encode() for named in self._kwargs_json()]
         rows = zip(self._args, self._kwargs_json(), strict=True)
-        return (f"[{to_json(args or [])}, {named}, {_EMBED_JSON}]".encode() for args, named in rows)
+        return [f"[{to_json(args or [])}, {named}, {_EMBED_JSON}]".encode() for args, named in rows]
 
     def _kwargs_json(self) -> Iterator[str]:
         if self._kwargs is not None or not self._names:

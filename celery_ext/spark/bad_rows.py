@@ -40,6 +40,10 @@ class Faults:
         """Notes what is wrong with the row at this place, unless something is already."""
         self.of.setdefault(at, Fault(column, value, str(reason)))
 
+    def in_column(self, column: str) -> Callable[[int, Any, object], None]:
+        """Returns what notes the faults of one column."""
+        return lambda at, value, reason: self.add(at, column, value, reason)
+
     def parse(self, column: str, values: Iterable[Any], parse: Callable[[Any], Any]) -> list[Any]:
         """Returns each value parsed, None for what is None or wrong. ``parse`` raises ValueError for what is wrong."""
         found = []

@@ -77,8 +77,11 @@ class _Batch:
         self._count = batch.num_rows
         self._arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         uuids = job.plan.uuid_columns
-        self._values = {name: Values(array, as_uuid=name in uuids) for name, array in self._arrays.items()}
         self._faults = Faults()
+        self._values = {
+            name: Values(array, as_uuid=name in uuids, wrong=self._faults.in_column(name))
+            for name, array in self._arrays.items()
+        }
         self._given = Given(self._values, job.options, self._count, self._faults)
 
     def made(self) -> Made:

@@ -12,11 +12,13 @@ from celery.utils.saferepr import saferepr
 from kombu.utils.json import JSONEncoder
 
 from celery_ext.spark.errors import InvalidColumns
-from kombu_delayq.calls import as_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What kombu's serializer ``json`` writes, without a new encoder for each value.
 to_json: Callable[[Any], str] = JSONEncoder().encode
+#: What is raised where Python has no value: for times before the year 1 or after 9999, maps with a key twice, and texts
+#: that are no UUID.
+_NO_VALUE = (OverflowError, KeyError, ValueError)
 
 
 class Values:
@@ -24,22 +26,44 @@ class Values:
 
     Args:
         array: The column.
-        as_uuid: Whether its texts are UUIDs.
+        as_uuid: Whether its texts or bytes are UUIDs.
+        wrong: Takes the number of a row, its value and the reason, when Python has no such value; without it the
+            column cannot have one.
     """
 
-    def __init__(self, array: pa.Array, *, as_uuid: bool = False) -> None:
+    def __init__(
+        self, array: pa.Array, *, as_uuid: bool = False, wrong: Callable[[int, Any, object], None] | None = None
+    ) -> None:
         self._array = array
         self._type = array.type
         self._as_uuid = as_uuid
+        self._wrong = wrong
 
     @cached_property
     def python(self) -> list[Any]:
-        """As Python values: times in UTC, maps and structs as dicts. A text that is no UUID stays a text."""
+        """As Python values: times in UTC, maps and structs as dicts; a wrong value as text."""
+        try:
+            return self._converted(self._array)
+        except _NO_VALUE:
+            if self._wrong is None:
+                raise
+            return [self._one(at, self._wrong) for at in range(len(self._array))]
+
+    def _one(self, at: int, wrong: Callable[[int, Any, object], None]) -> Any:
+        alone = self._array.slice(at, 1)
+        try:
+            return self._converted(alone)[0]
+        except _NO_VALUE as reason:
+            value = str(alone[0]) if self._as_uuid else " ".join(str(alone).split())
+            wrong(at, value, reason.args[0])
+            return value
+
+    def _converted(self, array: pa.Array) -> list[Any]:
         if pa.types.is_timestamp(self._type):
             zone = UTC if self._type.tz is not None else None
             start = EPOCH if zone else EPOCH.replace(tzinfo=None)
-            return [None if us is None else start + timedelta(microseconds=us) for us in microseconds(self._array)]
-        found: list[Any] = self._array.to_pylist(maps_as_pydicts="strict")
+            return [None if us is None else start + timedelta(microseconds=us) for us in microseconds(array)]
+        found: list[Any] = array.to_pylist(maps_as_pydicts="strict")
         if self._as_uuid:
             return [None if each is None else _uuid(each) for each in found]
         return _in_utc(found) if pa.types.is_nested(self._type) and _has_times(self._type) else found
@@ -88,12 +112,15 @@ def check_type(kind: pa.DataType, where: str) -> None:
     """
     types = pa.types
     if types.is_struct(kind):
+        names = [kind.field(at).name for at in range(kind.num_fields)]
+        if len(set(names)) < len(names):
+            raise InvalidColumns(f"column {where} is a struct with several fields of the same name: {', '.join(names)}")
         for at in range(kind.num_fields):
             check_type(kind.field(at).type, f"{where}.{kind.field(at).name}")
     elif types.is_list(kind) or types.is_large_list(kind):
         check_type(kind.value_type, f"{where}[]")
     elif types.is_map(kind):
-        if not types.is_string(kind.key_type):
+        if not (types.is_string(kind.key_type) or types.is_large_string(kind.key_type)):
             raise InvalidColumns(f"column {where} is a map with keys of type {kind.key_type}; JSON has texts only")
         check_type(kind.item_type, f"{where}[]")
     elif not any(
@@ -107,11 +134,8 @@ def check_type(kind: pa.DataType, where: str) -> None:
         raise InvalidColumns(f"column {where} is of type {kind}, which JSON cannot have; cast it to another")
 
 
-def _uuid(given: Any) -> Any:
-    try:
-        return UUID(bytes=given) if isinstance(given, bytes) else UUID(given)
-    except ValueError:
-        return as_text(given)
+def _uuid(given: str | bytes) -> UUID:
+    return UUID(bytes=given) if isinstance(given, bytes) else UUID(given)
 
 
 def _has_times(kind: pa.DataType) -> bool:
