@@ -16,6 +16,8 @@ from celery_ext.spark.errors import InvalidColumns
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What kombu's serializer ``json`` writes, without a new encoder for each value.
 to_json: Callable[[Any], str] = JSONEncoder().encode
+#: How Spark marks a field of what is no struct, but one value in bytes of its own form.
+_NO_STRUCT = {b"variant", b"geometry", b"geography"}
 #: What is raised where Python has no value: for times before the year 1 or after 9999, maps with a key twice, and texts
 #: that are no UUID.
 _NO_VALUE = (OverflowError, KeyError, ValueError)
@@ -116,6 +118,10 @@ def check_type(kind: pa.DataType, where: str) -> None:
         if len(set(names)) < len(names):
             raise InvalidColumns(f"column {where} is a struct with several fields of the same name: {', '.join(names)}")
         for at in range(kind.num_fields):
+            marks = _NO_STRUCT & (kind.field(at).metadata or {}).keys()
+            if marks:
+                what = marks.pop().decode()
+                raise InvalidColumns(f"column {where} is a {what}, which JSON cannot have; cast it to another type")
             check_type(kind.field(at).type, f"{where}.{kind.field(at).name}")
     elif types.is_list(kind) or types.is_large_list(kind):
         check_type(kind.value_type, f"{where}[]")
