@@ -1,7 +1,7 @@
 """Rows that make no task: what is wrong with each, and its way to a queue of dead letters."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -56,16 +56,25 @@ class Faults:
         return found
 
 
-def dead_letter(message: str, error: str) -> str:
-    """Returns a message with the reason why it is among the dead letters, as ``bury`` writes it."""
+def dead_letter(message: str, error: str, way: tuple[str, str] | None) -> str:
+    """Returns a message with the reason why it is among the dead letters, as ``bury`` writes it.
+
+    Args:
+        message: As it would be sent to the queue of dead letters.
+        error: What is wrong with the row.
+        way: Exchange and routing key by which its task would have gone to its queue, or None.
+    """
     letter: dict[str, Any] = json.loads(message)
-    info: Mapping[str, Any] = letter["properties"]["delivery_info"]
-    letter["properties"][DEAD_LETTER] = {
+    properties = letter["properties"]
+    if properties.get("expiration") is None:  # of a task that expires; Celery writes no such property without a time
+        properties.pop("expiration", None)
+    exchange, routing_key = way or (None, None)
+    properties[DEAD_LETTER] = {
         "reason": "bad row",
         "error": error[:ERROR_LENGTH],
         "retries": 0,
-        "exchange": info["exchange"],
-        "routing_key": info["routing_key"],
+        "exchange": exchange,
+        "routing_key": routing_key,
         "worker": anon_nodename(),
         "at": datetime.now(UTC).isoformat(),
     }

@@ -1,8 +1,8 @@
 """Rows become messages, a column at a time."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
 from json.encoder import encode_basestring_ascii as as_json_string
@@ -216,25 +216,31 @@ class _Batch:
             return None
 
     def _fault_list(self) -> list[tuple[str, Offer | None]]:
+        queues = self._given.of("queue") if self._faults.of else []
         found = []
         for at, fault in sorted(self._faults.of.items()):
             told = fault.of_row(self._task_ids[at])
-            found.append((told, self._dead_letter(at, told) if self._job.options.dead_letter_queue else None))
+            wanted = self._job.options.dead_letter_queue is not None
+            found.append((told, self._dead_letter(at, queues[at], told) if wanted else None))
         return found
 
-    def _dead_letter(self, at: int, error: str) -> Offer:
-        digest = self._digests[at]
-        template = self._job.templates.of(
-            Shape(self._tasks[at] or NO_TASK, self._job.options.dead_letter_queue, None, None, None, None, False)
-        )
-        row = json.dumps({name: values.python[at] for name, values in self._values.items()}, default=to_json)
+    def _dead_letter(self, at: int, queue: str | None, error: str) -> Offer:
+        """Makes a dead letter: the row, as keyword arguments of its task."""
+        digest, task = self._digests[at], self._tasks[at]
+        shape = Shape(task or NO_TASK, self._job.options.dead_letter_queue, None, None, None, None, False)
+        template = self._job.templates.of(shape)
+        row = to_json({name: values.python[at] for name, values in self._values.items()})
         arguments = Arguments({"kwargs": Values(pa.array([row]))}, (), 1, Faults(), self._job.repr_levels)
         identity = ids.uuid_of(ids.digest(f"bad {digest}"))
         own, null = f'"{identity}"', "null"
-        [body], [shown] = arguments.bodies("json", None), arguments.kwargs_repr()
+        [body], [shown] = arguments.bodies(template.serializer, template.compression), arguments.kwargs_repr()
         [tag] = ids.tags_of([digest], self._job.salt)
         slots = (body, own, null, null, null, null, own, null, '"()"', shown, "", tag)
-        return Offer(identity, "", template.priority, dead_letter(template.fill(slots), error))
+        way = None
+        if task is not None:
+            with suppress(BadRow):  # its queue may be what is wrong
+                way = self._job.templates.of(shape._replace(queue=queue)).way
+        return Offer(identity, "", template.priority, dead_letter(template.fill(slots), error, way))
 
 
 def _filled(given: str) -> str:

@@ -71,6 +71,9 @@ class Template:
         self.compression = compression
         self.expires_s = expires_s
         self.priority = int(message["properties"].get("priority") or 0)
+        info = message["properties"]["delivery_info"]
+        #: Exchange and routing key.
+        self.way: tuple[str, str] = info["exchange"], info["routing_key"]
         text, *rest = _WRITTEN_MARKS.split(dumps(message))
         self._format = "%s".join(piece.replace("%", "%%") for piece in (text, *rest[1::2]))
         self._order = [SLOTS.index(_WRITTEN[mark]) for mark in rest[::2]]

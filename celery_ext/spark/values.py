@@ -56,7 +56,9 @@ class Values:
         try:
             return self._converted(alone)[0]
         except _NO_VALUE as reason:
-            value = str(alone[0]) if self._as_uuid else " ".join(str(alone).split())
+            value = (
+                str(alone[0]) if self._as_uuid else " ".join(str(alone).split()).removeprefix("[ ").removesuffix(" ]")
+            )
             wrong(at, value, reason.args[0])
             return value
 

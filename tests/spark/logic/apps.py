@@ -4,8 +4,13 @@ import pickle
 from typing import Any
 
 from celery import Celery
+from kombu import Exchange, Queue
 
 from celery_ext.spark.app_settings import AppSettings
+
+_TOPIC = Exchange("news", type="topic")
+#: Queues of one topic exchange, the first of which gets what is meant for the other too.
+TWO_OF_A_TOPIC = [Queue("all", _TOPIC, routing_key="#"), Queue("both", _TOPIC, routing_key="both")]
 
 
 def make(name: str, **conf: Any) -> Celery:

@@ -1,7 +1,7 @@
 """Where messages end up on a real broker, sent by Celery or by a Spark job."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from celery_ext.private_redis import PrivateRedis
 from celery_ext.spark.messages import Made
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.sending import Sender
-from kombu_delayq.results import JobRun
+from kombu_delayq.results import JobRun, Offer
 from kombu_delayq.store import DelayStore
 from tests.integration.harness import TRANSPORT
 
@@ -75,11 +75,16 @@ def sent(server: PrivateRedis, made: Made, options: WriteOptions) -> Landed:
     """Returns where the only message of a batch goes when a Spark task sends it."""
     server.client().flushall()
     with open_store(server) as store:
-        job = JobRun("j", store.new_run(), 600_000)
-        assert store.begin(job).word == "open"
-        sender = Sender(store, job, options)
-        for queue, offers in made.offers.items():
-            sender.add(queue, offers)
-        sender.flush()
+        send(store, made.offers, options)
     [found] = landed(server)
     return found
+
+
+def send(store: DelayStore, offers: Mapping[str, Sequence[Offer]], options: WriteOptions) -> None:
+    """Sends messages as a Spark task does that is the only one of its job."""
+    job = JobRun("j", store.new_run(), 600_000)
+    assert store.begin(job).word == "open"
+    sender = Sender(store, job, options)
+    for queue, of_queue in offers.items():
+        sender.add(queue, of_queue)
+    sender.flush()

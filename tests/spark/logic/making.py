@@ -36,7 +36,7 @@ def messages_of(
     job: str = "j",
     base_ms: float | None = None,
     max_delay: float | None = None,
-    **options: str,
+    **options: str | None,
 ) -> Messages:
     """Makes what makes the messages of a job, as its writer does.
 
@@ -49,7 +49,7 @@ def messages_of(
         **options: As a user writes them; ``task`` need not be given.
     """
     settings = settings or AppSettings()
-    given = WriteOptions.parse({"task": TASK, **options})
+    given = WriteOptions.parse({name: each for name, each in {"task": TASK, **options}.items() if each is not None})
     levels = DelayLevels.parse(given.delayq_levels or settings.levels or DelayLevels.parse())
     schedule = Schedule(given, levels, time() * 1000 if base_ms is None else base_ms, max_delay)
     depth = settings.conf.get("task_repr_maxlevels", 3)
