@@ -68,7 +68,7 @@ def check_schema(schema: StructType, names: Iterable[str] | None) -> None:
     found = schema.fieldNames()
     wrong = [_unknown(name) for name in found if name not in COLUMNS]
     wrong += [
-        f"{field.name}, which is a {COLUMNS[field.name].type.simpleString()}, as {field.dataType.simpleString()}"
+        f"{field.name} as {field.dataType.simpleString()}, which is of type {COLUMNS[field.name].type.simpleString()}"
         for field in schema
         if field.name in COLUMNS and field.dataType != COLUMNS[field.name].type
     ]
