@@ -5,7 +5,6 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import repeat
-from json.encoder import encode_basestring_ascii as as_json_string
 from typing import Any
 
 from celery.utils.saferepr import saferepr
@@ -13,7 +12,8 @@ from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
 from celery_ext.spark.bad_rows import Faults
-from celery_ext.spark.values import Values, to_json
+from celery_ext.spark.encoding import text_to_json, to_json
+from celery_ext.spark.values import Values
 
 #: What a body has beside the arguments. Source: celery.app.amqp.AMQP.as_task_v2
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -102,7 +102,7 @@ class Arguments:
     def _kwargs_json(self) -> Iterator[str]:
         if self._kwargs is not None or not self._names:
             return map(to_json, self.kwargs())
-        names = (as_json_string(name).replace("%", "%%") for name in self._names)
+        names = (text_to_json(name).replace("%", "%%") for name in self._names)
         form = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
         return map(form.__mod__, zip(*(self._columns[name].json for name in self._names), strict=True))
 
@@ -111,15 +111,15 @@ class Arguments:
         form = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
         shown = list(map(form.__mod__, zip(*parts, strict=True)))
         if max(map(len, shown), default=0) < REPR_LENGTH:
-            return list(map(as_json_string, shown))
+            return list(map(text_to_json, shown))
         # What is longer is cut off, in a way of Celery's own.
         return [
-            as_json_string(each) if len(each) < REPR_LENGTH else self._shown(kwargs)
+            text_to_json(each) if len(each) < REPR_LENGTH else self._shown(kwargs)
             for each, kwargs in zip(shown, self.kwargs(), strict=True)
         ]
 
     def _shown(self, arguments: Any) -> str:
-        return as_json_string(saferepr(arguments, REPR_LENGTH, self._levels))
+        return text_to_json(saferepr(arguments, REPR_LENGTH, self._levels))
 
     def _parsed(self, name: str, kind: type, faults: Faults) -> list[Any] | None:
         """Returns a column of arguments as Python values, parsed where it is JSON text."""

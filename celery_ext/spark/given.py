@@ -7,8 +7,9 @@ from itertools import repeat
 from typing import Any
 
 from celery_ext.spark.bad_rows import Faults
+from celery_ext.spark.encoding import to_json
 from celery_ext.spark.options import PRIORITIES, WriteOptions
-from celery_ext.spark.values import Values, to_json
+from celery_ext.spark.values import Values
 
 #: Headers that Celery itself writes.
 _CELERYS = frozenset(

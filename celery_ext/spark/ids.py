@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import repeat
-from json.encoder import encode_basestring_ascii as as_json_string
 from typing import Any
 
-from celery_ext.spark.values import to_json
+from celery_ext.spark.encoding import text_to_json, to_json
 
 
 def task_id(task: str, *values: Any) -> str:
@@ -24,7 +23,7 @@ def task_id(task: str, *values: Any) -> str:
 
 def digest_of(task: str, values: Sequence[str]) -> str:
     """Returns the SHA-256, in hex digits, of a task's name and of values that are given as JSON."""
-    return digest(f"[{as_json_string(task)}, {', '.join(values)}]")
+    return digest(f"[{text_to_json(task)}, {', '.join(values)}]")
 
 
 def digest(text: str) -> str:
@@ -39,7 +38,7 @@ def uuid_of(digest: str) -> str:
 
 def digests_of(task: str, columns: Sequence[Sequence[str]], count: int) -> list[str]:
     """Returns ``digest_of`` of all rows of one task, whose columns are given as JSON."""
-    form = f"[{as_json_string(task).replace('%', '%%')}, {', '.join(['%s'] * len(columns))}]"
+    form = f"[{text_to_json(task).replace('%', '%%')}, {', '.join(['%s'] * len(columns))}]"
     rows = zip(*columns, strict=True) if columns else repeat((), count)
     return [sha256((form % row).encode()).hexdigest() for row in rows]
 

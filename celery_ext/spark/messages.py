@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
-from json.encoder import encode_basestring_ascii as as_json_string
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,13 +12,14 @@ import pyarrow as pa
 from celery_ext.spark import ids
 from celery_ext.spark.arguments import Arguments
 from celery_ext.spark.bad_rows import Faults, dead_letter
+from celery_ext.spark.encoding import text_to_json, to_json
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.given import Given
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.schedule import Schedule, iso
 from celery_ext.spark.templates import Shape, Template, Templates
-from celery_ext.spark.values import Values, to_json
+from celery_ext.spark.values import Values
 from kombu_delayq.results import Offer
 
 #: Task that a dead letter names when its row names none.
@@ -160,7 +160,7 @@ class _Batch:
         schedule = self._job.schedule
         arguments = Arguments(self._values, self._job.plan.arguments, self._count, self._faults, self._job.repr_levels)
         expiries = self._with_defaults(expiries, templates)
-        own = list(map(as_json_string, self._task_ids))
+        own = list(map(text_to_json, self._task_ids))
         roots = self._given.json("root_id")
         none = repeat("null")
         return [

@@ -18,6 +18,7 @@ def _any(*checks: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool
 
 
 _TEXT = _any(_T.is_string, _T.is_large_string)
+_BYTES = _any(_T.is_binary, _T.is_large_binary)
 _NUMBER = _any(_T.is_integer, _T.is_floating)
 _OBJECT = _any(_T.is_struct, _T.is_map, _TEXT)
 #: The columns that say something of a task, each with the types that it may have, and with what to call these.
@@ -109,7 +110,7 @@ def _check_known(names: list[str], option: str, given: tuple[str, ...]) -> None:
 
 def _check_uuids(schema: pa.Schema, names: tuple[str, ...]) -> None:
     for name in names:
-        if name in RESERVED or not (_TEXT(schema.field(name).type) or _T.is_binary(schema.field(name).type)):
+        if name in RESERVED or not (_TEXT(schema.field(name).type) or _BYTES(schema.field(name).type)):
             raise InvalidSparkOption(f"uuid_columns names {name}, which is no column of texts or bytes for an argument")
 
 
@@ -131,8 +132,8 @@ def _check_task(reserved: frozenset[str], names: list[str], options: WriteOption
 def _check_op(reserved: frozenset[str], options: WriteOptions) -> None:
     if "op" in reserved and "task_id" not in reserved and not options.id_columns:
         raise InvalidColumns(
-            "column op needs option id_columns, or a column task_id: an id that is made from the whole row, with its op, "
-            "is never that of the task to be cancelled"
+            "column op needs option id_columns, or a column task_id: an id that is made from the whole row, its op "
+            "among it, is never that of the task to be cancelled"
         )
 
 

@@ -5,9 +5,11 @@ Each template is a message that Celery itself has made, so that its fields are C
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from celery import signals
 from celery.exceptions import QueueNotFound
 from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
@@ -144,16 +146,17 @@ class Templates:
             for queue in self._app.amqp.queues.values():
                 queue.bind(channel).declare()  # as workers do: which queues get a message depends on all of them
             sent = _Sent(channel)
-            self._app.send_task(
-                shape.task,
-                task_id=_MARK["id"],
-                group_id=_MARK["group"],
-                expires=_EXPIRES if expires else None,
-                producer=self._app.amqp.Producer(connection, auto_declare=False),
-                add_to_parent=False,
-                **slots,
-                **options,
-            )
+            with _unheard():
+                self._app.send_task(
+                    shape.task,
+                    task_id=_MARK["id"],
+                    group_id=_MARK["group"],
+                    expires=_EXPIRES if expires else None,
+                    producer=self._app.amqp.Producer(connection, auto_declare=False),
+                    add_to_parent=False,
+                    **slots,
+                    **options,
+                )
         return sent.only(shape.task)
 
 
@@ -184,3 +187,17 @@ class _Sent:
 
     def _refuse(self, exchange: str, *args: Any, **kwargs: Any) -> None:
         raise BadRow(f"exchange {exchange} is a fanout, whose queues are no lists to write to")
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Keeps messages that are never sent from what the app has connected to Celery's signals."""
+    heard = [each.receivers for each in (signals.before_task_publish, signals.after_task_publish, signals.task_sent)]
+    kept = [list(receivers) for receivers in heard]
+    for receivers in heard:
+        receivers.clear()
+    try:
+        yield
+    finally:
+        for receivers, before in zip(heard, kept, strict=True):
+            receivers[:] = before

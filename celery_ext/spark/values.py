@@ -3,19 +3,16 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from json.encoder import encode_basestring_ascii as as_json_string
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 from celery.utils.saferepr import saferepr
-from kombu.utils.json import JSONEncoder
 
+from celery_ext.spark.encoding import text_to_json, to_json
 from celery_ext.spark.errors import InvalidColumns
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: What kombu's serializer ``json`` writes, without a new encoder for each value.
-to_json: Callable[[Any], str] = JSONEncoder().encode
 #: How Spark marks a field of what is no struct, but one value in bytes of its own form.
 _NO_STRUCT = {b"variant", b"geometry", b"geography"}
 #: What is raised where Python has no value: for times before the year 1 or after 9999, maps with a key twice, and texts
@@ -76,7 +73,7 @@ class Values:
     def json(self) -> list[str]:
         """As JSON, which is what Celery's serializer ``json`` makes of the Python values."""
         if self.is_text:
-            return ["null" if each is None else as_json_string(each) for each in self.python]
+            return ["null" if each is None else text_to_json(each) for each in self.python]
         if pa.types.is_integer(self._type):
             return ["null" if each is None else str(each) for each in self.python]
         return list(map(to_json, self.python))
