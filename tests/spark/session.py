@@ -5,13 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
 from celery_ext.spark import register
+from tests.spark.stepped import SteppedDataSource
 
 #: Where ``tests`` can be imported from.
 ROOT = Path(__file__).parents[2]
@@ -31,7 +33,12 @@ CONF = {
     "spark.sql.session.timeZone": TIME_ZONE,
     # Rows reach a Python writer in batches of this many, so that a few of them are enough for several batches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
+    # A writer whose Spark task is over may go on for so long, which some tests need.
+    "spark.python.task.killTimeout": "60s",
     "spark.sql.streaming.stopTimeout": "30s",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
 }
 
 
@@ -54,20 +61,23 @@ def environment() -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
-def start(directory: Path, master: str = "local[2,4]", **conf: str) -> SparkSession:
+def start(directory: Path, master: str = "local[2,4]", conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     """Starts Spark in this process, which must have none.
 
     Args:
         directory: Where it keeps its files.
         master: ``local[2,4]`` runs a task up to four times; plain ``local[2]`` never retries.
-        **conf: Further settings, with ``_`` for ``.``.
+        conf: Further settings.
     """
     os.environ.update(environment())
+    events = directory / "events"
+    events.mkdir()
     settings = {
         **CONF,
+        "spark.eventLog.dir": events.as_uri(),
         "spark.local.dir": str(directory),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        **{f"spark.{name.replace('_', '.')}": value for name, value in conf.items()},
+        **conf,
     }
     builder = SparkSession.builder.master(master).appName("kombu-delayq tests")
     for name, value in settings.items():
@@ -75,6 +85,7 @@ def start(directory: Path, master: str = "local[2,4]", **conf: str) -> SparkSess
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
+    spark.dataSource.register(SteppedDataSource)
     return spark
 
 

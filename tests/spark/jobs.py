@@ -1,0 +1,74 @@
+"""Spark jobs as the tests write them, and the tasks that they leave on the broker."""
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import redis
+from pyspark.sql import DataFrame, SparkSession
+
+from celery_ext.private_redis import PrivateRedis
+
+T = TypeVar("T")
+
+
+def append(frame: DataFrame, server: PrivateRedis, **options: Any) -> None:
+    """Writes a frame to the queue ``q``; an option None is left out."""
+    _write(frame, "celery", {"broker_url": server.url, **options})
+
+
+def append_stepped(frame: DataFrame, server: PrivateRedis, step: Any, **options: Any) -> None:
+    """Writes a frame as ``append`` does, in chunks of 5 messages, with a step before the writer."""
+    given = {"step": f"{step.__module__}:{step.__name__}", "port": server.port, "chunk_size": 5}
+    _write(frame, "stepped", {"broker_url": server.url, **given, **options})
+
+
+@contextmanager
+def beside(spark: SparkSession, work: Callable[..., T], *args: Any, **kwargs: Any) -> Iterator[Future[T]]:
+    """Does some work in a thread, which is waited for at the end."""
+
+    def run() -> T:
+        spark.createDataFrame([], "id long")  # makes the session that of the thread, or its formats are not found
+        return work(*args, **kwargs)
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(run)
+
+
+def _write(frame: DataFrame, source: str, options: dict[str, Any]) -> None:
+    given = {"task": "t", "queue": "q", **options}
+    frame.write.format(source).options(**_told(given)).mode("append").save()
+
+
+def _told(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def tasks(client: redis.Redis, queue: str = "q") -> list[dict[str, Any]]:
+    """Returns the messages of a queue's list, the one that is consumed next first."""
+    return [json.loads(text) for text in reversed(client.lrange(queue, 0, -1))]
+
+
+def kwargs(message: dict[str, Any]) -> dict[str, Any]:
+    """Returns the keyword arguments of a message."""
+    found: dict[str, Any] = json.loads(b64decode(message["body"]))[1]
+    return found
+
+
+def numbers(client: redis.Redis, queue: str = "q") -> list[int]:
+    """Returns the argument ``id`` of each message of a queue's list, in order of size."""
+    return sorted(kwargs(message)["id"] for message in tasks(client, queue))
+
+
+def task_ids(client: redis.Redis, queue: str = "q") -> list[str]:
+    """Returns the task id of each message of a queue's list."""
+    return [message["headers"]["id"] for message in tasks(client, queue)]
+
+
+def delayed(client: redis.Redis, queue: str = "q") -> dict[str, float]:
+    """Returns when each delayed task of a queue is due, ms since the epoch, by task id."""
+    found = client.zrange(f"delayq:{{{queue}}}:due", 0, -1, withscores=True)
+    return {member[9:] if member.startswith("\x7f") else member: due_ms for member, due_ms in found}

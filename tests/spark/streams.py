@@ -1,0 +1,37 @@
+"""Streams that read files of rows, one file a micro-batch."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from celery_ext.private_redis import PrivateRedis
+
+
+def write_rows(directory: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Adds a file, which is the next micro-batch."""
+    directory.mkdir(exist_ok=True)
+    name = f"{len(list(directory.iterdir())):04}.json"
+    unseen = directory.parent / name
+    unseen.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    unseen.rename(directory / name)
+
+
+def run_stream(
+    spark: SparkSession, server: PrivateRedis, directory: Path, schema: str = "id long", **options: Any
+) -> None:
+    """Runs a stream from ``in`` with its checkpoint in ``checkpoint`` over all files that it has not seen yet."""
+    given = {"broker_url": server.url, "task": "t", "queue": "q", "checkpointLocation": directory / "checkpoint"}
+    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(directory / "in"))
+    query = (
+        files.writeStream.format("celery")
+        .options(**{name: str(value) for name, value in {**given, **options}.items()})
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
