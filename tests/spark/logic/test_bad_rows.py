@@ -144,7 +144,9 @@ def test_a_row_that_is_due_too_late_is_named() -> None:
 
 def test_a_task_that_goes_to_several_queues_or_none_is_named() -> None:
     """The queue of a row that a topic exchange hands to two queues, or that the app does not have, is its fault."""
-    app = apps.make("bound", task_queues=apps.TWO_OF_A_TOPIC, task_create_missing_queues=False)
+    app = apps.make(
+        "bound", task_queues=apps.TWO_OF_A_TOPIC, task_default_queue="all", task_create_missing_queues=False
+    )
     settings = apps.settings_of(app)
     both = made_of(batch_of(id=[1]), settings, queue="both")
     assert "goes to several queues or none (all, both): name one" in faults_of(both)[0]
