@@ -30,7 +30,7 @@ class BulkJobs(Caller):
             job: The run.
             stream: Name of the stream that the job belongs to, if any; ``job_of_stream`` finds the job by it.
         """
-        args = [job.run, job.ttl_ms, job.name if stream else ""]
+        args = [job.run, job.ttl_ms, job.name if stream else "", int(job.staged)]
         word, base = self._run("begin", [*self._of_job(job.name), self.keys.stream(stream)], args)
         return Begun(as_text(word), float(base))
 
@@ -56,19 +56,20 @@ class BulkJobs(Caller):
         word, *numbers = self._run("enqueue", keys, args)
         return self._enqueued(queue, as_text(word), numbers)
 
-    def finish(self, job: JobRun, word: str, *, keep: bool) -> str:
+    def finish(self, job: JobRun, word: str) -> str:
         """Commits or aborts a job: from then on none of its tasks can write.
+
+        Of an aborted job the ids that it sent are kept, so that a later run sends what is missing.
 
         Args:
             job: The run that ends; with the number 0 the latest.
             word: ``committed`` or ``aborted``.
-            keep: Whether an aborted job may be run again, so that the ids that it sent are kept.
 
         Returns:
             The state of the job: ``committed``, ``publishing`` (``publish`` has to send what it staged), ``aborted``;
             or, with nothing changed, ``superseded`` (a later run has begun).
         """
-        return as_text(self._run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms, int(keep)]))
+        return as_text(self._run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms]))
 
     def publish(self, job: JobRun) -> Enqueued:
         """Sends some of the messages that a committed job has staged.

@@ -6,8 +6,9 @@
 -- ARGV[1] run     number of the run; later ones are larger
 -- ARGV[2] ttl     ms for which job, guard and staged messages are kept from now on
 -- ARGV[3] name    of the job, noted for the stream; empty for a job of no stream
--- Returns {'open' | 'committed' | 'aborted' | 'superseded', when the job began, ms since the epoch}; all but 'open'
--- forbid this run to write
+-- ARGV[4] is_staged  '1' when the run stages its messages, '0' when it sends them
+-- Returns {'open' | 'committed' | 'aborted' | 'superseded' | 'mixed', when the job began, ms since the epoch}; all but
+-- 'open' forbid this run to write, 'mixed' because a run before it has sent what this one would stage, or the reverse
 -- Atomic: the job begins once, whichever of its tasks comes first.
 -- Cost: O(1)
 -- @include clock
@@ -16,7 +17,7 @@
 -- @include expire
 
 local job, guard, staged, stream = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local run, ttl, name = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local run, ttl, name, is_staged = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local now = now_ms()
 
 local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list', [stream] = 'string' })
@@ -25,9 +26,11 @@ if wrong then
 end
 local word = fenced(job, run)
 if word == 'unknown' then -- a new job, or a later run
-  redis.call('HSET', job, 'state', 'open', 'run', run)
-  redis.call('HSETNX', job, 'base', string.format('%.17g', now))
-  word = nil
+  word = (redis.call('HGET', job, 'staged') or is_staged) ~= is_staged and 'mixed' or nil
+  if not word then
+    redis.call('HSET', job, 'state', 'open', 'run', run, 'staged', is_staged)
+    redis.call('HSETNX', job, 'base', string.format('%.17g', now))
+  end
 end
 if not word then
   expire_all({ job, guard, staged }, ttl) -- the job must not outlive what keeps its ids from being sent twice

@@ -5,18 +5,17 @@
 -- ARGV[1] run     number of the run that ends; 0 for the latest
 -- ARGV[2] word    'committed' or 'aborted'
 -- ARGV[3] ttl     ms for which job, guard and staged messages are kept from now on
--- ARGV[4] keep    '1' when the job may be run again after it was aborted, so that its guard stays; else '0'
 -- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; when it
 -- had ended before, as it was; 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
--- Cost: O(1), Redis frees the memory beside its work; O(number staged) if it aborts a job that has also sent some
+-- Cost: O(1); Redis frees the memory beside its work
 -- @include clock
 -- @include wrong_type
 -- @include fence
 -- @include expire
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
-local run, word, ttl, keep = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
+local run, word, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
 
 local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
@@ -30,30 +29,22 @@ local fence = fenced(job, run)
 if fence and fence ~= 'unknown' then
   return fence == 'committed' and redis.call('HGET', job, 'state') or fence
 end
-local ENTRIES, PART = 5, 1000
+local ENTRIES = 5
 local waiting = redis.call('LLEN', staged) / ENTRIES
-local has_sent = tonumber(redis.call('HGET', job, 'enqueued') or 0) > waiting
+local is_staged = redis.call('HGET', job, 'staged') == '1'
 if word == 'committed' and waiting > 0 then
   word = 'publishing'
 end
 -- A full Redis refuses the first write of a script that needs memory, and lets later ones pass: the end of a job, which
 -- frees much, begins with one that needs none, whether it changes something or not.
 expire_all({ guard, staged }, ttl)
-if word ~= 'aborted' or not has_sent or not keep then
-  redis.call('UNLINK', guard) -- the fence stands for it; or nothing of the job was sent, or nobody will ask
-elseif waiting > 0 then -- one run has sent and another staged: only what was staged may be sent anew
-  for first = 0, waiting - 1, PART do
-    local entries = redis.call('LRANGE', staged, first * ENTRIES, (first + PART) * ENTRIES - 1)
-    local ids = {}
-    for i = 2, #entries, ENTRIES do
-      ids[#ids + 1] = entries[i]
-    end
-    redis.call('SREM', guard, unpack(ids))
-  end
+if word ~= 'aborted' or is_staged then
+  redis.call('UNLINK', guard) -- the fence stands for it, or nothing was sent
 end
-if word == 'aborted' and waiting > 0 then
+if word == 'aborted' and is_staged then
   redis.call('UNLINK', staged)
-  redis.call('HINCRBY', job, 'enqueued', -waiting)
+  redis.call('HINCRBY', job, 'enqueued', string.format('%d', -waiting))
+  redis.call('HDEL', job, 'staged')
 end
 redis.call('HSET', job, 'state', word, 'run', run)
 redis.call('HSETNX', job, 'base', string.format('%.17g', now))

@@ -106,6 +106,8 @@ class JobWriter:
             begun = patience.until_done(lambda: store.begin(job, stream))
             if begun.word == "committed":
                 return written
+            if begun.word == "mixed":
+                raise StragglerRefused(f"job {name} has begun with another delivery; run it with the same option again")
             if begun.word != "open":
                 raise StragglerRefused(f"job {name} is {begun.word}; this task does not write")
             self._send(store, job, begun, batches, written)
@@ -125,7 +127,7 @@ class JobWriter:
         patience = Patience(self.options.write_timeout)
         store = patience.until_done(self.broker.connect)
         try:
-            state = patience.until_done(lambda: store.finish(job, "committed", keep=True))
+            state = patience.until_done(lambda: store.finish(job, "committed"))
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
             if state == "publishing":
@@ -140,7 +142,7 @@ class JobWriter:
         store = Patience(self.options.write_timeout).until_done(self.broker.connect)
         try:
             job = self.job_run(name, run)
-            state = Patience(self.options.write_timeout).until_done(lambda: store.finish(job, "aborted", keep=True))
+            state = Patience(self.options.write_timeout).until_done(lambda: store.finish(job, "aborted"))
         finally:
             store.close()
         log(logging.WARNING, f"job {name} is {state}; run with the same name, it sends what is missing")

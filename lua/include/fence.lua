@@ -1,6 +1,6 @@
 -- Who may write for a bulk job. HASH job: state ('open', 'aborted', 'publishing' or 'committed'), run (number of the
--- latest run that took part), base (when the job began, ms since the epoch), next (when its rate lets more messages
--- through, ms since the epoch), and its counts.
+-- latest run that took part), staged ('1' when it stages its messages), base (when the job began, ms since the epoch),
+-- next (when its rate lets more messages through, ms since the epoch), and its count of messages.
 
 -- Returns nil when this run may write, else why not: 'committed', 'aborted', 'superseded' by a later run, or
 -- 'unknown': the run has not begun. Cost O(1).

@@ -151,7 +151,7 @@ def write_jobs(store: DelayStore) -> None:
         for priority, due in product((0, 9), ("", "4102444800000")):
             offers = [Offer("i", due, priority, body) for body in (f"{job.name} {due} {priority}", "")]
             store.enqueue("celery", job, [each._replace(id=f"{each.id}{priority}{due}") for each in offers])
-        store.finish(job, end, keep=True)
+        store.finish(job, end)
         while store.publish(job).fresh:
             pass
         found = store.job(job.name)

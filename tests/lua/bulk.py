@@ -38,7 +38,7 @@ def staged_job(store: DelayStore, *messages: tuple[str, Offer], max_rate: float 
     job = begun(store, staged=True, max_rate=max_rate, max_depth=max_depth)
     for queue, message in messages:
         assert store.enqueue(queue, job, [message]).word == "enqueued"
-    assert store.finish(job, "committed", keep=True) == "publishing"
+    assert store.finish(job, "committed") == "publishing"
     return job
 
 

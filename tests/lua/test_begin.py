@@ -5,7 +5,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.results import Begun, JobRun
 from kombu_delayq.store import DelayStore
-from tests.lua.bulk import GUARD, JOB, STAGED, TTL_MS, begun, now
+from tests.lua.bulk import GUARD, JOB, STAGED, TTL_MS, begun, now, several
 from tests.lua.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
 
 STREAM = "delayq:stream:s"
@@ -26,7 +26,7 @@ def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
     [(key, state)] = contents(store.client).items()
     assert key == JOB.encode()
     assert float(state.pop(b"base")) == begun.base_ms
-    assert state == {b"state": b"open", b"run": b"3"}
+    assert state == {b"state": b"open", b"run": b"3", b"staged": b"0"}
 
 
 def test_each_task_of_a_run_gets_the_same_answer(store: DelayStore) -> None:
@@ -52,7 +52,7 @@ def test_an_aborted_run_cannot_go_on_and_a_later_one_can(store: DelayStore) -> N
     """The run that was aborted stays so; a later run opens the job again, and its counts go on."""
     job = begun(store)
     store.enqueue("q", job, [now("i")])
-    store.finish(job, "aborted", keep=True)
+    store.finish(job, "aborted")
     before = contents(store.client)
     assert store.begin(job).word == "aborted"
     assert contents(store.client) == before
@@ -68,7 +68,7 @@ def test_a_committed_job_takes_no_run_any_more(store: DelayStore, staged: bool) 
     """Neither the run that committed a job nor an earlier or later one may write, also while messages are published."""
     job = begun(store, staged=staged)
     store.enqueue("q", job, [now("i")])
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     before = contents(store.client)
     for number in (job.run - 1, job.run, job.run + 1):
         assert store.begin(run(number), "s").word == "committed"
@@ -96,11 +96,10 @@ def test_a_superseded_run_does_not_take_the_stream(store: DelayStore) -> None:
 
 def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
     """A run that begins gives job, guard and staged messages the full time again: none ends before the others."""
-    store.enqueue("q", begun(store), [now("i")])
-    store.enqueue("q", begun(store, staged=True), [now("j")])
+    store.enqueue("q", begun(store, staged=True), [now("i")])
     for key in (JOB, GUARD, STAGED):
         store.client.pexpire(key, TTL_MS // 10)
-    begun(store)
+    begun(store, staged=True)
     assert all(TTL_MS // 2 < store.client.pttl(key) <= TTL_MS for key in (JOB, GUARD, STAGED))
 
 
@@ -122,3 +121,14 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
     with pytest.raises(ResponseError, match=f"WRONGTYPE key {key}"):
         store.begin(run(1), "s")
     assert contents(store.client) == before
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_job_that_sends_does_not_stage(store: DelayStore, staged: bool) -> None:
+    """A run that would stage what one before it has sent, or the reverse, is refused, and the one before goes on."""
+    job = begun(store, staged=staged)
+    before = contents(store.client)
+    other = JobRun("j", job.run + 1, TTL_MS, not staged)
+    assert store.begin(other).word == "mixed"
+    assert contents(store.client) == before
+    assert store.enqueue("q", job, several(1)).fresh == 1

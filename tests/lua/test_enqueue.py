@@ -151,7 +151,7 @@ def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, ear: Ear, w
     if word != "unknown":
         store.begin(job)
     if word in ("committed", "aborted"):
-        store.finish(job, word, keep=True)
+        store.finish(job, word)
     elif word == "superseded":
         store.begin(job._replace(run=6))
     elif word == "later":
@@ -195,12 +195,13 @@ def test_what_is_staged_waits_for_neither_rate_nor_depth(store: DelayStore) -> N
 
 def test_what_a_job_needs_expires_and_a_queue_does_not(store: DelayStore) -> None:
     """Job, guard and staged messages end some time after the last chunk; the queue's own keys have no end."""
-    store.enqueue("q", begun(store), [now("i"), waiting("j", priority=3), waiting("j")])
+    store.enqueue("q", begun(store, "sent"), [now("i"), waiting("j", priority=3), waiting("j")])
     job = begun(store, staged=True)
     for key in (JOB, GUARD):
         store.client.pexpire(key, TTL_MS // 10)
     store.enqueue("q", job, [now("k")])
     assert all(TTL_MS // 2 < store.client.pttl(key) <= TTL_MS for key in (JOB, GUARD, STAGED))
+    assert all(TTL_MS // 2 < store.client.pttl(f"delayq:{key}:sent") <= TTL_MS for key in ("job", "guard"))
     assert {store.client.pttl(key) for key in (DUE, BACKUP, ORDER, "q", "delayq:queues", "delayq:runs")} == {-1}
 
 
@@ -212,7 +213,7 @@ def test_any_id(store: DelayStore, identity: str, staged: bool) -> None:
     store.offer("q", odd(identity, "a publisher's"))
     for _ in range(2):
         store.enqueue("q", job, [odd(identity, "the job's")])
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     while store.publish(job).fresh:
         pass
     [found] = store.get(["q"], [identity]).values()

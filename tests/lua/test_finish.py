@@ -15,7 +15,7 @@ def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
     store.enqueue("q", job, [now("i"), waiting("j")])
     before = contents(store.client)
     store.client.pexpire(JOB, TTL_MS // 10)
-    assert store.finish(job, "committed", keep=True) == "committed"
+    assert store.finish(job, "committed") == "committed"
     after = contents(store.client)
     del before[GUARD.encode()]
     before[JOB.encode()][b"state"] = b"committed"
@@ -23,54 +23,29 @@ def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
     assert TTL_MS // 2 < store.client.pttl(JOB) <= TTL_MS
 
 
-def test_an_aborted_job_that_may_run_again_keeps_its_guard(store: DelayStore) -> None:
+def test_an_aborted_job_keeps_its_guard(store: DelayStore) -> None:
     """A later run of an aborted job sends only the ids that the job has not sent yet."""
     job = begun(store)
     store.enqueue("q", job, several(3))
     store.client.pexpire(GUARD, TTL_MS // 10)
-    assert store.finish(job, "aborted", keep=True) == "aborted"
+    assert store.finish(job, "aborted") == "aborted"
     assert TTL_MS // 2 < store.client.pttl(GUARD) <= TTL_MS
     assert store.enqueue("q", begun(store), several(5)) == Enqueued("enqueued", 2, 3)
 
 
-def test_an_aborted_job_that_is_not_run_again_leaves_the_fence_only(store: DelayStore) -> None:
-    """The guard of a job that nobody can run again is gone with the abort."""
-    job = begun(store)
-    store.enqueue("q", job, several(3))
-    assert store.finish(job, "aborted", keep=False) == "aborted"
-    assert store.client.exists(JOB, GUARD, STAGED) == 1
-    assert store.enqueue("q", job, several(3)) == Enqueued("aborted")
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, keep: bool) -> None:
-    """What an aborted job has staged is never sent, and a later run stages it anew."""
+@pytest.mark.parametrize("staged", [False, True])
+def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, staged: bool) -> None:
+    """What an aborted job has staged is never sent, and a later run stages it anew, or sends it."""
     job = begun(store, staged=True)
     store.enqueue("q", job, several(3))
-    assert store.finish(job, "aborted", keep=keep) == "aborted"
+    assert store.finish(job, "aborted") == "aborted"
     assert store.client.exists(JOB, GUARD, STAGED) == 1
     assert store.publish(job) == Enqueued("enqueued")
-    again = begun(store, staged=True)
+    again = begun(store, staged=staged)
     assert store.enqueue("q", again, several(3)).fresh == 3
     found = store.job("j")
     assert found is not None
-    assert (found.enqueued, found.staged) == (3, 3)
-
-
-@pytest.mark.parametrize("staged", [False, True])
-def test_what_was_sent_before_or_after_others_were_staged_is_not_sent_again(store: DelayStore, staged: bool) -> None:
-    """Where one run of an aborted job has sent messages and another has staged some, only these are new to the next."""
-    store.enqueue("q", begun(store, staged=staged), several(1200, "a"))
-    job = begun(store, staged=not staged)
-    store.enqueue("q", job, several(1100, "b"))
-    store.finish(job, "aborted", keep=True)
-    sent, again = ("b", "a") if staged else ("a", "b")
-    later = begun(store)
-    assert store.enqueue("q", later, several(1100, sent)).fresh == 0
-    assert store.enqueue("q", later, several(1100, again)).fresh == 1100
-    found = store.job("j")
-    assert found is not None
-    assert found.enqueued == store.client.llen("q")
+    assert (found.enqueued, found.staged) == (3, 3 if staged else 0)
 
 
 def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
@@ -78,7 +53,7 @@ def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
     job = begun(store, staged=True)
     store.enqueue("q", job, several(3))
     store.client.pexpire(STAGED, TTL_MS // 10)
-    assert store.finish(job, "committed", keep=True) == "publishing"
+    assert store.finish(job, "committed") == "publishing"
     assert store.client.exists(GUARD, "q") == 0
     assert TTL_MS // 2 < store.client.pttl(STAGED) <= TTL_MS
     assert store.enqueue("q", job, several(4)) == Enqueued("committed")
@@ -86,7 +61,7 @@ def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
 
 def test_a_job_that_staged_nothing_is_committed(store: DelayStore) -> None:
     """A job of staged delivery without a message is committed at once."""
-    assert store.finish(begun(store, staged=True), "committed", keep=True) == "committed"
+    assert store.finish(begun(store, staged=True), "committed") == "committed"
 
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
@@ -94,7 +69,7 @@ def test_a_job_that_staged_nothing_is_committed(store: DelayStore) -> None:
 def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) -> None:
     """A job of which no task has begun ends, with the moment of its end as that of its begin."""
     before_ms = clock_ms(store.client)
-    assert store.finish(JobRun("j", number, TTL_MS), word, keep=True) == word
+    assert store.finish(JobRun("j", number, TTL_MS), word) == word
     after_ms = clock_ms(store.client)
     found = store.job("j")
     assert found is not None
@@ -109,10 +84,10 @@ def test_an_end_is_final(store: DelayStore, end: str, word: str) -> None:
     """Who ends a job again, in either way, is told how it ended, and changes nothing."""
     job = begun(store, staged=end == "publishing")
     store.enqueue("q", job, several(3))
-    store.finish(job, "aborted" if end == "aborted" else "committed", keep=True)
+    store.finish(job, "aborted" if end == "aborted" else "committed")
     before = contents(store.client)
     for each in (job, job._replace(run=0)):
-        assert store.finish(each, word, keep=False) == end
+        assert store.finish(each, word) == end
     assert contents(store.client) == before
 
 
@@ -123,7 +98,7 @@ def test_an_earlier_run_cannot_end_a_later_one(store: DelayStore, word: str) -> 
     job = begun(store)
     store.enqueue("q", job, several(3))
     before = contents(store.client)
-    assert store.finish(left_behind, word, keep=False) == "superseded"
+    assert store.finish(left_behind, word) == "superseded"
     assert contents(store.client) == before
 
 
@@ -131,7 +106,7 @@ def test_without_a_number_the_latest_run_ends(store: DelayStore) -> None:
     """Who does not know the number of the run ends the latest; later runs may still begin after an abort."""
     begun(store)
     latest = begun(store)
-    assert store.finish(latest._replace(run=0), "aborted", keep=True) == "aborted"
+    assert store.finish(latest._replace(run=0), "aborted") == "aborted"
     assert store.begin(latest).word == "aborted"
     assert store.enqueue("q", begun(store), several(1)).fresh == 1
 
@@ -143,7 +118,7 @@ def test_jobs_end_apart(store: DelayStore) -> None:
         store.enqueue("q", each, several(2))
     before = {key: each for key, each in contents(store.client).items() if key.endswith(b":other")}
     assert len(before) == 3
-    store.finish(job, "aborted", keep=False)
+    store.finish(job, "aborted")
     assert before.items() <= contents(store.client).items()
 
 
@@ -151,7 +126,7 @@ def test_jobs_end_apart(store: DelayStore) -> None:
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and the job goes on."""
     job = begun(store)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.finish(job, "aborted", keep=False))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.finish(job, "aborted"))
 
 
 def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
@@ -159,5 +134,5 @@ def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) ->
     job = begun(store)
     store.client.set(GUARD, "somebody else's")
     with pytest.raises(ResponseError, match=f"WRONGTYPE key {GUARD}"):
-        store.finish(job, "committed", keep=True)
+        store.finish(job, "committed")
     assert store.client.get(GUARD) == b"somebody else's"

@@ -64,15 +64,14 @@ def test_a_server_that_fills_up_keeps_whole_chunks_only(store: DelayStore) -> No
 
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
-@pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("staged", [False, True])
-def test_a_job_ends_on_a_full_server(store: DelayStore, word: str, keep: bool, staged: bool) -> None:
+def test_a_job_ends_on_a_full_server(store: DelayStore, word: str, staged: bool) -> None:
     """A job can be committed and aborted while the memory is full, which may free what is missing."""
     job = begun(store, staged=staged)
     store.enqueue("q", job, several(3))
     fill(store)
-    assert store.finish(job, word, keep=keep) == ("publishing" if staged and word == "committed" else word)
-    assert store.client.exists(GUARD) == (word == "aborted" and keep and not staged)
+    assert store.finish(job, word) == ("publishing" if staged and word == "committed" else word)
+    assert store.client.exists(GUARD) == (word == "aborted" and not staged)
     assert store.client.exists(STAGED) == (word == "committed" and staged)
     relieve(store)
     assert store.enqueue("q", job, several(3)) == Enqueued(word)
@@ -82,7 +81,7 @@ def test_publishing_is_refused_whole(store: DelayStore) -> None:
     """On a full server no staged message is sent and none is lost; relieved, each is sent once."""
     job = begun(store, staged=True)
     store.enqueue("q", job, [*several(3), waiting("later")])
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     before = contents(store.client)
     fill(store)
     for _ in range(2):

@@ -73,7 +73,7 @@ def test_nothing_is_sent_after_the_end(redis_server: PrivateRedis, store: DelayS
     def finish(store: DelayStore) -> int:
         while store.client.scard(GUARD) < 200:
             sleep(0.001)
-        assert store.finish(job, word, keep=True) == word
+        assert store.finish(job, word) == word
         return sent(store).total()
 
     *counts, at_the_end = together(redis_server, *[write(job, 0, 1500, ENDLESS)] * 4, finish)
@@ -91,8 +91,8 @@ def test_a_later_run_while_an_earlier_one_writes(redis_server: PrivateRedis, sto
         while store.client.scard(GUARD) < 200:
             sleep(0.001)
         counts = write(begun(store), 0, 1500)(store)
-        assert store.finish(earlier, "aborted", keep=False) == "superseded"
-        assert store.finish(earlier._replace(run=0), "committed", keep=True) == "committed"
+        assert store.finish(earlier, "aborted") == "superseded"
+        assert store.finish(earlier._replace(run=0), "committed") == "committed"
         return counts
 
     *counts, later = together(redis_server, *[write(earlier, 0, 1000, ENDLESS)] * 3, take_over)
@@ -106,7 +106,7 @@ def test_several_publishers_send_each_message_once(redis_server: PrivateRedis, s
     job = begun(store, staged=True)
     for n in range(0, 3000, 100):
         store.enqueue(f"q{n // 100 % 3}", job, [now(f"{n + k:04}") for k in range(100)])
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     counts = together(redis_server, *[lambda store: published(store, job)] * 4)
     assert sum(counts) == 3000
     for queue in range(3):
@@ -136,7 +136,7 @@ def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStor
     job = begun(store, staged=True)
     for n in range(0, total, 1000):
         store.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     process = subprocess.Popen([sys.executable, "-c", PUBLISHER, str(redis_server.port)])
     try:
         until(lambda: store.client.llen("q"))
@@ -146,7 +146,7 @@ def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStor
     rest = published(store, job)
     assert 0 < rest < total
     assert popped_all(store) == [f"body of {n}".encode() for n in range(total)]
-    assert store.finish(job, "committed", keep=True) == "committed"
+    assert store.finish(job, "committed") == "committed"
 
 
 def popped_all(store: DelayStore) -> list[bytes]:

@@ -22,8 +22,8 @@ def test_a_job_that_is_run_again_sends_what_is_missing(store: DelayStore) -> Non
     again = begun(store)
     assert store.enqueue("q", left_behind, several(7)) == Enqueued("superseded")
     assert store.enqueue("q", again, several(10)) == Enqueued("enqueued", 5, 5)
-    assert store.finish(left_behind, "aborted", keep=False) == "superseded"
-    assert store.finish(again, "committed", keep=True) == "committed"
+    assert store.finish(left_behind, "aborted") == "superseded"
+    assert store.finish(again, "committed") == "committed"
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(10)]
 
 
@@ -31,13 +31,13 @@ def test_stragglers_after_an_abort_send_nothing(store: DelayStore) -> None:
     """Tasks that go on after their run was aborted can neither write nor begin, also while a later run writes."""
     job = begun(store)
     store.enqueue("q", job, several(2))
-    store.finish(job, "aborted", keep=True)
+    store.finish(job, "aborted")
     assert store.enqueue("q", job, several(9)) == Enqueued("aborted")
     assert store.begin(job).word == "aborted"
     later = begun(store)
     assert store.enqueue("q", job, several(9)) == Enqueued("superseded")
     assert store.enqueue("q", later, several(3)) == Enqueued("enqueued", 1, 2)
-    store.finish(later, "committed", keep=True)
+    store.finish(later, "committed")
     assert store.enqueue("q", job, several(9)) == Enqueued("committed")
     assert store.client.llen("q") == 3
 
@@ -46,11 +46,11 @@ def test_a_job_that_was_committed_is_not_run_again(store: DelayStore) -> None:
     """A streaming batch that is replayed after its commit sends nothing."""
     job = begun(store)
     store.enqueue("q", job, several(3))
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     replay = job._replace(run=store.new_run())
     assert store.begin(replay).word == "committed"
     assert store.enqueue("q", replay, several(3)) == Enqueued("committed")
-    assert store.finish(replay, "committed", keep=True) == "committed"
+    assert store.finish(replay, "committed") == "committed"
     assert store.client.llen("q") == 3
 
 
@@ -59,7 +59,7 @@ def test_a_job_that_staged_is_run_again(store: DelayStore) -> None:
     store.enqueue("q", begun(store, staged=True), several(5))
     again = begun(store, staged=True)
     assert store.enqueue("q", again, several(8)) == Enqueued("enqueued", 3, 5)
-    store.finish(again, "committed", keep=True)
+    store.finish(again, "committed")
     assert published(store, again) == 8
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(8)]
 
@@ -68,12 +68,12 @@ def test_publishing_is_taken_over_half_way(store: DelayStore, make_store: MakeSt
     """Of a publisher that ended after some calls, another one sends the rest, each message once."""
     job = begun(store, staged=True)
     store.enqueue("q", job, several(450))
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     store.publish(job)
     other = make_store()
-    assert other.finish(job._replace(run=0), "committed", keep=True) == "publishing"
+    assert other.finish(job._replace(run=0), "committed") == "publishing"
     assert published(other, job) == 250
-    assert other.finish(job, "committed", keep=True) == "committed"
+    assert other.finish(job, "committed") == "committed"
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(450)]
 
 
@@ -84,7 +84,7 @@ def test_what_is_remembered_of_a_job(store: DelayStore) -> None:
     store.enqueue("q", job, [now("i"), waiting("j"), claim("k")])
     base_ms = store.begin(job).base_ms
     assert store.job("j") == Job("j", "open", job.run, base_ms, 2, 2)
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     assert store.job("j") == Job("j", "publishing", job.run, base_ms, 2, 2)
     store.publish(job)
     assert store.job("j") == Job("j", "committed", job.run, base_ms, 2, 0)
@@ -97,7 +97,7 @@ def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore, s
     due_ms = clock_ms(store.client) + 400
     messages = [waiting(name, due_ms, priority=priority) for name, priority in [("z", 0), ("a", 0), ("m", 9)]]
     store.enqueue("q", job, messages)
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     published(store, job)
     [lateness_ms] = [until(lambda: store.transfer("q").lateness_ms)]
     assert all(late >= 0 for late in lateness_ms)
@@ -130,7 +130,7 @@ def test_each_priority_goes_to_the_list_where_kombu_puts_it(
     for each in messages:
         expected.setdefault(prefix + kombu._q_for_pri("q", each.priority), []).append(f"body of {each.id!s}".encode())
     assert store.enqueue("q", job, messages).fresh == 20
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     published(store, job)
     assert all(key.startswith(prefix.encode()) for key in contents(store.client))
     assert {name: popped(store.client, name) for name in expected} == expected
@@ -152,7 +152,7 @@ def test_any_name_of_job_queue_and_stream(store: DelayStore, name: str) -> None:
     assert store.begin(job, name).word == "open"
     assert store.enqueue(name, job, [now("i"), waiting("j")]).fresh == 2
     assert store.job_of_stream(name) == (f"j{name}" if name else None)
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     assert published(store, job) == 2
     assert (store.size(name), popped(store.client, name)) == (1, [b"body of i"])
     states = [found.state for each in (job.name, other.name) if (found := store.job(each))]
@@ -177,7 +177,7 @@ def test_scripts_that_redis_has_forgotten_are_sent_again(store: DelayStore) -> N
         store.client.script_flush()
         assert store.enqueue("q", job, several(3)).fresh == 3
         store.client.script_flush()
-        assert store.finish(job, "committed", keep=True) == "publishing"
+        assert store.finish(job, "committed") == "publishing"
         store.client.script_flush()
         assert store.publish(job).fresh == 3
 
@@ -200,7 +200,7 @@ def test_a_guard_takes_less_than_a_hundred_bytes_an_id(store: DelayStore) -> Non
         store.enqueue("q", job, [claim(str(uuid4())) for _ in range(1000)])
     assert store.client.scard(GUARD) == 100_000
     assert store.client.memory_usage(GUARD, samples=0) <= 100 * 100_000
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     assert not store.client.exists(GUARD)
     assert store.client.memory_usage(JOB) < 1000
 
@@ -213,6 +213,6 @@ def test_due_times_count_from_one_moment_of_the_job(store: DelayStore) -> None:
         due = repr(store.begin(job).base_ms + 3_600_000)
         store.enqueue("q", job, [Offer("i", due, 0, "body")])
         dues.append(due)
-        store.finish(job, "aborted", keep=False)
+        store.finish(job, "aborted")
     assert dues[0] == dues[1]
     assert store.client.zrange(DUE, 0, -1, withscores=True) == [(b"i", float(dues[0]))]

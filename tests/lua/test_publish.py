@@ -40,7 +40,7 @@ def test_many_messages_take_many_calls(store: DelayStore) -> None:
     """A call sends a number of messages, the first ones, and until the last the job is not committed."""
     job = begun(store, staged=True)
     store.enqueue("q", job, several(PUBLISH_COUNT + 1))
-    store.finish(job, "committed", keep=True)
+    store.finish(job, "committed")
     assert store.publish(job).fresh == PUBLISH_COUNT
     found = store.job("j")
     assert found is not None

@@ -45,7 +45,7 @@ def publish_staged(store: DelayStore, timeout_s: float) -> None:
     job = JobRun("j", store.new_run(), 600_000, staged=True, max_depth=DEPTH)
     store.begin(job)
     store.enqueue("q", job, OFFERS)
-    assert store.finish(job, "committed", keep=True) == "publishing"
+    assert store.finish(job, "committed") == "publishing"
     publish(store, job, Patience(timeout_s))
 
 
