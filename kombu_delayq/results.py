@@ -238,8 +238,8 @@ class Begun(NamedTuple):
     """Whether a run may write.
 
     Attributes:
-        word: ``open``; else it may not: ``committed``, ``aborted``, ``superseded`` by a later run, or ``mixed``: a run before
-            it has sent what this one would stage, or the reverse.
+        word: ``open``; else it may not: ``committed``, ``aborted``, ``superseded`` by a later run, or ``mixed``: a run
+            before it has sent what this one would stage, or the reverse.
         base_ms: When the job began, ms since the epoch; the same for all its runs.
     """
 
