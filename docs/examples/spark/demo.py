@@ -62,7 +62,7 @@ class Demo:
         """Runs the demo. Returns what came of it."""
         with ExitStack() as cleanup:
             cleanup.callback(self._app.close)
-            workers = [cleanup.enter_context(processes.worker(name, self._directory)) for name in ("alice", "bob")]
+            workers = cleanup.enter_context(processes.workers(("alice", "bob"), self._directory))
             spark = cleanup.enter_context(processes.spark(self._directory))
             self._warm_up(spark)
             for worker in workers:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -63,9 +63,12 @@ class Worker:
                 raise SystemExit(f"worker {self._name} did not start:\n{tail(self._log)}")
             sleep(0.05)
 
-    def end(self) -> None:
-        """Ends it, with what it runs."""
+    def terminate(self) -> None:
+        """Lets it end what it runs, and then itself."""
         self._process.terminate()
+
+    def await_end(self) -> None:
+        """Waits until it has ended, and ends it if it does not."""
         try:
             self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -74,13 +77,18 @@ class Worker:
 
 
 @contextmanager
-def worker(name: str, directory: Path) -> Iterator[Worker]:
-    """Runs a worker, whose log is kept in a directory."""
-    process = Worker(name, directory / f"{name}.log")
+def workers(names: Sequence[str], directory: Path) -> Iterator[list[Worker]]:
+    """Runs workers, whose logs are kept in a directory."""
+    started: list[Worker] = []
     try:
-        yield process
+        for name in names:
+            started.append(Worker(name, directory / f"{name}.log"))  # noqa: PERF401 those that have started are ended
+        yield started
     finally:
-        process.end()
+        for each in started:
+            each.terminate()
+        for each in started:
+            each.await_end()
 
 
 @contextmanager
