@@ -10,7 +10,9 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from celery_ext import durations
+from celery_ext.levels import DelayLevels
 from celery_ext.quoting import quoted
+from celery_ext.spark import headers
 from celery_ext.spark.errors import InvalidSparkOption
 
 #: What Spark hands over beside our options. Names are in lower case, as in all that comes from Spark.
@@ -102,6 +104,16 @@ def json_object(given: str) -> dict[str, Any]:
     return found
 
 
+def further_headers(given: str) -> dict[str, Any]:
+    """Takes a JSON object with message headers beside those of Celery."""
+    return headers.check(json_object(given))
+
+
+def level_table(given: str) -> str:
+    """Takes a table of delay levels."""
+    return str(DelayLevels.parse(given))
+
+
 def choice(*among: str) -> Callable[[str], str]:
     """Takes one of some words."""
 
@@ -189,14 +201,16 @@ class WriteOptions(BrokerOptions):
         None, duration, "s, or 10m", "Delay from the moment when the job began, for rows without eta or countdown."
     )
     delay_level: int | None = _option(None, whole(0), "", "Delay level, instead of a countdown.")
-    delayq_levels: str | None = _option(None, text, "", "Table of the delay levels; else that of the app.")
+    delayq_levels: str | None = _option(None, level_table, "", "Table of the delay levels; else that of the app.")
     expires: float | datetime | None = _option(
         None, duration_or_moment, "s, 10m or ISO 8601", "When a task is not to be run any more; counts as `countdown`."
     )
     time_limit: float | None = _option(None, duration, "s", "Hard time limit, for rows without their own.")
     soft_time_limit: float | None = _option(None, duration, "s", "Soft time limit, for rows without their own.")
     ignore_result: bool | None = _option(None, switch, "", "Whether results are dropped, for rows that do not tell.")
-    headers: dict[str, Any] | None = _option(None, json_object, "JSON", "Message headers, for rows without their own.")
+    headers: dict[str, Any] | None = _option(
+        None, further_headers, "JSON", "Message headers, for rows without their own."
+    )
     id_columns: tuple[str, ...] | None = _option(
         None,
         names,
@@ -272,7 +286,8 @@ class ReadOptions(BrokerOptions):
         switch,
         "",
         "Whether filters on `queue` and `due` decide what is read from Redis. "
-        "`spark.sql.python.filterPushdown.enabled` must be true then.",
+        "`spark.sql.python.filterPushdown.enabled` must be true then, and each query needs a `load()` of its own: "
+        "Spark gives a second one the rows that the filters of the first have left.",
     )
     replica_url: str | None = _option(
         None, text, "", "URL of a replica of the broker, without a password, that is read instead of it."

@@ -47,13 +47,12 @@ def _cut(store: DelayStore, selection: Selection, sizes: Mapping[str, int], ends
     portions: list[list[Part]] = [[]]
     begin = 0
     for name, size in sizes.items():
-        if not size:
-            continue
+        # An empty queue is read as well: Spark goes on with this plan as long as a DataFrame is used.
         ranks = sorted(end - begin - 1 for end in ends if begin < end < begin + size)
         first, *others = store.cut(name, ranks, selection.from_ms, selection.to_ms)
         portions[-1].append(first)
         portions += [[part] for part in others]
         begin += size
-        if begin in ends:
+        if size and begin in ends:
             portions.append([])
     return portions

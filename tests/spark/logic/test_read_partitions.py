@@ -141,10 +141,13 @@ def test_queues_are_those_named_or_all(redis_server: PrivateRedis, store: DelayS
 
 
 def test_nothing_waits(redis_server: PrivateRedis, store: DelayStore) -> None:
-    """Without messages there is one partition, and nothing in it."""
-    reading = reader_of(redis_server, partitions=5)
-    assert reading.partitions() == [Portion([])]
-    assert ids_of(reading, reading.partitions()) == [[]]
+    """Without messages there is one partition, and in it what has come to the queues since."""
+    assert reader_of(redis_server, partitions=5).partitions() == [Portion([])]
+    reading = reader_of(redis_server, partitions=5, queue="b,a")
+    planned = reading.partitions()
+    assert ids_of(reading, planned) == [[]]
+    expected = [fill(store, queue, 3) for queue in "ba"]
+    assert ids_of(reading, planned) == [[*chain(*expected)]]
 
 
 def test_many_messages_make_several_partitions(
