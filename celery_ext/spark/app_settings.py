@@ -9,6 +9,7 @@ from celery import Celery
 from celery.app.utils import find_app
 from kombu.common import Broadcast
 
+from celery_ext.levels import DelayLevels
 from celery_ext.quoting import quoted
 from celery_ext.spark.errors import InvalidSparkOption
 
@@ -48,6 +49,7 @@ class AppSettings:
 
         Raises:
             InvalidSparkOption: There is none, or it has settings that cannot be handed over.
+            InvalidDelayLevel: Its setting ``delayq_levels`` is no table.
         """
         if name is None:
             return cls()
@@ -72,7 +74,7 @@ class AppSettings:
             app.conf.broker_write_url or app.conf.broker_url,
             dict(app.conf.broker_transport_options or {}),
             app.conf.broker_use_ssl or None,
-            str(levels) if levels else None,
+            str(DelayLevels.parse(levels)) if levels else None,
         )
 
     def without_broker(self) -> "AppSettings":

@@ -6,19 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import Any
 
+from celery_ext.spark import headers
 from celery_ext.spark.bad_rows import Faults
 from celery_ext.spark.encoding import to_json
 from celery_ext.spark.options import PRIORITIES, WriteOptions
 from celery_ext.spark.values import Values
-
-#: Headers that Celery itself writes.
-_CELERYS = frozenset(
-    (
-        *("lang", "task", "id", "shadow", "eta", "expires", "group", "group_index", "retries", "timelimit"),
-        *("root_id", "parent_id", "argsrepr", "kwargsrepr", "origin", "ignore_result", "replaced_task_nesting"),
-        *("stamped_headers", "stamps", "compression"),
-    )
-)
 
 
 class Given:
@@ -95,12 +87,7 @@ def _limit(given: float) -> float:
 
 
 def _headers(given: Any) -> str:
-    found = json.loads(given) if isinstance(given, str) else given
-    if not isinstance(found, dict):
-        raise ValueError("is not a JSON object")
-    own = sorted(_CELERYS & found.keys())
-    if own:
-        raise ValueError(f"sets headers that Celery itself writes: {', '.join(own)}")
+    found = headers.check(json.loads(given) if isinstance(given, str) else given)
     return f", {to_json(found)[1:-1]}" if found else ""
 
 
