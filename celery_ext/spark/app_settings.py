@@ -99,8 +99,10 @@ def _options_of(task: Any) -> dict[str, Any]:
 
 def _check_queues(app: Celery) -> None:
     for queue in app.amqp.queues.values():
-        if isinstance(queue, Broadcast) and queue.name == app.conf.task_default_queue:
-            raise InvalidSparkOption(f"the default queue {queue.name} is a broadcast, which has no list to write to")
+        if isinstance(queue, Broadcast) and app.conf.task_default_queue in (queue.name, getattr(queue, "alias", None)):
+            raise InvalidSparkOption(
+                f"the default queue {app.conf.task_default_queue} is a broadcast, which has no list to write to"
+            )
 
 
 def _picklable(conf: dict[str, Any]) -> dict[str, Any]:

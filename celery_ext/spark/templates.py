@@ -170,7 +170,7 @@ class _Sent:
 
     def only(self, task: str) -> tuple[str, dict[str, Any]]:
         if len(self._messages) != 1:
-            queues = ", ".join(queue for queue, _ in self._messages) or "none"
+            queues = ", ".join(sorted(queue for queue, _ in self._messages)) or "none"
             raise BadRow(f"task {task} goes to several queues or none ({queues}): name one")
         queue, message = self._messages[0]
         headers, properties = message["headers"], message["properties"]

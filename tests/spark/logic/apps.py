@@ -8,9 +8,12 @@ from kombu import Exchange, Queue
 
 from celery_ext.spark.app_settings import AppSettings
 
-_TOPIC = Exchange("news", type="topic")
+TOPIC = Exchange("news", type="topic")
 #: Queues of one topic exchange, the first of which gets what is meant for the other too.
-TWO_OF_A_TOPIC = [Queue("all", _TOPIC, routing_key="#"), Queue("both", _TOPIC, routing_key="both")]
+TWO_OF_A_TOPIC = [Queue("all", TOPIC, routing_key="#"), Queue("both", TOPIC, routing_key="both")]
+
+#: A route to a topic exchange for a routing key that no queue wants.
+TO_NOBODY = {"exchange": "events", "routing_key": "b.c", "exchange_type": "topic"}
 
 
 def make(name: str, **conf: Any) -> Celery:
