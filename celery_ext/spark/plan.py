@@ -123,7 +123,7 @@ def _check_no_others(others: list[str]) -> None:
 
 
 def _check_task(reserved: frozenset[str], names: list[str], options: WriteOptions) -> None:
-    if "task" not in reserved and options.task is None:
+    if "task" not in reserved and options.task is None and not {"op", "task_id"} <= reserved:  # which may only cancel
         raise InvalidColumns(
             f"which task? Give option task, or a column task. The columns are: {', '.join(names) or 'none'}"
         )

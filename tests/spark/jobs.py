@@ -49,7 +49,13 @@ def _told(options: dict[str, Any]) -> dict[str, Any]:
 
 def tasks(client: redis.Redis, queue: str = "q") -> list[dict[str, Any]]:
     """Returns the messages of a queue's list, the one that is consumed next first."""
-    return [json.loads(text) for text in reversed(client.lrange(queue, 0, -1))]
+    return [taken(text) for text in reversed(client.lrange(queue, 0, -1))]
+
+
+def taken(text: str) -> dict[str, Any]:
+    """Returns a message as it was taken from a list."""
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def kwargs(message: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Streams that read files of rows, one file a micro-batch."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from celery_ext.private_redis import PrivateRedis
 def write_rows(directory: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Adds a file, which is the next micro-batch."""
     directory.mkdir(exist_ok=True)
-    name = f"{len(list(directory.iterdir())):04}.json"
-    unseen = directory.parent / name
+    number = len(list(directory.iterdir()))
+    unseen = directory.parent / f"{number}.json"
     unseen.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    unseen.rename(directory / name)
+    os.utime(unseen, (1e9 + number, 1e9 + number))  # Spark takes the oldest first
+    unseen.rename(directory / unseen.name)
 
 
 def run_stream(
