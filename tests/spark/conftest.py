@@ -17,6 +17,11 @@ from tests.spark import session
 #: Returns what Spark and its Python workers have logged since the test began.
 SparkLog = Callable[[], str]
 
+#: The password of ``guarded_server``, and another.
+PASSWORD, WRONG_PASSWORD = "pfc-Jx83-kept-secret", "pfc-Jx83-never-right"
+#: Variables of Spark's processes with its URL, with that and the wrong password, and with that of no server.
+BROKER_ENV, WRONG_ENV, GONE_ENV = "DELAYQ_TEST_BROKER", "DELAYQ_TEST_BROKER_WRONG", "DELAYQ_TEST_BROKER_GONE"
+
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,9 +42,21 @@ def java() -> None:
 
 
 @pytest.fixture(scope="session")
-def _spark_and_log(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SparkSession, Path]]:
+def guarded_server() -> Iterator[PrivateRedis]:
+    """A server with a password; the variable ``BROKER_ENV`` has its URL, with the password, for Spark and the tests."""
+    with PrivateRedis("--requirepass", PASSWORD) as server:
+        os.environ[BROKER_ENV] = server.url.replace("//", f"//:{PASSWORD}@")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _spark_and_log(
+    java: None, guarded_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[SparkSession, Path]]:
     directory = tmp_path_factory.mktemp("spark")
     log = directory / "log"
+    os.environ[WRONG_ENV] = guarded_server.url.replace("//", f"//:{WRONG_PASSWORD}@")
+    os.environ[GONE_ENV] = f"redis://:{PASSWORD}@127.0.0.1:1/0"
     with session.stderr_into(log):
         spark = session.start(directory)
     yield spark, log
@@ -50,6 +67,13 @@ def _spark_and_log(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def spark(_spark_and_log: tuple[SparkSession, Path]) -> SparkSession:
     """The session, in which the format ``celery`` is registered. Settings that a test changes, it sets back."""
     return _spark_and_log[0]
+
+
+@pytest.fixture
+def spark_files(_spark_and_log: tuple[SparkSession, Path]) -> list[Path]:
+    """All files to which Spark has logged: those of its events, and the standard error of its processes."""
+    log = _spark_and_log[1]
+    return [log, *(log.parent / "events").iterdir()]
 
 
 @pytest.fixture

@@ -1,0 +1,28 @@
+"""A Celery app whose tasks write down what they are given; the data source reads its routes."""
+
+import os
+from typing import Any
+
+import redis
+from celery import Celery
+
+app = Celery("receiver", set_as_current=False)
+app.conf.update(
+    task_default_queue="plain",
+    task_routes={"routed": {"queue": "far", "priority": 6}},
+    broker_connection_retry_on_startup=True,
+)
+
+
+@app.task(bind=True, name="receive")
+def receive(self: Any, *args: Any, **kwargs: Any) -> None:
+    """Writes down its arguments, as Python shows them, its queue and its priority."""
+    journal = redis.Redis(port=int(os.environ["RECEIVER_PORT"]), db=15, decode_responses=True)
+    info = self.request.delivery_info
+    journal.rpush("journal", f"{self.name} {info['routing_key']} {info['priority']} {args!r} {kwargs!r}")
+
+
+@app.task(bind=True, name="routed")
+def routed(self: Any, *args: Any, **kwargs: Any) -> None:
+    """The same, by another way."""
+    receive.run.__func__(self, *args, **kwargs)

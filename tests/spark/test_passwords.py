@@ -1,0 +1,86 @@
+import os
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import redis
+from pyspark.cloudpickle import dumps
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructType
+
+from celery_ext.private_redis import PrivateRedis
+from celery_ext.spark import CeleryDataSource
+from tests.spark.conftest import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD
+from tests.spark.jobs import append, numbers
+
+
+@pytest.fixture
+def guarded(guarded_server: PrivateRedis) -> redis.Redis:
+    """A client of the server with a password."""
+    client = redis.Redis(port=guarded_server.port, password=PASSWORD, decode_responses=True)
+    client.flushall()
+    return client
+
+
+@pytest.fixture
+def talkative(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, which logs all that it can."""
+    spark.sparkContext.setLogLevel("DEBUG")
+    yield spark
+    spark.sparkContext.setLogLevel("ERROR")
+
+
+def test_a_password_stays_in_the_environment(
+    talkative: SparkSession, guarded_server: PrivateRedis, guarded: redis.Redis, spark_files: list[Path]
+) -> None:
+    """With the URL in the environment, no log, event, plan or error has its password, whether jobs fail or not."""
+    frame = talkative.range(0, 40, 1, 2)
+    given = {"broker_url": None, "broker_url_env": BROKER_ENV}
+    append(frame, guarded_server, **given)
+    assert numbers(guarded) == list(range(40))
+    told = []
+    for options, expected in (
+        ({"broker_url_env": WRONG_ENV}, "cannot be used"),
+        ({"broker_url_env": GONE_ENV}, "cannot be used"),
+        ({"write_timeout": "0.2", "max_queue_depth": 40}, "the option write_timeout"),
+        ({"celery_app": "no.such.app"}, "cannot be loaded"),
+    ):
+        with pytest.raises(Exception, match=expected) as caught:
+            append(frame, guarded_server, **{**given, **options})
+        told.append(f"{caught.value!r} {caught.value}")
+    waiting = talkative.read.format("celery").options(broker_url_env=BROKER_ENV, queue="q").load()
+    with redirect_stdout(StringIO()) as explained:
+        waiting.explain(True)
+    waiting.collect()
+    assert "celery" in explained.getvalue()
+    texts = [path.read_text(errors="replace") for path in spark_files]
+    assert "is committed: 40 rows, 40 messages in all" in texts[0]
+    assert sum(len(text) for text in texts[1:]) > 10_000
+    for text in (*texts, *told, explained.getvalue()):
+        assert PASSWORD not in text
+        assert WRONG_PASSWORD not in text
+
+
+@pytest.mark.usefixtures("guarded")
+def test_a_pickled_writer_has_no_password() -> None:
+    """What Spark sends to its executors, and keeps, has the name of the variable only."""
+    options = {"broker_url_env": BROKER_ENV, "task": "t", "queue": "q"}
+    writer = CeleryDataSource(options).writer(StructType().add("id", LongType()), overwrite=False)
+    assert PASSWORD in os.environ[BROKER_ENV]
+    assert BROKER_ENV.encode() in dumps(writer)
+    assert PASSWORD.encode() not in dumps(writer)
+
+
+@pytest.mark.parametrize("form", ["redis://:{}@127.0.0.1:{}/0", "redis://127.0.0.1:{1}/0?password={0}"])
+def test_a_password_in_the_options_is_refused(
+    talkative: SparkSession, guarded_server: PrivateRedis, spark_files: list[Path], form: str
+) -> None:
+    """A broker URL with a password is refused before Spark keeps it, with the way to give it, and is not shown."""
+    url = form.format(PASSWORD, guarded_server.port)
+    with pytest.raises(Exception, match="give its name as broker_url_env") as caught:
+        append(talkative.range(10), guarded_server, broker_url=url)
+    texts = [path.read_text(errors="replace") for path in spark_files]
+    for text in (*texts, repr(caught.value), str(caught.value)):
+        assert PASSWORD not in text
