@@ -80,9 +80,9 @@ def sent(server: PrivateRedis, made: Made, options: WriteOptions) -> Landed:
     return found
 
 
-def send(store: DelayStore, offers: Mapping[str, Sequence[Offer]], options: WriteOptions) -> None:
+def send(store: DelayStore, offers: Mapping[str, Sequence[Offer]], options: WriteOptions, name: str = "j") -> None:
     """Sends messages as a Spark task does that is the only one of its job."""
-    job = JobRun("j", store.new_run(), 600_000)
+    job = JobRun(name, store.new_run(), 600_000)
     assert store.begin(job).word == "open"
     sender = Sender(store, job, options)
     for queue, of_queue in offers.items():
