@@ -47,8 +47,8 @@ class QueueParts(Caller):
         last = (after.last if after is not None else part.after) or (b"", b"")
         args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES]
         keys = [self.keys.due(part.queue), self.keys.backup(part.queue)]
-        more, *rows = self._run("scan", keys, args)
-        return Scanned(rows[0::3], rows[1::3], rows[2::3], as_text(more) == "more")
+        more, found, lengths = self._run("scan", keys, args)
+        return Scanned(found[0::2], found[1::2], lengths, as_text(more) == "more")
 
     def bodies(self, queue: str, members: Sequence[bytes]) -> list[bytes | None]:
         """Reads what is stored of messages, with their marks; one round trip, and one more where some is missing.

@@ -9,7 +9,7 @@
 -- ARGV[6] final_due  its due time as it was returned, '' where the queue ends
 -- ARGV[7] count   most messages to return
 -- ARGV[8] bytes   about the most bytes that the bodies of all may have
--- Returns {'more' or 'end', then three a message: index member, due time, length of what is stored or 0}
+-- Returns {'more' or 'end', {index member, due time of each message}, {length of what is stored, or 0, of each}}
 -- Atomic: reads only. A message that waits from the first page to the last is returned once.
 -- Cost: O(log N * log N + count)
 -- @include wrong_type
@@ -33,17 +33,16 @@ if final_due ~= '' then
   stop = math.min(stop, rank_after(keys.due, final, final_due))
 end
 if start >= stop then
-  return { 'end' }
+  return { 'end', {}, {} }
 end
 local found = redis.call('ZRANGE', keys.due, start, math.min(start + count, stop) - 1, 'WITHSCORES')
-local reply, size, told = { 'end' }, 0, 0
-while told < #found / 2 and size < bytes do
-  local member = found[2 * told + 1]
-  local length = stored_length(keys, member)
-  size, told = size + length, told + 1
-  reply[3 * told - 1], reply[3 * told], reply[3 * told + 1] = member, found[2 * told], length
+local lengths, size = {}, 0
+for i = 1, #found, 2 do
+  if size >= bytes then
+    found[i], found[i + 1] = nil, nil
+  else
+    lengths[#lengths + 1] = stored_length(keys, found[i])
+    size = size + lengths[#lengths]
+  end
 end
-if start + told < stop then
-  reply[1] = 'more'
-end
-return reply
+return { start + #lengths < stop and 'more' or 'end', found, lengths }

@@ -33,37 +33,34 @@ def read_heads(bodies: Sequence[bytes | None]) -> pa.Table:
         or that has something of another type there; and so may they be for messages beside such a one.
     """
     lines = [line or b"" for line in bodies]
-    if not _are_lines(lines):
-        lines = [line if _are_lines([line]) else b"{}" for line in lines]
-    table = pa.concat_tables(_tables(lines)).combine_chunks().flatten()
+    table = _parsed(lines, _SCHEMA)
+    if table is None:
+        table = _parsed_in_halves([line if _are_lines(line, 1) else b"{}" for line in lines])
+    table = table.combine_chunks().flatten()
     return table.rename_columns([name.rpartition(".")[2] for name in table.column_names])
 
 
 def are_objects(lines: Sequence[bytes]) -> bool:
     """Whether each line is a JSON object in UTF-8, on one line."""
-    return not lines or (_are_lines(lines) and _parsed(lines, _NOTHING) is not None)
+    return not lines or _parsed(lines, _NOTHING) is not None
 
 
-def _are_lines(lines: Sequence[bytes]) -> bool:
-    """Whether each line is one, from ``{`` to ``}``: so no object reaches from one into the next."""
-    text = b"\n".join(lines)
-    ends = len(lines) - 1
-    return text[:1] == b"{" and text[-1:] == b"}" and text.count(b"}\n{") == ends and text.count(b"\n") == ends
-
-
-def _tables(lines: Sequence[bytes]) -> list[pa.Table]:
+def _parsed_in_halves(lines: Sequence[bytes]) -> pa.Table:
+    """Returns lines as a table, with null for those that cannot be read and a few beside them."""
     table = _parsed(lines, _SCHEMA)
     if table is not None:
-        return [table]
+        return table
     if len(lines) <= _FEW:
-        return [_parsed([b"{}"] * len(lines), _SCHEMA)]
+        return _parsed([b"{}"] * len(lines), _SCHEMA)
     middle = len(lines) // 2
-    return _tables(lines[:middle]) + _tables(lines[middle:])
+    return pa.concat_tables([_parsed_in_halves(lines[:middle]), _parsed_in_halves(lines[middle:])])
 
 
 def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
     """Returns lines, each a JSON object, as a table; None if one of them is something else."""
     text = b"\n".join(lines)
+    if not _are_lines(text, len(lines)):
+        return None
     try:
         if not text.isascii():
             text.decode()
@@ -77,3 +74,9 @@ def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
         return None
     # A line may have two objects.
     return table if table.num_rows == len(lines) else None
+
+
+def _are_lines(text: bytes, count: int) -> bool:
+    """Whether a text has so many lines, each from ``{`` to ``}``, so that no object reaches from one into the next."""
+    ends = count - 1
+    return text[:1] == b"{" and text[-1:] == b"}" and text.count(b"\n") == ends == text.count(b"}\n{")
