@@ -35,7 +35,7 @@ def read_heads(bodies: Sequence[bytes | None]) -> pa.Table:
     lines = [line or b"" for line in bodies]
     table = _parsed(lines, _SCHEMA)
     if table is None:
-        table = _parsed_in_halves([line if _are_lines(line, 1) else b"{}" for line in lines])
+        table = _parsed_in_halves([line if _are_lines([line], line) else b"{}" for line in lines])
     table = table.combine_chunks().flatten()
     return table.rename_columns([name.rpartition(".")[2] for name in table.column_names])
 
@@ -59,7 +59,7 @@ def _parsed_in_halves(lines: Sequence[bytes]) -> pa.Table:
 def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
     """Returns lines, each a JSON object, as a table; None if one of them is something else."""
     text = b"\n".join(lines)
-    if not _are_lines(text, len(lines)):
+    if not _are_lines(lines, text):
         return None
     try:
         if not text.isascii():
@@ -76,7 +76,6 @@ def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
     return table if table.num_rows == len(lines) else None
 
 
-def _are_lines(text: bytes, count: int) -> bool:
-    """Whether a text has so many lines, each from ``{`` to ``}``, so that no object reaches from one into the next."""
-    ends = count - 1
-    return text[:1] == b"{" and text[-1:] == b"}" and text.count(b"\n") == ends == text.count(b"}\n{")
+def _are_lines(lines: Sequence[bytes], text: bytes) -> bool:
+    """Whether lines, joined to a text, are one each, from ``{`` to ``}``, so that no object reaches into the next."""
+    return text.count(b"\n") == len(lines) - 1 and {line[:1] + line[-1:] for line in lines} == {b"{}"}

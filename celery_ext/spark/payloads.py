@@ -10,8 +10,8 @@ from kombu.utils.json import dumps
 
 from celery_ext.spark.heads import are_objects
 
-#: JSON text of positional and keyword arguments, None where there are none to be read.
-Payload = tuple[bytes | None, bytes | None]
+#: JSON texts, one a message, None where there is none to be read.
+Texts = list[bytes | None]
 
 #: How the body of a task without positional arguments begins, and how that of one ends which nothing follows.
 #: Source: celery.app.amqp.AMQP.as_task_v2
@@ -20,26 +20,27 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _read = json.JSONDecoder().raw_decode
 
 
-def payloads(contents: Iterable[str | None]) -> list[Payload]:
-    """Returns the arguments in bodies of protocol 2: JSON, in base64.
+def payloads(contents: Iterable[str | None]) -> tuple[Texts, Texts]:
+    """Returns the positional and the keyword arguments in bodies of protocol 2: JSON, in base64.
 
     Args:
         contents: The bodies; None where there is none.
     """
     raws = [_decoded(content) for content in contents]
-    found: list[Payload] = [(None, None)] * len(raws)
+    args: Texts = [None] * len(raws)
+    kwargs: Texts = [None] * len(raws)
     quick = []
     for at, raw in enumerate(raws):
         # Most bodies are of this form, and need not be parsed one by one to find where the arguments end.
         if raw.startswith(_NO_ARGS) and raw.endswith(_NO_EMBED):
-            found[at] = b"[]", raw[5 : -len(_NO_EMBED)]
+            args[at], kwargs[at] = b"[]", raw[5 : -len(_NO_EMBED)]
             quick.append(at)
         elif raw:
-            found[at] = _cut(raw)
-    if not are_objects([found[at][1] or b"" for at in quick]):
+            args[at], kwargs[at] = _cut(raw)
+    if not are_objects([kwargs[at] or b"" for at in quick]):
         for at in quick:
-            found[at] = _cut(raws[at])
-    return found
+            args[at], kwargs[at] = _cut(raws[at])
+    return args, kwargs
 
 
 def as_json(arguments: Any) -> bytes | None:
@@ -60,7 +61,7 @@ def _decoded(content: str | None) -> bytes:
         return b""
 
 
-def _cut(raw: bytes) -> Payload:
+def _cut(raw: bytes) -> tuple[bytes | None, bytes | None]:
     """Cuts the first two of three elements out of a JSON array."""
     try:
         text = raw.decode()

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from celery_ext.delayed_task import DelayedTask
 from celery_ext.spark.arrays import moments, texts, valid
 from celery_ext.spark.heads import read_heads
-from celery_ext.spark.payloads import Payload, as_json, payloads
+from celery_ext.spark.payloads import Texts, as_json, payloads
 from kombu_delayq.calls import as_text
 from kombu_delayq.marks import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
 from kombu_delayq.results import Waiting
@@ -76,10 +76,10 @@ class Rows:
         return self._replaced(retries, _retries)
 
     def _args_column(self) -> pa.Array:
-        return texts([args for args, _ in self._payloads])
+        return texts(self._payloads[0])
 
     def _kwargs_column(self) -> pa.Array:
-        return texts([kwargs for _, kwargs in self._payloads])
+        return texts(self._payloads[1])
 
     def _size_column(self) -> pa.Array:
         if not self._any_marked and 0 not in self._lengths:
@@ -116,17 +116,17 @@ class Rows:
         return [at for at in unknown if self._bodies[at]]
 
     @cached_property
-    def _payloads(self) -> list[Payload]:
+    def _payloads(self) -> tuple[Texts, Texts]:
         heads = self._heads
         plain = pc.and_(pc.equal(heads["content-type"], _JSON), pc.equal(heads["body_encoding"], "base64"))
         plain = pc.and_(plain, pc.equal(pc.fill_null(heads["content-encoding"], "utf-8"), "utf-8"))
         plain = pc.fill_null(pc.and_(plain, pc.is_null(heads["compression"])), False)
-        found = payloads(pc.if_else(plain, heads["body"], None).to_pylist())
+        args, kwargs = payloads(pc.if_else(plain, heads["body"], None).to_pylist())
         others = pc.indices_nonzero(pc.and_not(pc.is_valid(heads["task"]), plain)).to_pylist()
         for at in {*others, *self._odd}:
             task = self._delayed_task(at)
-            found[at] = as_json(task.args), as_json(task.kwargs)
-        return found
+            args[at], kwargs[at] = as_json(task.args), as_json(task.kwargs)
+        return args, kwargs
 
     def _mended(self, name: str, of: Callable[[DelayedTask], str | None]) -> pa.Array:
         return self._replaced(self._heads[name], lambda task: valid(of(task)))
