@@ -21,8 +21,9 @@ def append(frame: DataFrame, server: PrivateRedis, **options: Any) -> None:
 
 
 def append_stepped(frame: DataFrame, server: PrivateRedis, step: Any, **options: Any) -> None:
-    """Writes a frame as ``append`` does, in chunks of 5 messages, with a step before the writer."""
-    given = {"step": f"{step.__module__}:{step.__name__}", "port": server.port, "chunk_size": 5}
+    """Writes a frame as ``append`` does, in chunks of 5 messages, with a step, or its ``module:name``, before it."""
+    name = step if isinstance(step, str) else f"{step.__module__}:{step.__name__}"
+    given = {"step": name, "port": server.port, "chunk_size": 5}
     _write(frame, "stepped", {"broker_url": server.url, **given, **options})
 
 
