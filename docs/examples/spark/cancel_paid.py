@@ -15,6 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 PAYMENT = "order_id string, status string, method string, amount decimal(12,2), currency string, paid_at timestamp"
 
+#: Most files of payments in a batch: to look at more than 32, Spark would start a job of its own.
+FILES = 30
+
 
 def cancels(payments: DataFrame) -> DataFrame:
     """Returns what is to be done: the task of each order that is paid is cancelled."""
@@ -24,7 +27,8 @@ def cancels(payments: DataFrame) -> DataFrame:
 
 def start(spark: SparkSession, directory: Path, broker: str) -> StreamingQuery:
     """Starts the stream."""
-    payments = spark.readStream.schema(PAYMENT).json(str(directory / "payments"))
+    source = spark.readStream.schema(PAYMENT).option("maxFilesPerTrigger", FILES)
+    payments = source.json(str(directory / "payments"))
     return (
         # Only so that Spark tells of each batch up to when it has payments, see Journal.
         cancels(payments.withWatermark("paid_at", "0 seconds"))

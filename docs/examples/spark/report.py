@@ -106,7 +106,9 @@ def _ledger(spark: SparkSession, directory: Path, after: timedelta) -> DataFrame
     """Returns a row for each order: when its task was due, what became of it, and how often it was closed."""
 
     def read(name: str, schema: str) -> DataFrame:
-        return spark.read.schema(schema).json(str(directory / name))
+        path = directory / name
+        # Nothing is there before the first cancellation or closing.
+        return spark.read.schema(schema).json(str(path)) if path.exists() else spark.createDataFrame([], schema)
 
     payments = read("payments", cancel_paid.PAYMENT).where("status = 'captured'")
     done = payments.join(sf.broadcast(read("cancelled.json", DONE)), sf.col("paid_at") <= sf.col("paid_until"), "left")

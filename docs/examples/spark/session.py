@@ -37,7 +37,12 @@ def start(name: str, conf: dict[str, str] | None = None) -> SparkSession:
     # Spark runs ``python3`` of the PATH otherwise, which may be one that lacks Celery and this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
-    settings = {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+    settings = {
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+    }
     for setting, value in {**settings, **(conf or {})}.items():
         builder = builder.config(setting, value)
     spark = builder.getOrCreate()
