@@ -52,9 +52,10 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
         }.items()
     },
     **{(WriteOptions, name): (TEXTS, NO_TEXTS) for name in ("task", "queue", "job_id", "dead_letter_queue")},
+    **{(WriteOptions, name): (DURATIONS, NO_DURATIONS) for name in ("countdown", "spread", "write_timeout")},
     **{
-        (WriteOptions, name): (DURATIONS, NO_DURATIONS)
-        for name in ("countdown", "time_limit", "soft_time_limit", "spread", "write_timeout", "job_ttl")
+        (WriteOptions, name): ({text: each for text, each in DURATIONS.items() if each}, [*NO_DURATIONS, "0", "0s"])
+        for name in ("time_limit", "soft_time_limit", "job_ttl")
     },
     (WriteOptions, "priority"): numbers(0, 9),
     (WriteOptions, "delay_level"): numbers(0, 2**53),
