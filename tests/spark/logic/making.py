@@ -4,6 +4,7 @@ import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from time import time
 from typing import Any
 
@@ -29,6 +30,12 @@ def batch_of(**columns: Any) -> pa.RecordBatch:
     )
 
 
+@cache
+def plain_templates() -> Templates:
+    """Returns the templates of jobs without an app."""
+    return Templates(AppSettings())
+
+
 def messages_of(
     schema: pa.Schema,
     settings: AppSettings | None = None,
@@ -48,12 +55,13 @@ def messages_of(
         max_delay: Of the transport, s.
         **options: As a user writes them; ``task`` need not be given.
     """
+    templates = plain_templates() if settings is None else Templates(settings)
     settings = settings or AppSettings()
     given = WriteOptions.parse({name: each for name, each in {"task": TASK, **options}.items() if each is not None})
     levels = DelayLevels.parse(given.delayq_levels or settings.levels or DelayLevels.parse())
     schedule = Schedule(given, levels, time() * 1000 if base_ms is None else base_ms, max_delay)
     depth = settings.conf.get("task_repr_maxlevels", 3)
-    return Messages(Plan.of(schema, given), given, Templates(settings), schedule, job, depth)
+    return Messages(Plan.of(schema, given), given, templates, schedule, job, depth)
 
 
 def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: Any) -> Made:
