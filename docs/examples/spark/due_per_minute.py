@@ -94,18 +94,23 @@ def plot(counts: Counts, begin: datetime, path: Path) -> None:
     pyplot.close(figure)
 
 
+def draw(spark: SparkSession, broker: str, path: Path) -> None:
+    """Plots the day that begins with this minute."""
+    begin = datetime.now(UTC).replace(second=0, microsecond=0)
+    plot(by_task(due_per_minute(spark, broker, begin), begin), begin, path)
+
+
 def main(arguments: Iterable[str]) -> None:
     """Reads the broker, and writes the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("broker", help="URL of the broker, such as redis://localhost:6379/0")
     parser.add_argument("png", type=Path, help="file to write")
     given = parser.parse_args(list(arguments))
-    begin = datetime.now(UTC).replace(second=0, microsecond=0)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     register(spark)
     try:
-        plot(by_task(due_per_minute(spark, given.broker, begin), begin), begin, given.png)
+        draw(spark, given.broker, given.png)
     finally:
         spark.stop()
 
