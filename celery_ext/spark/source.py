@@ -14,13 +14,15 @@ from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
 from celery_ext.spark.filters import Selection
+from celery_ext.spark.job_writer import JobWriter
+from celery_ext.spark.logs import log
 from celery_ext.spark.options import ReadOptions, WriteOptions
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.reader import PushingReader, WaitingReader
 from celery_ext.spark.templates import Shape, Templates
 from celery_ext.spark.waiting_columns import check_schema, schema_of
-from celery_ext.spark.writer import BatchWriter, JobWriter, StreamWriter, log
+from celery_ext.spark.writer import BatchWriter, StreamWriter
 from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:

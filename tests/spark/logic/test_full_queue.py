@@ -8,10 +8,10 @@ import redis
 
 from celery_ext.private_redis import PrivateRedis
 from celery_ext.spark.errors import BrokerUnavailable
+from celery_ext.spark.job_writer import publish
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.sending import Sender
-from celery_ext.spark.writer import publish
 from kombu_delayq.results import JobRun, Offer
 from kombu_delayq.store import DelayStore
 

@@ -162,7 +162,7 @@ def test_a_real_worker_runs_them_all(proj: Proj) -> None:
 
 def test_what_executors_get_has_no_password() -> None:
     """The pickle of a writer, which Spark keeps, has nothing of a password that is in the environment."""
-    writer = pytest.importorskip("celery_ext.spark.writer")
+    writer = pytest.importorskip("celery_ext.spark.job_writer")
     options = WriteOptions.parse({"task": "t", "broker_url_env": "BROKER", "broker_transport_options": '{"sep": ":"}'})
     broker = Broker.of(options.broker_url, options.broker_url_env, options.broker_transport_options or {})
     app = apps.make("pickled", broker_url=f"redis://:{SECRET}@host/0", redis_password=SECRET)
