@@ -111,3 +111,4 @@ def test_a_redis_in_trouble(spark: SparkSession, redis_server: PrivateRedis, fra
         journal.note("go 3")
         written.result(60)
     assert numbers(client) == list(range(20))
+    assert journal.lines("partition 0") == ["partition 0, attempt 0: written"]  # Spark has not retried it
