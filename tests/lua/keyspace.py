@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from hashlib import sha1
+from math import inf
 from typing import Any
 
 import pytest
@@ -25,6 +26,20 @@ DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup"
 ODD_IDS = [
     *("", "~", "i~", "~0123456789abcdef", "i~0123456789abcdef", "i~0123456789abcdeg"),
     *("\x7f", "\x7f00000001i", "ü", "\udcff", "\0", "\r\n$5\r\n", "i j", "*?[", "(i", "[i", "+", "-", "n" * 5000),
+]
+
+#: Bounds of due times, each with what is between them of messages due 0, 1, 1, 2 and 3 ms after FUTURE_MS.
+BOUNDS: list[tuple[dict[str, float], str]] = [
+    ({}, "abcde"),
+    ({"from_ms": FUTURE_MS + 1}, "bcde"),
+    ({"from_ms": FUTURE_MS + 1.001}, "de"),
+    ({"to_ms": FUTURE_MS + 1}, "a"),
+    ({"to_ms": FUTURE_MS + 1.001}, "abc"),
+    ({"from_ms": FUTURE_MS + 1, "to_ms": FUTURE_MS + 2}, "bc"),
+    ({"from_ms": FUTURE_MS + 1, "to_ms": FUTURE_MS + 1}, ""),
+    ({"from_ms": 0.0, "to_ms": 1e308}, "abcde"),
+    ({"from_ms": -inf, "to_ms": -inf}, ""),
+    ({"from_ms": inf, "to_ms": inf}, ""),
 ]
 
 

@@ -1,7 +1,6 @@
 """``browse.lua``: reads waiting messages in the order of their due times, a page at a time."""
 
 from collections.abc import Callable, Iterator
-from math import inf
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from kombu_delayq.waiting import MAX_BYTES
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     BACKUP,
+    BOUNDS,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -78,21 +78,7 @@ def test_pages_of_any_size_hold_each_message_once(store: DelayStore, count: int)
     assert browsed(store, count=count) == [str(n) for n in range(100)]
 
 
-@pytest.mark.parametrize(
-    ("bounds", "expected"),
-    [
-        ({}, "abcde"),
-        ({"from_ms": FUTURE_MS + 1}, "bcde"),
-        ({"from_ms": FUTURE_MS + 1.001}, "de"),
-        ({"to_ms": FUTURE_MS + 1}, "a"),
-        ({"to_ms": FUTURE_MS + 1.001}, "abc"),
-        ({"from_ms": FUTURE_MS + 1, "to_ms": FUTURE_MS + 2}, "bc"),
-        ({"from_ms": FUTURE_MS + 1, "to_ms": FUTURE_MS + 1}, ""),
-        ({"from_ms": 0.0, "to_ms": 1e308}, "abcde"),
-        ({"from_ms": -inf, "to_ms": -inf}, ""),
-        ({"from_ms": inf, "to_ms": inf}, ""),
-    ],
-)
+@pytest.mark.parametrize(("bounds", "expected"), BOUNDS)
 @pytest.mark.parametrize("count", [1, 200])
 def test_the_lower_bound_is_in_and_the_upper_is_out(
     store: DelayStore, bounds: dict[str, float], expected: str, count: int

@@ -1,7 +1,5 @@
 """``scan.lua``: reads which messages of a part of a queue wait, a page at a time, and how long their bodies are."""
 
-from math import inf
-
 import pytest
 
 from celery_ext.private_redis import PrivateRedis
@@ -12,6 +10,7 @@ from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     BACKUP,
+    BOUNDS,
     DUE,
     FUTURE_MS,
     PAST_MS,
@@ -61,20 +60,7 @@ def test_pages_of_any_size_hold_each_message_once(store: DelayStore, count: int,
     assert found == [str(n) for n in range(100)]
 
 
-@pytest.mark.parametrize(
-    ("bounds", "expected"),
-    [
-        ({}, "abcde"),
-        ({"from_ms": FUTURE_MS + 1}, "bcde"),
-        ({"from_ms": FUTURE_MS + 1.001}, "de"),
-        ({"to_ms": FUTURE_MS + 1}, "a"),
-        ({"to_ms": FUTURE_MS + 1.001}, "abc"),
-        ({"from_ms": FUTURE_MS + 1, "to_ms": FUTURE_MS + 2}, "bc"),
-        ({"from_ms": FUTURE_MS + 1, "to_ms": FUTURE_MS + 1}, ""),
-        ({"from_ms": -inf, "to_ms": -inf}, ""),
-        ({"from_ms": inf, "to_ms": inf}, ""),
-    ],
-)
+@pytest.mark.parametrize(("bounds", "expected"), BOUNDS)
 @pytest.mark.parametrize("parts", [1, 3])
 def test_the_lower_bound_is_in_and_the_upper_is_out(
     store: DelayStore, bounds: dict[str, float], expected: str, parts: int
