@@ -27,7 +27,7 @@ class Fault(NamedTuple):
     def of_row(self, row_id: str) -> str:
         """Returns the fault in words. row_id: how the row is called."""
         where = f"column {self.column}, " if self.column else ""
-        return f"row {row_id}: {where}value {quoted(self.value)}: {self.reason}"
+        return f"{where}value {quoted(self.value)}: {self.reason} (row {row_id})"
 
 
 class Faults:

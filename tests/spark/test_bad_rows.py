@@ -21,7 +21,7 @@ def test_fail(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis)
     """A bad row fails the job, with its column, the id of the row, and its value."""
     with pytest.raises(Exception, match="is not a priority from 0 to 9") as caught:
         append(frame.where("id < 20"), redis_server, id_columns="id", job_id="nightly")
-    assert f"row {task_id('t', 17)}: column priority, value 17: is not a priority from 0 to 9" in str(caught.value)
+    assert f"column priority, value 17: is not a priority from 0 to 9 (row {task_id('t', 17)})" in str(caught.value)
     assert "on_bad_row=drop or dead_letter" in str(caught.value)
     assert client.hget("delayq:job:nightly", "state") == "aborted"
 
@@ -32,7 +32,7 @@ def test_drop(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis,
     assert numbers(client) == sorted({*range(40)} - {17, 27, 37})
     until(lambda: "job nightly is committed: 40 rows, 37 messages in all, 3 bad\n" in spark_log())
     for n in (17, 27, 37):
-        assert f"row {task_id('t', n)}: column priority, value {n}: is not a priority from 0 to 9" in spark_log()
+        assert f"column priority, value {n}: is not a priority from 0 to 9 (row {task_id('t', n)})" in spark_log()
 
 
 def test_dead_letter(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:
@@ -44,8 +44,8 @@ def test_dead_letter(frame: DataFrame, redis_server: PrivateRedis, client: redis
     until(lambda: "job nightly is committed: 40 rows, 40 messages in all, 3 bad, 3 dead letters\n" in spark_log())
     listed = shell.lines(redis_server, "dead-letters", "list", "dead")
     assert sorted(line["error"] for line in listed) == sorted(
-        f"row {task_id('t', n)}: column priority, value {n}: is not a priority from 0 to 9" for n in (17, 27, 37)
+        f"column priority, value {n}: is not a priority from 0 to 9 (row {task_id('t', n)})" for n in (17, 27, 37)
     )
     assert {line["reason"] for line in listed} == {"bad row"}
     printed = shell.run(redis_server, "dead-letters", "list", "dead").stdout
-    assert printed.count(": column priority, ") == 3
+    assert printed.count("column priority, value ") == 3

@@ -82,7 +82,7 @@ def test_a_cancelling_row_with_an_id_needs_no_task() -> None:
     batch = batch_of(op=["cancel", "cancel"], task_id=["mine", None], task=pa.array([None, None], pa.string()))
     made = made_of(batch, task=None)
     assert made.cancelled == ["mine"]
-    assert [fault.partition(": ")[2] for fault, _ in made.faults] == ["column task, value None: names no task"]
+    assert [fault.partition(" (row ")[0] for fault, _ in made.faults] == ["column task, value None: names no task"]
 
 
 def test_a_cancelling_row_that_is_bad_cancels_nothing() -> None:
