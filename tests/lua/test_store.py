@@ -11,12 +11,21 @@ from redis.retry import Retry
 
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq import scripts
-from kombu_delayq.results import Change, Letter, Offer, Waiting
+from kombu_delayq.results import Change, JobRun, Letter, Offer, Part, Waiting
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, popped, waiting
 
 UNKNOWN = Waiting("q", "unknown", FUTURE_MS, 0, b"")
+
+#: A bulk job that stages its messages.
+JOB = JobRun("j", 1, 600_000, staged=True)
+
+
+def _publish(store: DelayStore) -> None:
+    store.client.rpush(store.keys.staged("j"), "q", "s", "", 0, "body")
+    store.publish(JOB)
+
 
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "offer": lambda store: store.offer("q", waiting("i")),
@@ -37,6 +46,12 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "repair_index": lambda store: store.repair_index("q", [b"unknown"], mend=True),
     "repair_backup": lambda store: store.repair_backup("q", [(b"unknown", None)], mend=True),
     "replay": lambda store: store.replay("dead", [Letter(b"unknown", "away")]),
+    "scan": lambda store: store.scan(Part("q", None, None)),
+    "cut": lambda store: store.cut("q", [0]),
+    "begin": lambda store: store.begin(JOB),
+    "enqueue": lambda store: store.enqueue("q", JOB, [waiting("b")]),
+    "finish": lambda store: store.finish(JOB, "committed"),
+    "publish": _publish,
     "purge": lambda store: store.purge("q"),
 }
 

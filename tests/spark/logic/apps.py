@@ -24,7 +24,7 @@ def make(name: str, **conf: Any) -> Celery:
     return app
 
 
-def task(app: Celery, name: str = "proj.record", **options: Any) -> Any:
+def task(app: Celery, name: str = "logic.record", **options: Any) -> Any:
     """Gives an app a task."""
 
     def run(*args: Any, **kwargs: Any) -> None:
@@ -42,4 +42,4 @@ def settings_of(app: Celery) -> AppSettings:
 
 def route_by_name(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **others: Any) -> Any:
     """Routes tasks by their names."""
-    return {"queue": "by_function", "priority": 7} if name.startswith("proj.") else None
+    return {"queue": "by_function", "priority": 7} if name.startswith("logic.") else None

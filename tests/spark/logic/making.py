@@ -20,7 +20,8 @@ from celery_ext.spark.schedule import Schedule
 from celery_ext.spark.templates import Templates
 from kombu_delayq.results import Offer
 
-TASK = "proj.record"
+#: No task of an app of other tests: tasks that are shared come into every app.
+TASK = "logic.record"
 
 
 def batch_of(**columns: Any) -> pa.RecordBatch:

@@ -132,7 +132,7 @@ def test_a_real_worker_runs_them_all(proj: Proj) -> None:
     value: dict[str, Any] = {"value": [["a", None]]}
     in_a_second = pa.array([datetime.now(UTC) + timedelta(seconds=1)], pa.timestamp("us", "UTC"))
     columns: list[dict[str, Any]] = [
-        {"task": [TASK]},
+        {"task": ["proj.record"]},
         {"args": ['["x"]']},
         {"kwargs": [{"value": {"at": datetime(2024, 1, 1, tzinfo=UTC), "raw": b"\xff"}}]},
         {"eta": in_a_second, **value},
@@ -149,7 +149,7 @@ def test_a_real_worker_runs_them_all(proj: Proj) -> None:
     ids = []
     with open_store(proj.server) as store:
         for n, (batch, each) in enumerate(batches):
-            made = made_of(batch, each)
+            made = made_of(batch, each, task="proj.record")
             ids += ids_of(made)
             send(store, made.offers, WriteOptions(), f"j{n}")
     worker = proj.worker(concurrency=2)

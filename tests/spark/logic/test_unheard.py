@@ -24,10 +24,10 @@ def test_no_signal_tells_of_a_message_that_is_never_sent() -> None:
     for signal in watched:
         signal.connect(hear)
     try:
-        template = Templates(settings_of(app)).of(Shape("proj.record", None, None, None, None, None, False))
+        template = Templates(settings_of(app)).of(Shape("logic.record", None, None, None, None, None, False))
         assert (template.queue, heard) == ("celery", [])
         result = sent.apply_async()
-        assert heard == [("proj.record", result.id)] * 2
+        assert heard == [("logic.record", result.id)] * 2
     finally:
         for signal in watched:
             signal.disconnect(hear)
