@@ -1,10 +1,11 @@
 """Rows become messages, a column at a time."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,13 +18,14 @@ from celery_ext.spark.errors import BadRow
 from celery_ext.spark.given import Given
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.plan import Plan
-from celery_ext.spark.schedule import Schedule, iso
+from celery_ext.spark.schedule import Schedule, in_ms, iso
 from celery_ext.spark.templates import Shape, Template, Templates
 from celery_ext.spark.values import Values
 from kombu_delayq.results import Offer
 
 #: Task that a dead letter names when its row names none.
 NO_TASK = "celery_ext.spark.bad_row"
+_DUE = attrgetter("due")
 #: What of a shape are columns.
 _OF_SHAPE = tuple(name for name in Shape._fields if name != "expires")
 
@@ -86,15 +88,17 @@ class _Batch:
 
     def made(self) -> Made:
         cancels = self._given.cancels()
-        for at, (task, own) in enumerate(zip(self._tasks, self._own_ids, strict=True)):
-            if task is None and not (own and at in cancels):
+        for at in [at for at, task in enumerate(self._tasks) if task is None]:
+            if not (at in cancels and self._own_ids[at]):
                 self._faults.add(at, "task", None, "names no task")
         if not self._given.is_constant("task_id"):
             self._faults.parse("task_id", self._own_ids, _filled)
         offers: dict[str, list[Offer]] = {}
-        for queue, rows in self._offers().items():  # finds what is wrong with the rows
+        for queue, (rows, all_offers) in self._offers().items():  # finds what is wrong with the rows
             left_out = self._faults.of.keys() | cancels
-            offers[queue] = [each for at, each in rows if at not in left_out] if left_out else [row[1] for row in rows]
+            left = (each for at, each in zip(rows, all_offers, strict=True) if at not in left_out)
+            # Redis stores those that are due one after the other faster; their order at one due time stays.
+            offers[queue] = sorted(left if left_out else all_offers, key=_DUE)
         cancelled = [self._task_ids[at] for at in sorted(cancels - self._faults.of.keys())]
         return Made({queue: found for queue, found in offers.items() if found}, cancelled, self._fault_list())
 
@@ -127,27 +131,28 @@ class _Batch:
             return made
         return [own or each for own, each in zip(self._own_ids, made, strict=True)]
 
-    def _offers(self) -> dict[str, list[tuple[int, Offer]]]:
-        """Returns the messages, each with the number of its row, by queue."""
+    def _offers(self) -> Mapping[str, tuple[Sequence[int], list[Offer]]]:
+        """Returns the numbers of the rows and their messages, by queue."""
         parts = list(map(ids.part_of, self._digests)) if self._job.options.spread else [0.0] * self._count
         due_us = self._job.schedule.due_us(self._arrays, parts, self._faults)
-        due = repeat("") if due_us is None else ["" if us is None else repr(us / 1000) for us in due_us]
+        due = repeat("") if due_us is None else ["" if us is None else in_ms(us) for us in due_us]
         expiries = self._job.schedule.expiries(self._arrays, self._count, self._faults)
         templates = self._templates(expiries)
         columns = self._columns(due_us, expiries, templates)
-        found: defaultdict[str, list[tuple[int, Offer]]] = defaultdict(list)
+        found: defaultdict[str, tuple[list[int], list[Offer]]] = defaultdict(lambda: ([], []))
         if templates.count(templates[0]) == self._count and templates[0] is not None:
             only = templates[0]
             rows = zip(self._task_ids, due, repeat(only.priority), only.filled(columns), strict=False)
-            found[only.queue] = list(enumerate(map(Offer._make, rows)))
-            return found
+            return {only.queue: (range(self._count), list(map(Offer._make, rows)))}
         # The message of a row is made by its own template, with the columns at its place.
         for at, (template, task_id, when, *slots) in enumerate(
             zip(templates, self._task_ids, due, *columns, strict=False)
         ):
             if template is not None:
                 offer = Offer(task_id, when, template.priority, template.fill(slots))
-                found[template.queue].append((at, offer))
+                numbers, offers = found[template.queue]
+                numbers.append(at)
+                offers.append(offer)
         return found
 
     def _columns(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -128,4 +129,15 @@ def _nameable(column: str, found: list[int | None], faults: Faults) -> list[int 
 
 def iso(us: int) -> str:
     """Returns a time, µs since the epoch, as JSON text in ISO 8601."""
-    return f'"{(EPOCH + timedelta(microseconds=us)).isoformat()}"'
+    second, fraction = divmod(us, 1_000_000)
+    return f'"{_second(second)}.{fraction:06}+00:00"' if fraction else f'"{_second(second)}+00:00"'
+
+
+def in_ms(us: int) -> str:
+    """Returns a time, µs since the epoch, in ms."""
+    return f"{us // 1000}.{us % 1000:03}"
+
+
+@lru_cache(maxsize=100_000)  # many tasks are due in the same second
+def _second(second: int) -> str:
+    return (EPOCH + timedelta(seconds=second)).replace(tzinfo=None).isoformat()

@@ -48,14 +48,20 @@ class Sender:
             StragglerRefused: It has been aborted, or a later run has taken it over.
             BrokerUnavailable: It takes no messages for too long.
         """
-        chunk, size = self._chunks[queue], self._sizes[queue]
-        for offer in offers:
-            chunk.append(offer)
-            size += len(offer[3])
+        at = 0
+        while at < len(offers):
+            chunk = self._chunks[queue]
+            more = offers[at : at + self._most - len(chunk)]
+            sizes = [len(offer.body) for offer in more]
+            size = self._sizes[queue] + sum(sizes)
+            while size >= self._bytes and len(more) > 1 and size - sizes[-1] >= self._bytes:
+                size -= sizes.pop()
+                more = more[:-1]
+            chunk += more
+            at += len(more)
+            self._sizes[queue] = size
             if len(chunk) >= self._most or size >= self._bytes:
                 self._flush(queue)
-                chunk, size = self._chunks[queue], 0
-        self._sizes[queue] = size
 
     def flush(self) -> None:
         """Sends what is left. Raises as ``add``."""

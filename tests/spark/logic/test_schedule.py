@@ -20,7 +20,10 @@ def made(columns: dict[str, Any], **how: Any) -> Made:
 
 
 def offers(columns: dict[str, Any], **how: Any) -> list[Offer]:
-    return [offer for _, offer in offers_of(made(columns, **how))]
+    rows = max(len(each) for each in columns.values())
+    # Messages come by due time; here their ids tell the rows.
+    found = offers_of(made({**columns, "task_id": [f"{at:06}" for at in range(rows)]}, **how))
+    return sorted(offer for _, offer in found)
 
 
 def delays(columns: dict[str, Any], **how: Any) -> list[float | None]:
