@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from celery_ext.spark import interpreter
@@ -20,6 +19,7 @@ from celery_ext.spark.options import ReadOptions, WriteOptions
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.reader import PushingReader, WaitingReader
+from celery_ext.spark.schemas import arrow_schema
 from celery_ext.spark.templates import Shape, Templates
 from celery_ext.spark.waiting_columns import check_schema, schema_of
 from celery_ext.spark.writer import BatchWriter, StreamWriter
@@ -56,7 +56,7 @@ class CeleryDataSource(DataSource):
         check_schema(schema, options.columns)
         broker = _read_from(options)
         kind = PushingReader if options.push_filters else WaitingReader
-        return kind(broker, Selection.of(options), options, to_arrow_schema(schema, timezone="UTC"))
+        return kind(broker, Selection.of(options), options, arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Returns the writer of a DataFrame, after all that can be checked has been.
@@ -94,7 +94,7 @@ def _job_writer(options: WriteOptions, schema: StructType, overwrite: bool, job:
             "tasks are appended to queues, never overwritten: "
             'write .mode("append"), or .outputMode("append") of a stream'
         )
-    plan = Plan.of(to_arrow_schema(schema, timezone="UTC"), options)
+    plan = Plan.of(arrow_schema(schema), options)
     if "op" in plan.reserved and options.delivery == "staged":
         raise InvalidSparkOption("delivery=staged does not go with a column op: a task is cancelled at once")
     settings = AppSettings.of(options.celery_app)

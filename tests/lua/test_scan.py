@@ -118,7 +118,7 @@ def test_what_is_lost_and_what_has_left(store: DelayStore) -> None:
 def test_parts_are_read_from_a_replica(redis_server: PrivateRedis, store: DelayStore, make_store: MakeStore) -> None:
     """A replica, which takes no writes, is cut and read as its primary is."""
     store.offer("q", *(waiting(str(n)) for n in range(50)))
-    with PrivateRedis("--replicaof", f"127.0.0.1 {redis_server.port}") as server:
+    with PrivateRedis("--replicaof", "127.0.0.1", str(redis_server.port)) as server:
         replica = make_store(server)
         until(lambda: replica.size("q") == 50)
         parts = cut_into(replica, 3)

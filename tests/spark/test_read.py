@@ -195,7 +195,7 @@ def test_pushing_filters_needs_the_setting(store: DelayStore, read: Read) -> Non
 def test_a_replica_is_read_instead(redis_server: PrivateRedis, store: DelayStore, read: Read) -> None:
     """With ``replica_url`` everything is read from a replica, which takes no writes; the primary is not asked."""
     expected = fill(store, "q", 100, same=9)
-    with PrivateRedis("--replicaof", f"127.0.0.1 {redis_server.port}") as replica:
+    with PrivateRedis("--replicaof", "127.0.0.1", str(redis_server.port)) as replica:
         until(lambda: store_of(replica).size("q") == 100)
         found = read(replica_url=replica.url, broker_url="redis://127.0.0.1:1/0", partitions=3, page_size=10)
         assert ids(found) == expected

@@ -9,18 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from celery_ext.delayed_task import DelayedTask
 from celery_ext.spark import heads
 from celery_ext.spark.rows import Rows
+from celery_ext.spark.schemas import arrow_schema
 from celery_ext.spark.waiting_columns import COLUMNS, schema_of
 from kombu_delayq.results import Waiting
 from tests.unit.published import ETA, ETA_AT, plain_message, task_message
 
 DUE = b"4102444800123.456"
 DUE_AT = datetime(2100, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
-SCHEMA = to_arrow_schema(schema_of(None), timezone="UTC")
+SCHEMA = arrow_schema(schema_of(None))
 
 
 def row_of(message: Any, **stored: Any) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def test_a_column_is_the_same_beside_any_others() -> None:
     """Each column alone has the values that it has beside all others."""
     everything = rows_of(MESSAGES)
     for name in COLUMNS:
-        alone = rows_of(MESSAGES, to_arrow_schema(schema_of([name]), timezone="UTC"))
+        alone = rows_of(MESSAGES, arrow_schema(schema_of([name])))
         assert alone == [{name: row[name]} for row in everything]
 
 
