@@ -17,7 +17,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.schedule import Schedule
-from celery_ext.spark.sending import JobCommitted, Sender, has_room, hold
+from celery_ext.spark.sending import JobCommitted, Sender, has_room, hold, refused
 from celery_ext.spark.templates import Templates
 from celery_ext.spark.written import Written, summary
 from kombu_delayq.results import Begun, JobRun, Offer
@@ -79,10 +79,8 @@ class JobWriter:
             begun = patience.until_done(lambda: store.begin(job, stream))
             if begun.word == "committed":
                 return written
-            if begun.word == "mixed":
-                raise StragglerRefused(f"job {name} has begun with another delivery; run it with the same option again")
             if begun.word != "open":
-                raise StragglerRefused(f"job {name} is {begun.word}; this task does not write")
+                raise refused(name, begun.word)
             with _no_search_for_cycles():
                 self._send(store, job, begun, batches, written)
         except JobCommitted:

@@ -1,7 +1,9 @@
 """How the messages of one Spark task go to Redis: in chunks, as fast as the job may, each id once."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 from time import sleep
 
 from celery_ext import backlog
@@ -15,6 +17,14 @@ from kombu_delayq.store import DelayStore
 _CHUNK_S = 0.1
 #: Longest pause for the rate before asking again, in s: other tasks of the job may have ended.
 _LONGEST_PAUSE_S = 1.0
+
+#: Why a task may not write.
+_REFUSED = {
+    "aborted": "has been aborted",
+    "superseded": "goes on in a later run",
+    "mixed": "has begun with another delivery, and is to be run with the same option again",
+    "unknown": "is not known to Redis any more",
+}
 
 
 class JobCommitted(Exception):
@@ -52,15 +62,12 @@ class Sender:
         while at < len(offers):
             chunk = self._chunks[queue]
             more = offers[at : at + self._most - len(chunk)]
-            sizes = [len(offer.body) for offer in more]
-            size = self._sizes[queue] + sum(sizes)
-            while size >= self._bytes and len(more) > 1 and size - sizes[-1] >= self._bytes:
-                size -= sizes.pop()
-                more = more[:-1]
-            chunk += more
-            at += len(more)
-            self._sizes[queue] = size
-            if len(chunk) >= self._most or size >= self._bytes:
+            sizes = list(accumulate((offer.size for offer in more), initial=self._sizes[queue]))
+            taken = min(bisect_left(sizes, self._bytes, lo=1), len(more))  # with the one that fills the chunk
+            chunk += more[:taken]
+            at += taken
+            self._sizes[queue] = sizes[taken]
+            if len(chunk) >= self._most or sizes[taken] >= self._bytes:
                 self._flush(queue)
 
     def flush(self) -> None:
@@ -126,9 +133,9 @@ def hold(reply: Enqueued, queue: str, job: str, patience: Patience) -> None:
     elif reply.word == "committed":
         raise JobCommitted(job)
     else:
-        reasons = {
-            "aborted": "has been aborted",
-            "superseded": "goes on in a later run",
-            "unknown": "is not known to Redis any more",
-        }
-        raise StragglerRefused(f"job {job} {reasons.get(reply.word, reply.word)}; this task writes no more")
+        raise refused(job, reply.word)
+
+
+def refused(job: str, word: str) -> StragglerRefused:
+    """Returns what a task raises that may not write for a job. word: why, as of ``Begun`` or ``Enqueued``."""
+    return StragglerRefused(f"job {job} {_REFUSED.get(word, word)}; this task writes no more")

@@ -1,5 +1,6 @@
 """Messages as real Celery and kombu build them, without Redis: kombu's in-memory transport keeps what ``_put`` gets."""
 
+from base64 import b64encode
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +31,18 @@ def task_message(args: tuple[Any, ...] = (1, "x"), *, conf: dict[str, Any] | Non
     message = published(app)
     app.close()
     return message
+
+
+def changed_message(content: bytes = b"[[1], {}, {}]", **changes: Any) -> Message:
+    """Returns a message of protocol 2 that has only what is read of it, with changes."""
+    return {
+        "body": b64encode(content).decode(),
+        "headers": {"id": "t", "task": "proj.add", **changes.pop("headers", {})},
+        "properties": {"body_encoding": "base64", **changes.pop("properties", {})},
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        **changes,
+    }
 
 
 def plain_message(body: Any = "hello", **properties: Any) -> Message:

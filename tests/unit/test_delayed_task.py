@@ -1,6 +1,5 @@
 import json
 import pickle
-from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -11,24 +10,13 @@ import pytest
 from celery_ext.delayed_task import READABLE, DelayedTask
 from kombu_delayq.results import Waiting
 from tests.unit.published import ETA, ETA_AT, ETA_MS, plain_message, task_message
+from tests.unit.published import changed_message as damaged
 
 
 def task_of(message: object) -> DelayedTask:
     """Returns a waiting message as a user sees it."""
     body = message if isinstance(message, bytes) or message is None else json.dumps(message).encode()
     return DelayedTask(Waiting("orders", "stored-id", 1000.0, 3, body))
-
-
-def damaged(content: bytes = b"[[1], {}, {}]", **changes: Any) -> dict[str, Any]:
-    """Returns a message of protocol 2 with something wrong in it."""
-    return {
-        "body": b64encode(content).decode(),
-        "headers": {"id": "t", "task": "proj.add", **changes.pop("headers", {})},
-        "properties": {"body_encoding": "base64", **changes.pop("properties", {})},
-        "content-type": "application/json",
-        "content-encoding": "utf-8",
-        **changes,
-    }
 
 
 def test_a_task_tells_its_arguments() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import random
-from base64 import b64encode
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
@@ -17,6 +16,7 @@ from celery_ext.spark.schemas import arrow_schema
 from celery_ext.spark.waiting_columns import COLUMNS, schema_of
 from kombu_delayq.results import Waiting
 from tests.unit.published import ETA, ETA_AT, plain_message, task_message
+from tests.unit.published import changed_message as task
 
 DUE = b"4102444800123.456"
 DUE_AT = datetime(2100, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
@@ -36,18 +36,6 @@ def rows_of(messages: list[Any], schema: pa.Schema = SCHEMA, ids: list[bytes] | 
     rows = Rows("orders", members, [DUE] * len(stored), list(map(len, stored)), stored)
     found: list[dict[str, Any]] = rows.batch(schema).to_pylist()
     return found
-
-
-def task(content: bytes = b"[[1], {}, {}]", **changes: Any) -> dict[str, Any]:
-    """Returns a message of protocol 2 with changes."""
-    return {
-        "body": b64encode(content).decode(),
-        "headers": {"id": "t", "task": "proj.add", **changes.pop("headers", {})},
-        "properties": {"body_encoding": "base64", **changes.pop("properties", {})},
-        "content-type": "application/json",
-        "content-encoding": "utf-8",
-        **changes,
-    }
 
 
 def test_a_task_has_a_value_in_every_column() -> None:
