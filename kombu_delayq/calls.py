@@ -8,10 +8,10 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from kombu_delayq import scripts
 from kombu_delayq.keys import Keys
-from kombu_delayq.options import Options
+from kombu_delayq.options import BACKUPS, Options
 
-#: KEYS and ARGV of a script.
-Call = tuple[list[str], list[Any]]
+#: KEYS and ARGV of a script, and for which form of backup it is.
+Call = tuple[list[str], list[Any], str]
 
 
 class Caller:
@@ -37,23 +37,39 @@ class Caller:
         self._priority_steps = priority_steps
         self._list_of_priority = [_step_index(priority_steps, n) for n in range(10)]
 
-    def script(self, operation: str) -> scripts.Script:
-        """Returns an operation's script for the backup in use."""
-        return scripts.load(operation, self.options.backup)
+    @property
+    def backup(self) -> str:
+        """The form in which this store keeps messages."""
+        return self.options.backup
 
-    def _run(self, operation: str, keys: list[str], args: list[Any]) -> Any:
-        script = self.script(operation)
+    @property
+    def other_backup(self) -> str:
+        """The form in which other clients may keep messages of the same queues."""
+        return next(each for each in BACKUPS if each != self.backup)
+
+    def script(self, operation: str, backup: str | None = None) -> scripts.Script:
+        """Returns an operation's script for a form of backup, by default the one in use."""
+        return scripts.load(operation, backup or self.backup)
+
+    def _run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
+        script = self.script(operation, backup)
         try:
             return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
         except NoScriptError:
             return self.client.execute_command("EVAL", script.text, len(keys), *keys, *args)
 
-    def _run_each(self, operation: str, calls: Iterable[Call]) -> list[Any]:
-        """Runs one script several times in one round trip. Returns the replies; errors of Redis are among them."""
-        script, calls = self.script(operation), list(calls)
+    def _run_each(self, operation: str, calls: Iterable[Call], *more: tuple[Any, ...]) -> list[Any]:
+        """Runs one script several times, and some other commands, in one round trip.
+
+        Returns the replies; errors of Redis are among them.
+        """
+        calls = list(calls)
         with self.client.pipeline(transaction=False) as pipe:
-            for keys, args in calls:
-                pipe.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+            for keys, args, backup in calls:
+                sha = self.script(operation, backup).sha
+                pipe.execute_command("EVALSHA", sha, len(keys), *keys, *args)
+            for command in more:
+                pipe.execute_command(*command)
             replies = pipe.execute(raise_on_error=False)
         for at, reply in enumerate(replies):
             if isinstance(reply, NoScriptError):
@@ -63,11 +79,15 @@ class Caller:
                     replies[at] = error
         return replies
 
-    def _stored(self, queue: str) -> list[str]:
-        return [self.keys.due(queue), self.keys.backup(queue), self.keys.order(queue), self.keys.twins(queue)]
+    def _stored(self, queue: str, backup: str | None = None) -> list[str]:
+        return self.keys.stored(queue, backup or self.backup)
 
-    def _found(self, queue: str) -> list[str]:
-        return [self.keys.due(queue), self.keys.backup(queue), self.keys.twins(queue)]
+    def _due(self, queue: str, backup: str | None = None) -> str:
+        return self._stored(queue, backup)[0]
+
+    def _wake(self, queue: str, backup: str | None = None) -> str:
+        """Returns the channel on which a queue's new heads are announced."""
+        return self.keys.channel(queue) if (backup or self.backup) == "list" else self.keys.wake
 
     def _ready(self, queue: str) -> list[str]:
         return self.keys.ready(queue, self._priority_steps)

@@ -49,7 +49,7 @@ class BulkJobs(Caller):
             return Enqueued("enqueued")
         self._tell(queue)
         keys = [*self._of_job(job.name), *self._stored(queue), *self._ready(queue)]
-        args: list[Any] = [self.keys.wake, queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
+        args: list[Any] = [self._wake(queue), queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
         args += self._list_of_priority
         for each in offers:
             args += each
@@ -85,7 +85,7 @@ class BulkJobs(Caller):
         queue = as_text(head)
         self._tell(queue)
         keys = [self.keys.job(job.name), staged, *self._stored(queue), *self._ready(queue)]
-        args = [self.keys.wake, queue, PUBLISH_COUNT, PUBLISH_BYTES, job.max_rate, job.max_depth, job.ttl_ms]
+        args = [self._wake(queue), queue, PUBLISH_COUNT, PUBLISH_BYTES, job.max_rate, job.max_depth, job.ttl_ms]
         word, *numbers = self._run("publish", keys, [*args, *self._list_of_priority])
         if as_text(word) == "published":
             count, place, left = numbers

@@ -34,6 +34,34 @@ class Keys:
         """ZSET: ids of the delayed messages that are stored beside another of the same id, under one of their own."""
         return self._of_queue(queue, "twins")
 
+    def timeout(self, queue: str) -> str:
+        """ZSET of Redisson's form: entry of each delayed message, with its due time in ms since the epoch."""
+        return self._of_redisson("redisson_delay_queue_timeout", queue)
+
+    def listed(self, queue: str) -> str:
+        """LIST of Redisson's form: the same entries, and some that have left the ZSET."""
+        return self._of_redisson("redisson_delay_queue", queue)
+
+    def channel(self, queue: str) -> str:
+        """Channel of Redisson's form: the due time of every new head, ms since the epoch."""
+        return self._of_redisson("redisson_delay_queue_channel", queue)
+
+    def notes(self, queue: str) -> str:
+        """HASH beside Redisson's keys: count of messages marked, and what is known of the list."""
+        return self._of_queue(queue, "notes")
+
+    def ids(self, queue: str) -> str:
+        """HASH beside Redisson's keys: id of each delayed message, with its due time and the mark of its entry."""
+        return self._of_queue(queue, "ids")
+
+    def stored(self, queue: str, backup: str) -> list[str]:
+        """Names of the four keys in which one form of backup keeps a queue's delayed messages."""
+        kinds = {
+            "hash": (self.due, self.backup, self.order, self.twins),
+            "list": (self.timeout, self.listed, self.notes, self.ids),
+        }
+        return [key(queue) for key in kinds[backup]]
+
     def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:
         """LISTs of the messages that wait for a consumer, one a priority step, as kombu names them."""
         return [
@@ -46,12 +74,12 @@ class Keys:
         return "".join(f"\\{each}" if each in "*?[]\\" else each for each in self.prefix) + "delayq:*:*"
 
     def queue_of(self, key: str) -> str | None:
-        """Returns the name of the queue whose index or bodies a key holds, or None."""
+        """Returns the name of the queue whose index or bodies a key of ours holds, or None."""
         if not key.startswith(f"{self.prefix}delayq:"):
             return None
         tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
         queue = tagged.removeprefix("tagged:") if tagged.startswith("tagged:") else tagged[1:-1]
-        return queue if what in ("due", "backup") and key == self._of_queue(queue, what) else None
+        return queue if what in ("due", "backup", "ids") and key == self._of_queue(queue, what) else None
 
     @property
     def queues(self) -> str:
@@ -103,3 +131,8 @@ class Keys:
         # apart, so that the queues "a" and "{a}" share nothing.
         tagged = f"tagged:{queue}" if "{" in queue else f"{{{queue}}}"
         return f"{self.prefix}delayq:{tagged}:{what}"
+
+    def _of_redisson(self, name: str, queue: str) -> str:
+        # Redisson's name of a queue is that of the list to which its messages go. Source: RedissonObject.suffixName
+        ready = self.prefix + queue
+        return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"

@@ -9,6 +9,9 @@ from typing import Any
 
 from kombu_delayq.errors import DelayTooLong, InvalidOptions
 
+#: The forms in which delayed messages can be kept.
+BACKUPS = ("hash", "list")
+
 #: What kombu and Celery read from the transport options besides a channel's own list.
 _READ_ELSEWHERE = frozenset(
     (
@@ -58,9 +61,10 @@ class Options:
 
     backup: str = _option(
         "hash",
-        _choice("hash"),
+        _choice(*BACKUPS),
         "",
-        "How the bodies of delayed messages are kept.",
+        "How delayed messages are kept: 'hash', or 'list' in the form of Redisson's RDelayedQueue, to share them with "
+        "JVM services. Messages in the other form are delivered too.",
     )
     transfer: bool = _option(
         True,

@@ -28,7 +28,7 @@ class QueueParts(Caller):
         Returns:
             One part more than there are ranks, in order; fewer when there is no message at some of them any more.
         """
-        ends = self._run("cut", [self.keys.due(queue)], [repr(from_ms), repr(to_ms), *ranks]) if ranks else []
+        ends = self._run("cut", [self._due(queue)], [repr(from_ms), repr(to_ms), *ranks]) if ranks else []
         cursors = [(as_bytes(ends[at]), as_bytes(ends[at + 1])) for at in range(0, len(ends), 2)]
         return [Part(queue, after, until) for after, until in zip([None, *cursors], [*cursors, None], strict=True)]
 
@@ -46,7 +46,7 @@ class QueueParts(Caller):
         """
         last = (after.last if after is not None else part.after) or (b"", b"")
         args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES]
-        keys = [self.keys.due(part.queue), self.keys.backup(part.queue)]
+        keys = self._stored(part.queue)
         more, found, lengths = self._run("scan", keys, args)
         return Scanned(found[0::2], found[1::2], lengths, as_text(more) == "more")
 

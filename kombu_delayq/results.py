@@ -74,16 +74,28 @@ class Lease(NamedTuple):
     queues: list[str]
 
 
+class QueueForm(NamedTuple):
+    """The messages of a queue that are kept in one form.
+
+    Attributes:
+        queue: Its name.
+        backup: Form of backup, ``hash`` or ``list``.
+    """
+
+    queue: str
+    backup: str
+
+
 class Heads(NamedTuple):
     """When the next message of each queue is due.
 
     Attributes:
         now_ms: Redis's clock.
-        due_ms: By queue; queues without delayed messages are left out.
+        due_ms: By queue and form of backup; those without delayed messages are left out.
     """
 
     now_ms: float
-    due_ms: dict[str, float]
+    due_ms: dict[QueueForm, float]
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,7 @@ class Waiting(NamedTuple):
         due_ms: When it is due, ms since the epoch.
         priority: 0 to 9.
         body: The message as it will be pushed to its queue, JSON; None when it is lost.
+        backup: Form of backup in which it is.
     """
 
     queue: str
@@ -127,6 +140,7 @@ class Waiting(NamedTuple):
     due_ms: float
     priority: int
     body: bytes | None
+    backup: str = "hash"
 
 
 class Change(NamedTuple):
@@ -148,13 +162,15 @@ class Page(NamedTuple):
 
     Attributes:
         messages: The messages.
-        last: Index member and due time of the last one, where the next page begins.
+        last: Where the next page begins: behind an index member and its due time.
         more: Whether there is a next page.
+        backup: Form of backup in which it begins.
     """
 
     messages: list[Waiting]
     last: tuple[bytes, bytes]
     more: bool
+    backup: str
 
 
 #: Where a part of a queue ends: index member and due time of a message.
@@ -168,11 +184,13 @@ class Part(NamedTuple):
         queue: Its name.
         after: Where the part before ends; None where the queue begins.
         until: Where this one ends; None where the queue ends.
+        backup: Form of backup in which they are.
     """
 
     queue: str
     after: Cursor | None = None
     until: Cursor | None = None
+    backup: str = "hash"
 
 
 class Scanned(NamedTuple):

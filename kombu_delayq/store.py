@@ -8,13 +8,17 @@ from redis.exceptions import NoPermissionError
 from kombu_delayq.calls import as_text
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
+from kombu_delayq.options import BACKUPS
 from kombu_delayq.parts import QueueParts
-from kombu_delayq.results import Heads, Lease, Offer, Offered, QueueStats, Transferred
+from kombu_delayq.results import Heads, Lease, Offer, Offered, QueueForm, QueueStats, Transferred
 from kombu_delayq.upkeep import Upkeep
 from kombu_delayq.waiting import WaitingMessages
 from kombu_delayq.wake import WakeListener
 
 OLDEST_REDIS = (6, 2)
+#: A call that transfers entries of Redisson's form takes one of so many shares of a batch: an entry costs Redis as
+#: much more.
+LIST_SHARE = 2
 
 
 class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
@@ -53,7 +57,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
 
     def offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> tuple[list[str], list[Any]]:
         """Returns KEYS and ARGV of ``offer``, for a caller that has a pipeline of its own."""
-        args: list[Any] = [self.keys.wake, queue, expire_ms]
+        args: list[Any] = [self._wake(queue), queue, expire_ms]
         for each in offers:
             args += each
         return self._stored(queue), args
@@ -71,7 +75,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
         Returns:
             Whether the store has it; False when by Redis's clock it is due already and stays with the consumer.
         """
-        args = [self.keys.wake, queue, tag, *offer]
+        args = [self._wake(queue), queue, tag, *offer]
         place = as_text(self._run("adopt", [*self._stored(queue), unacked_index, unacked], args))
         if place == "first":
             self.client.sadd(self.keys.queues, queue)
@@ -93,7 +97,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
         """
         # Before the step, as in offer: the transfer worker must know the queue.
         self.client.sadd(self.keys.queues, queue)
-        args = [self.keys.wake, queue, expire_ms, chain, *offer]
+        args = [self._wake(queue), queue, expire_ms, chain, *offer]
         return as_text(self._run("step", [*self._stored(queue), self.keys.cancelled], args))
 
     def give_back(self, queue: str, priority: int, body: str) -> int:
@@ -104,21 +108,27 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
         step = self._list_of_priority[priority]
         return int(self._run("give_back", [self._ready(queue)[step]], [body]))
 
-    def transfer(self, queue: str) -> Transferred:
-        """Moves a batch of messages that are due to the lists from which kombu consumes."""
-        keys = [*self._found(queue), *self._ready(queue)]
-        options = self.options
-        args = [options.transfer_batch, options.transfer_batch_bytes, *self._list_of_priority]
-        _, lost, now, head, dues = self._run("transfer", keys, args)
+    def transfer(self, queue: str, backup: str | None = None) -> Transferred:
+        """Moves a batch of messages that are due to the lists from which kombu consumes.
+
+        Args:
+            queue: Its name.
+            backup: The form in which they are, by default the store's own.
+        """
+        keys = [*self._stored(queue, backup), *self._ready(queue)]
+        share = LIST_SHARE if (backup or self.backup) == "list" else 1
+        batch = (max(self.options.transfer_batch // share, 1), max(self.options.transfer_batch_bytes // share, 1))
+        args = [*batch, *self._list_of_priority]
+        _, lost, now, head, dues = self._run("transfer", keys, args, backup)
         now_ms = float(now)
         lateness_ms = [now_ms - float(due) for due in dues.split()]
         return Transferred(lateness_ms, lost, now_ms, float(head) if head else None)
 
     def heads(self, queues: Sequence[str]) -> Heads:
-        """Reads when the next message of each queue is due."""
-        now, *heads = self._run("heads", [self.keys.due(queue) for queue in queues], [])
-        due_ms = {queue: float(due) for queue, due in zip(queues, heads, strict=True) if due}
-        return Heads(float(now), due_ms)
+        """Reads when the next message of each queue is due, in either form of backup."""
+        forms = [QueueForm(queue, backup) for queue in queues for backup in (self.backup, self.other_backup)]
+        now, *heads = self._run("heads", [self._due(*form) for form in forms], [])
+        return Heads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
 
     def lead(self, name: str) -> Lease:
         """Takes or renews the lease of the leading transfer worker, if nobody else holds it."""
@@ -131,8 +141,8 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
         return as_text(self._run("release", [self.keys.lease], [name])) == "released"
 
     def stats(self, queue: str) -> QueueStats:
-        """Counts a queue's messages."""
-        keys = [self.keys.due(queue), *self._ready(queue)]
+        """Counts a queue's messages, in either form of backup."""
+        keys = [self._due(queue), self._due(queue, self.other_backup), *self._ready(queue)]
         now, delayed, ready, overdue, head = self._run("stats", keys, [])
         return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
 
@@ -142,8 +152,11 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
         return float(seconds) * 1000 + float(microseconds) / 1000
 
     def size(self, queue: str) -> int:
-        """Counts the delayed messages of a queue."""
-        return int(self.client.zcard(self.keys.due(queue)))
+        """Counts the delayed messages of a queue, in either form of backup."""
+        with self.client.pipeline(transaction=False) as pipe:
+            for backup in BACKUPS:
+                pipe.zcard(self._due(queue, backup))
+            return sum(pipe.execute())
 
     def queues(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
@@ -157,13 +170,13 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
     def keep_alive(self, queue: str, expire_ms: int) -> None:
         """Puts off the expiry of a queue that is in use."""
         with self.client.pipeline(transaction=False) as pipe:
-            for key in self._stored(queue):
+            for key in (key for backup in BACKUPS for key in self._stored(queue, backup)):
                 pipe.pexpire(key, expire_ms)
             pipe.execute()
 
     def listen(self) -> WakeListener:
         """Subscribes to the announcements of new heads."""
-        return WakeListener(self.client, self.keys.wake)
+        return WakeListener(self.client, self.keys)
 
     def check_version(self) -> None:
         """Raises UnsupportedRedis if the server is older than 6.2; a server that does not tell is taken as it is."""

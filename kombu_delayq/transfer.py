@@ -16,7 +16,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from kombu_delayq.agenda import Agenda
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.outage import Outage
-from kombu_delayq.results import Transferred
+from kombu_delayq.results import QueueForm, Transferred
 from kombu_delayq.store import DelayStore
 from kombu_delayq.wake import WakeListener
 
@@ -63,7 +63,9 @@ class TransferWorker:
         self._stopping = Event()
         self._thread: Thread | None = None
         self._outage = Outage(logger)
-        self._refused: set[str] = set()
+        self._refused: set[QueueForm] = set()
+        self._others: set[QueueForm] = set()  # in the other form of backup
+        self._known: set[str] = set()
         self._agenda = Agenda()
         self._kept_alive_at = -inf
         self._warned = ""
@@ -130,6 +132,8 @@ class TransferWorker:
                 elif listener is None and self._may_listen:
                     listener = listening.enter_context(store.listen())
                 self._look(store)
+                if listener is not None:
+                    listener.follow(self._listed(store))
                 self._outage.is_over()
                 try:
                     self._deliver(store, listener, until, on_time=leading)
@@ -152,6 +156,7 @@ class TransferWorker:
         if leading != self.leading:
             logger.info("transfer worker %s %s", self.name, "leads" if leading else f"stands by for {lease.leader}")
         self.leading = leading
+        self._known = set(lease.queues)
         self._agenda.look_after([*lease.queues, *self._queues()])
         return leading
 
@@ -164,8 +169,28 @@ class TransferWorker:
 
     def _look(self, store: DelayStore) -> None:
         """Learns from Redis when each queue's next message is due."""
-        self._agenda.learn(store.heads(self._agenda.queues))
+        heads = store.heads(self._agenda.queues)
+        self._agenda.learn(heads)
+        for form in heads.due_ms:
+            if form.backup != store.backup and form not in self._others:
+                self._others.add(form)
+                self._warn_of(store, form)
+            if form.queue not in self._known:  # another client's messages are the first in it
+                store.know(form.queue)
         self._keep_alive(store)
+
+    def _warn_of(self, store: DelayStore, form: QueueForm) -> None:
+        logger.warning(
+            "queue %r has delayed messages in the form %r, while the transport option backup is %r here: both are "
+            "delivered. If it is not meant to be so, set the option alike everywhere, and move them with "
+            "`delayq convert %s --to %s`",
+            *(form.queue, form.backup, store.backup, form.queue, store.backup),
+        )
+
+    def _listed(self, store: DelayStore) -> Iterable[str]:
+        """Returns the queues that may have messages in Redisson's form."""
+        others = {form.queue for form in self._others}
+        return self._agenda.queues if store.backup == "list" else others.intersection(self._agenda.queues)
 
     def _deliver(self, store: DelayStore, listener: WakeListener | None, until: float, *, on_time: bool) -> None:
         """Transfers what is due, and with ``on_time`` what becomes due, until the next poll."""
@@ -183,29 +208,30 @@ class TransferWorker:
         wake = listener.wait(timeout_s)
         if wake is None:
             return
-        if wake.queue is None:
+        if wake.form is None:
             self._look(store)
         else:
-            self._agenda.expect(wake.queue, wake.due_ms)
+            self._agenda.expect(wake.form, wake.due_ms)
 
     def _transfer_due(self, store: DelayStore) -> None:
         """Transfers one batch of each queue that has messages due."""
-        for queue in self._agenda.due():
+        for form in self._agenda.due():
             try:
-                done = store.transfer(queue)
+                done = store.transfer(*form)
             except ResponseError as error:
-                self._refuse(queue, error)
+                self._refuse(form, error)
                 continue
-            self._refused.discard(queue)
-            self._agenda.moved(queue, done)
-            self._tell(queue, done)
+            self._refused.discard(form)
+            self._agenda.moved(form, done)
+            self._tell(form.queue, done)
 
-    def _refuse(self, queue: str, error: ResponseError) -> None:
-        self._agenda.leave(queue)
-        if queue not in self._refused:
-            self._refused.add(queue)
+    def _refuse(self, form: QueueForm, error: ResponseError) -> None:
+        self._agenda.leave(form)
+        if form not in self._refused:
+            self._refused.add(form)
             logger.error(
-                "delayed messages of queue %r stay where they are, tried again every poll interval: %s", queue, error
+                "delayed messages of queue %r stay where they are, tried again every poll interval: %s",
+                *(form.queue, error),
             )
 
     def _tell(self, queue: str, done: Transferred) -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 from redis.exceptions import ResponseError
 
 from kombu_delayq.calls import Caller, as_bytes, as_text
+from kombu_delayq.options import BACKUPS
 from kombu_delayq.results import Letter
 
 #: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
@@ -29,7 +30,7 @@ class Upkeep(Caller):
         self.client.srem(self.keys.queues, queue)
         self._held_others.discard(queue)
         try:
-            return int(self._run("purge", self._stored(queue), []))
+            return sum(int(self._run("purge", self._stored(queue, each), [], each)) for each in BACKUPS)
         except ResponseError:
             self.client.sadd(self.keys.queues, queue)  # what it holds must still be transferred
             raise
@@ -41,7 +42,7 @@ class Upkeep(Caller):
             For each: ``sound``, ``gone`` (it left meanwhile), ``lost`` (no body has its id) or ``stale`` (the body has
             another entry, which gets the due time if it has none).
         """
-        return list(map(as_text, self._run("repair_index", self._found(queue), [int(mend), *members])))
+        return list(map(as_text, self._run("repair_index", self._stored(queue), [int(mend), *members])))
 
     def repair_backup(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
         """Checks bodies, and with ``mend`` gives them what they lack.
@@ -56,7 +57,7 @@ class Upkeep(Caller):
             ``untwinned`` (it cannot be found by its id), ``misordered`` (later messages of its due time would go before
             it) or ``sound``.
         """
-        args: list[Any] = [self.keys.wake, queue, int(mend)]
+        args: list[Any] = [self._wake(queue), queue, int(mend)]
         for identity, due_ms in bodies:
             args += [identity, "" if due_ms is None else repr(due_ms)]
         return list(map(as_text, self._run("repair_backup", self._stored(queue), args)))

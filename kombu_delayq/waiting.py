@@ -1,15 +1,17 @@
 """The store's operations on messages that wait: found by their ids or by their due times."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha1
+from itertools import compress
 from math import inf
 from typing import Any
 
 from kombu.log import get_logger
+from redis.exceptions import ResponseError
 
-from kombu_delayq.calls import Caller, as_bytes, as_text
-from kombu_delayq.marks import id_of
-from kombu_delayq.results import Change, Page, Waiting
+from kombu_delayq.calls import Call, Caller, as_bytes, as_text
+from kombu_delayq.options import BACKUPS
+from kombu_delayq.results import Change, Page, QueueForm, Waiting
 
 logger = get_logger(__name__)
 
@@ -17,6 +19,8 @@ logger = get_logger(__name__)
 MAX_TWINS = 100
 #: About the most bytes that one call looks up, which bounds how long Redis is busy with it.
 MAX_BYTES = 300_000
+#: Most messages of other clients that one call makes findable.
+INDEX_COUNT = 100
 
 
 class WaitingMessages(Caller):
@@ -48,10 +52,14 @@ class WaitingMessages(Caller):
             For each: ``rescheduled``, or with nothing changed ``not_delayed``, ``changed`` (another body waits under
             the id by now) or ``due`` (the new due time is past by Redis's clock).
         """
-        args: list[Any] = [self.keys.wake, queue]
-        for message, due_ms, body in changes:
-            args += [as_bytes(message.id), _sha(message.body), repr(due_ms), body]
-        return list(map(as_text, self._run("reschedule", self._stored(queue), args)))
+
+        def call(backup: str, part: Sequence[Change]) -> Call:
+            args: list[Any] = [self._wake(queue, backup), queue]
+            for message, due_ms, body in part:
+                args += [as_bytes(message.id), _sha(message.body), repr(due_ms), body]
+            return self._stored(queue, backup), args, backup
+
+        return self._change("reschedule", changes, call)
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Pushes messages of one queue to its lists before they are due; the changes' due times are not read.
@@ -59,10 +67,14 @@ class WaitingMessages(Caller):
         Returns:
             For each: ``transferred``, or with nothing changed ``not_delayed`` or ``changed``, as of ``reschedule``.
         """
-        args: list[Any] = [*self._list_of_priority]
-        for message, _, body in changes:
-            args += [as_bytes(message.id), _sha(message.body), body]
-        return list(map(as_text, self._run("run_now", [*self._found(queue), *self._ready(queue)], args)))
+
+        def call(backup: str, part: Sequence[Change]) -> Call:
+            args: list[Any] = [*self._list_of_priority]
+            for message, _, body in part:
+                args += [as_bytes(message.id), _sha(message.body), body]
+            return [*self._stored(queue, backup), *self._ready(queue)], args, backup
+
+        return self._change("run_now", changes, call)
 
     def browse(
         self,
@@ -74,6 +86,8 @@ class WaitingMessages(Caller):
     ) -> Page:
         """Reads a page of a queue's waiting messages, in the order of their due times.
 
+        After those of the store's own form of backup, messages in the other form follow, if there are any.
+
         Args:
             queue: Its name.
             after: The page before; None for the first.
@@ -81,17 +95,34 @@ class WaitingMessages(Caller):
             to_ms: Due time before which messages are wanted, ms since the epoch.
             count: Most messages to return; fewer come when they are large.
         """
+        backup = after.backup if after is not None else self.backup
         last = after.last if after is not None else (b"", b"")
         args = [repr(from_ms), repr(to_ms), *last, count, MAX_BYTES]
-        more, *parts = self._run("browse", [self.keys.due(queue), self.keys.backup(queue)], args)
-        rows = list(_rows(parts))
-        messages = [_waiting(queue, (id_of(as_bytes(member)), *rest)) for member, *rest in rows]
-        cursor = (as_bytes(rows[-1][0]), as_bytes(rows[-1][1])) if rows else last
-        return Page(messages, cursor, as_text(more) == "more")
+        more, *parts = self._run("browse", self._stored(queue, backup), args, backup)
+        messages = [_waiting(queue, backup, row) for row in _rows(parts[2:])]
+        other = self.other_backup
+        if as_text(more) == "end" and backup == self.backup and self.client.exists(self._due(queue, other)):
+            return Page(messages, (b"", b""), True, other)
+        end = (as_bytes(parts[0]), as_bytes(parts[1])) if parts else last
+        return Page(messages, end, as_text(more) == "more", backup)
+
+    def index(self, queue: str) -> int:
+        """Makes messages of Redisson's form that other clients have offered findable by their ids. Returns how many."""
+        found: int = 0
+        after: list[Any] = ["", "", ""]
+        while True:
+            args = [*after, INDEX_COUNT, MAX_BYTES]
+            word, added, *after = self._run("index", self._stored(queue, "list"), args, "list")
+            found += int(added)
+            if as_text(word) == "end":
+                return found
 
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
-        return int(self.client.zcount(self.keys.due(queue), from_ms, f"({to_ms!r}"))
+        with self.client.pipeline(transaction=False) as pipe:
+            for backup in BACKUPS:
+                pipe.zcount(self._due(queue, backup), from_ms, f"({to_ms!r}")
+            return sum(pipe.execute())
 
     def refuse(self, ids: Sequence[str]) -> int:
         """Notes ids whose delay chains are to take no further step. Returns how many are new."""
@@ -102,48 +133,88 @@ class WaitingMessages(Caller):
         """Takes ``refuse`` back. Returns for how many it was noted."""
         return int(self.client.zrem(self.keys.cancelled, *map(as_bytes, ids))) if ids else 0
 
+    def _change(
+        self, operation: str, changes: Sequence[Change], call: Callable[[str, Sequence[Change]], Call]
+    ) -> list[str]:
+        """Runs a script for changes of one queue, once for each form of backup in which the messages are."""
+        words = [""] * len(changes)
+        for backup in dict.fromkeys(each.message.backup for each in changes):
+            places = [at for at, each in enumerate(changes) if each.message.backup == backup]
+            replies = self._run(operation, *call(backup, [changes[at] for at in places]))
+            for at, word in zip(places, replies, strict=True):
+                words[at] = as_text(word)
+        return words
+
     def _of_ids(self, operation: str, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         found: dict[str, list[Waiting]] = {}
-        done = dict.fromkeys(queues if ids else (), 0)  # for how many of the ids each queue was searched
-        while done:
-            for queue, reply in self._search(operation, done, ids, len(queues)).items():
-                for identity, parts in zip(ids[done[queue] :], reply, strict=False):
-                    if parts:
-                        found.setdefault(identity, []).extend(_waiting(queue, row) for row in _rows(parts))
-                done[queue] += len(reply)
-            done = {queue: count for queue, count in done.items() if count < len(ids)}
+        forms = [QueueForm(queue, self.backup) for queue in queues] if ids else []
+        others = self._search(operation, forms, ids, found)
+        self._search(operation, others, ids, found)
+        missing = [each for each in ids if each not in found]
+        grown = [form for form in (*forms, *others) if missing and form.backup == "list" and self._index(form.queue)]
+        self._search(operation, grown, missing, found)
         for messages in found.values():
             messages.sort(key=lambda message: message.due_ms)
         return found
 
-    def _search(self, operation: str, done: dict[str, int], ids: Sequence[str], most: int) -> dict[str, list[Any]]:
-        """Searches each queue for the ids after those done, one round trip.
+    def _search(
+        self, operation: str, forms: Sequence[QueueForm], ids: Sequence[str], found: dict[str, list[Waiting]]
+    ) -> list[QueueForm]:
+        """Searches queues for ids, and adds what it finds. Returns where there are messages in the other form too.
 
-        A queue that cannot be searched is logged and is done: it must not hide what was found, or removed, in others.
+        A queue that cannot be searched is logged and left: it must not hide what was found, or removed, in others.
 
         Raises:
-            redis.exceptions.ResponseError: None of the ``most`` queues can be searched.
+            redis.exceptions.ResponseError: None of the queues can be searched.
         """
-        calls = [
-            (self._found(queue), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids[count:])]) for queue, count in done.items()
-        ]
-        replies = dict(zip(done, self._run_each(operation, calls), strict=True))
-        failed = {queue: reply for queue, reply in replies.items() if isinstance(reply, Exception)}
+        others = [QueueForm(form.queue, self.other_backup) for form in forms if form.backup == self.backup]
+        there: list[QueueForm] = []
+        done = dict.fromkeys(forms, 0)  # for how many of the ids each was searched
+        while done:
+            calls = [
+                (self._stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids[count:])], form.backup)
+                for form, count in done.items()
+            ]
+            replies = self._run_each(operation, calls, *(("EXISTS", self._due(*other)) for other in others))
+            there += compress(others, replies[len(calls) :])
+            others = []
+            self._check(dict(zip(done, replies, strict=False)), len(forms))
+            for form, reply in zip(list(done), replies, strict=False):
+                if isinstance(reply, ResponseError):
+                    done[form] = len(ids)
+                    continue
+                for identity, parts in zip(ids[done[form] :], reply, strict=False):
+                    if parts:
+                        found.setdefault(identity, []).extend(_waiting(*form, row) for row in _rows(parts))
+                done[form] += len(reply)
+            done = {form: count for form, count in done.items() if count < len(ids)}
+        return there
+
+    def _check(self, replies: dict[QueueForm, Any], most: int) -> None:
+        """Logs which of ``most`` queues cannot be searched; raises what Redis says when none of them can."""
+        failed = {form: reply for form, reply in replies.items() if isinstance(reply, Exception)}
         if len(failed) == most:
             raise next(iter(failed.values()))
-        for queue, error in failed.items():
-            logger.error("queue %r cannot be searched for delayed messages: %s", queue, error)
-            done[queue] = len(ids)
-        return {queue: reply for queue, reply in replies.items() if queue not in failed}
+        for form, error in failed.items():
+            logger.error("queue %r cannot be searched for delayed messages: %s", form.queue, error)
+
+    def _index(self, queue: str) -> int:
+        try:
+            return self.index(queue)
+        except ResponseError as error:
+            logger.error("queue %r cannot be searched for messages of other clients: %s", queue, error)
+            return 0
 
 
 def _rows(parts: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     return zip(*(iter(parts),) * 4, strict=True)
 
 
-def _waiting(queue: str, row: Iterable[Any]) -> Waiting:
+def _waiting(queue: str, backup: str, row: Iterable[Any]) -> Waiting:
     identity, due, priority, body = row
-    return Waiting(queue, as_text(identity), float(due), int(priority or 0), as_bytes(body) if priority else None)
+    return Waiting(
+        queue, as_text(identity), float(due), int(priority or 0), as_bytes(body) if priority else None, backup
+    )
 
 
 def _sha(body: bytes | None) -> str:

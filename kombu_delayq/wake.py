@@ -1,20 +1,26 @@
 """Hears the announcements of new heads."""
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from redis import Redis
+
+from kombu_delayq.calls import as_text
+from kombu_delayq.keys import Keys
+from kombu_delayq.results import QueueForm
 
 
 class Wake(NamedTuple):
     """An announcement.
 
     Attributes:
-        queue: Which queue has a new head; None when announcements may have been missed before this one.
-        due_ms: When the new head is due, ms since the epoch.
+        form: Which queue, and in which form of backup, has a new head; None when announcements of any may have been
+            missed before this one.
+        due_ms: When the new head is due, ms since the epoch; 0 when announcements of this queue may have been missed.
     """
 
-    queue: str | None
+    form: QueueForm | None
     due_ms: float
 
 
@@ -23,22 +29,37 @@ class WakeListener:
 
     Args:
         client: A plain Redis client.
-        channel: Name of the channel.
+        keys: Names of the channels.
     """
 
-    def __init__(self, client: Redis, channel: str) -> None:
+    def __init__(self, client: Redis, keys: Keys) -> None:
+        self._keys = keys
+        self._of_channel: dict[str, QueueForm] = {}
         self._pubsub = client.pubsub()
-        self._pubsub.subscribe(channel)
+        self._pubsub.subscribe(keys.wake)
+
+    def follow(self, queues: Iterable[str]) -> None:
+        """Also hears of these queues in Redisson's form, which has a channel for each, and of no others."""
+        wanted = {self._keys.channel(queue): QueueForm(queue, "list") for queue in queues}
+        new, old = wanted.keys() - self._of_channel.keys(), self._of_channel.keys() - wanted.keys()
+        self._of_channel = wanted
+        if new:
+            self._pubsub.subscribe(*sorted(new))
+        if old:
+            self._pubsub.unsubscribe(*sorted(old))
 
     def wait(self, timeout_s: float) -> Wake | None:
         """Waits for one announcement, at most ``timeout_s``."""
         message = self._pubsub.get_message(timeout=max(timeout_s, 0.0))
-        if message is None:
+        if message is None or message["type"] == "unsubscribe":
             return None
+        form = self._of_channel.get(as_text(message["channel"]))
         if message["type"] != "message":
-            return Wake(None, 0.0)  # (re)subscribed; what was announced before is lost
+            return Wake(form, 0.0)  # (re)subscribed; what was announced before is lost
+        if form is not None:
+            return Wake(form, _number(message["data"]))
         due_ms, queue = message["data"].decode().split(" ", 1)
-        return Wake(queue, float(due_ms))
+        return Wake(QueueForm(queue, "hash"), float(due_ms))
 
     def __enter__(self) -> Self:
         return self
@@ -47,3 +68,11 @@ class WakeListener:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pubsub.close()
+
+
+def _number(data: bytes) -> float:
+    """Returns a due time; of what is none, for anybody may publish there, that the queue is to be looked at."""
+    try:
+        return float(data)
+    except ValueError:
+        return 0.0

@@ -32,7 +32,7 @@ end
 if tonumber(due_ms) <= now_ms() then
   return 'due'
 end
-local place = announce(keys.due, wake, queue, function()
+local place = announce(keys, wake, queue, function()
   put(keys, id, due_ms, priority, body)
 end)
 redis.call('ZREM', unacked_index, tag)

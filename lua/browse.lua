@@ -1,22 +1,24 @@
 -- Reads waiting messages in the order of their due times, a page at a time.
--- KEYS[1] due     ZSET  message -> due time, ms since the epoch
--- KEYS[2] backup  HASH  id -> message
+-- KEYS[1] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> message
+-- KEYS[3] order   STRING  count of messages marked so far
+-- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
 -- ARGV[1] from    least due time, ms since the epoch, or -inf
 -- ARGV[2] to      due time before which messages are wanted, ms since the epoch, or +inf
--- ARGV[3] last    index member at which the page before ended, or ''
--- ARGV[4] last_due  its due time as it was returned, '' for the first page
+-- ARGV[3] last    where the page before ended, as it was returned, or ''
+-- ARGV[4] last_due  the due time there, as it was returned, '' for the first page
 -- ARGV[5] count   most messages to return
 -- ARGV[6] bytes   about the most bytes to return
--- Returns {'more' or 'end', then four a message: index member, due time, priority, body}; priority and body are
--- '' where the body is missing
+-- Returns {'more' or 'end', where the page ends, the due time there, then four a message: id, due time, priority,
+-- body}, or only 'end'; priority and body are '' where the body is missing
 -- Atomic: reads only. A message that waits from the first page to the last is returned once.
 -- Cost: O(log N * log N + count)
 -- @include wrong_type
--- @include backup
+-- @include page
 -- @include after
 -- @include between
 
-local keys = { due = KEYS[1], backup = KEYS[2] }
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local from, to, last, last_due = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local count, bytes = tonumber(ARGV[5]), tonumber(ARGV[6])
 
@@ -31,11 +33,11 @@ end
 if start >= stop then
   return { 'end' }
 end
-local found = redis.call('ZRANGE', keys.due, start, math.min(start + count, stop) - 1, 'WITHSCORES')
-local members, dues, priorities, bodies = read(keys, found, bytes)
-local reply = { start + #members < stop and 'more' or 'end' }
-for i, member in ipairs(members) do
-  for _, part in ipairs({ member, dues[i], priorities[i] or '', bodies[i] or '' }) do
+local members, dues, priorities, bodies = page(keys, start, math.min(count, stop - start), bytes)
+local ids = names(keys, members, bodies)
+local reply = { start + #members < stop and 'more' or 'end', cursor_of(members[#members]), dues[#dues] }
+for i = 1, #members do
+  for _, part in ipairs({ ids[i], dues[i], priorities[i] or '', bodies[i] or '' }) do
     reply[#reply + 1] = part
   end
 end

@@ -1,7 +1,8 @@
 -- Reads the waiting messages of some ids.
--- KEYS[1] due     ZSET  message -> due time, ms since the epoch
--- KEYS[2] backup  HASH  id -> message
--- KEYS[3] twins   ZSET  ids of messages stored beside another of the same id
+-- KEYS[1] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> message
+-- KEYS[3] order   STRING  count of messages marked so far
+-- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
 -- ARGV[1] count   most twins of an id to return
 -- ARGV[2] bytes   about the most bytes to return, beyond which the other ids are left
 -- ARGV[3...] one a task: id
@@ -10,9 +11,9 @@
 -- Atomic: reads only.
 -- Cost: O(log N) an id
 -- @include wrong_type
--- @include find
+-- @include search
 
-local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local count, bytes = ARGV[1], tonumber(ARGV[2])
 
 local wrong = wrong_stored(keys)

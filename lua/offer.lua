@@ -25,7 +25,7 @@ local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
-local place = announce(keys.due, wake, queue, function()
+local place = announce(keys, wake, queue, function()
   for i = 4, #ARGV, 4 do
     local id, due, priority, body = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
     local state = put(keys, id, at(due, now), priority, body)

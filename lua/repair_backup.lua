@@ -13,6 +13,7 @@
 -- Cost: O(log N) a body
 -- @include wrong_type
 -- @include marks
+-- @include twins
 -- @include announce
 -- @include expire
 
@@ -57,7 +58,7 @@ end
 
 local expire = redis.call('PTTL', keys.backup)
 local reply = {}
-announce(keys.due, wake, queue, function()
+announce(keys, wake, queue, function()
   for i = 4, #ARGV, 2 do
     reply[#reply + 1] = check(ARGV[i], ARGV[i + 1])
   end

@@ -1,7 +1,8 @@
 -- Finds index entries that no body belongs to, and removes them.
--- KEYS[1] due     ZSET  message -> due time, ms since the epoch
--- KEYS[2] backup  HASH  id -> message
--- KEYS[3] twins   ZSET  ids of messages stored beside another of the same id
+-- KEYS[1] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> message
+-- KEYS[3] order   STRING  count of messages marked so far
+-- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
 -- ARGV[1] mend    1, or 0 to change nothing
 -- ARGV[2...] one an entry: index member
 -- Returns for each entry: 'sound', 'gone' (there is no such entry), 'lost' (no body has its id) or 'stale' (the body's
@@ -11,7 +12,7 @@
 -- @include wrong_type
 -- @include marks
 
-local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local mend = ARGV[1] == '1'
 
 local wrong = wrong_stored(keys)

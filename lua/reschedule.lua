@@ -12,7 +12,6 @@
 -- Cost: O(log N) a message
 -- @include clock
 -- @include wrong_type
--- @include backup
 -- @include find
 -- @include announce
 -- @include expire
@@ -35,19 +34,14 @@ local function reschedule(id, sha, due_ms, body)
   elseif tonumber(due_ms) <= now then
     return 'due'
   end
-  local is_twin = redis.call('ZSCORE', keys.twins, id)
-  remove(keys, message)
-  put(keys, id, due_ms, message.priority, body)
-  if is_twin then
-    redis.call('ZADD', keys.twins, 0, id)
-  end
+  replace(keys, message, due_ms, body)
   return 'rescheduled'
 end
 
 -- A queue that is left without a message for a moment loses its keys, and when they expire.
 local expire = redis.call('PTTL', keys.due)
 local reply = {}
-announce(keys.due, wake, queue, function()
+announce(keys, wake, queue, function()
   for i = 3, #ARGV, 4 do
     reply[#reply + 1] = reschedule(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
   end

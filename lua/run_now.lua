@@ -1,8 +1,9 @@
 -- Moves waiting messages to the end of the queue's lists before they are due.
--- KEYS[1] due     ZSET  message -> due time, ms since the epoch
--- KEYS[2] backup  HASH  id -> message
--- KEYS[3] twins   ZSET  ids of messages stored beside another of the same id
--- KEYS[4...] ready  LIST  the queue's lists, one a priority step
+-- KEYS[1] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> message
+-- KEYS[3] order   STRING  count of messages marked so far
+-- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
+-- KEYS[5...] ready  LIST  the queue's lists, one a priority step
 -- ARGV[1...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 11th on three a message:
 -- id under which it is stored, SHA-1 of its body, new body
 -- Returns for each message: 'transferred', or, with nothing changed, 'not_delayed' or 'changed' (another body waits
@@ -12,9 +13,9 @@
 -- @include wrong_type
 -- @include find
 
-local keys = { due = KEYS[1], backup = KEYS[2], twins = KEYS[3] }
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 
-local wrong = wrong_stored(keys, 4)
+local wrong = wrong_stored(keys, 5)
 if wrong then
   return wrong
 end
@@ -27,7 +28,7 @@ local function run_now(id, sha, body)
   elseif redis.sha1hex(message.body) ~= sha then
     return 'changed'
   end
-  local ready = KEYS[4 + tonumber(ARGV[1 + tonumber(message.priority)])]
+  local ready = KEYS[5 + tonumber(ARGV[1 + tonumber(message.priority)])]
   redis.call('LPUSH', ready, body)
   if expire > 0 then
     redis.call('PEXPIRE', ready, expire)

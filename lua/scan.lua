@@ -1,6 +1,8 @@
 -- Reads which messages of a part of a queue wait, in the order of their due times, a page at a time, without bodies.
--- KEYS[1] due     ZSET  message -> due time, ms since the epoch
--- KEYS[2] backup  HASH  id -> message
+-- KEYS[1] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[2] backup  HASH    id -> message
+-- KEYS[3] order   STRING  count of messages marked so far
+-- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
 -- ARGV[1] from    least due time, ms since the epoch, or -inf
 -- ARGV[2] to      due time before which messages are wanted, ms since the epoch, or +inf
 -- ARGV[3] last    index member at which the page, or the part, before ended, or ''
@@ -13,11 +15,11 @@
 -- Atomic: reads only. A message that waits from the first page to the last is returned once.
 -- Cost: O(log N * log N + count)
 -- @include wrong_type
--- @include backup
+-- @include page
 -- @include after
 -- @include between
 
-local keys = { due = KEYS[1], backup = KEYS[2] }
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local from, to, last, last_due, final, final_due = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local count, bytes = tonumber(ARGV[7]), tonumber(ARGV[8])
 
@@ -35,14 +37,5 @@ end
 if start >= stop then
   return { 'end', {}, {} }
 end
-local found = redis.call('ZRANGE', keys.due, start, math.min(start + count, stop) - 1, 'WITHSCORES')
-local lengths, size = {}, 0
-for i = 1, #found, 2 do
-  if size >= bytes then
-    found[i], found[i + 1] = nil, nil
-  else
-    lengths[#lengths + 1] = stored_length(keys, found[i])
-    size = size + lengths[#lengths]
-  end
-end
+local found, lengths = measure(keys, start, math.min(count, stop - start), bytes)
 return { start + #lengths < stop and 'more' or 'end', found, lengths }

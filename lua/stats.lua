@@ -1,24 +1,31 @@
 -- Counts a queue's messages.
 -- KEYS[1] due      ZSET  message -> due time, ms since the epoch
--- KEYS[2...] ready  LIST  the queue's lists, one a priority step
+-- KEYS[2] other    ZSET  the same for messages in the other form of backup
+-- KEYS[3...] ready  LIST  the queue's lists, one a priority step
 -- Returns {now, number delayed, number ready, number overdue, next due or ''}
 -- Atomic: all numbers are of one moment.
 -- Cost: O(log N)
 -- @include clock
 -- @include wrong_type
 
-local due = KEYS[1]
+local due, other = KEYS[1], KEYS[2]
 local now = now_ms()
 
-local wrong = wrong_stored({ due = due }, 2)
+local wrong = wrong_stored({ due = due }, 3) or wrong_stored({ due = other })
 if wrong then
   return wrong
 end
 local ready = 0
-for i = 2, #KEYS do
+for i = 3, #KEYS do
   ready = ready + redis.call('LLEN', KEYS[i])
 end
-local delayed = redis.call('ZCARD', due)
-local overdue = redis.call('ZCOUNT', due, '-inf', now)
-local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
-return { string.format('%.17g', now), delayed, ready, overdue, head[2] or '' }
+local delayed, overdue, head = 0, 0, ''
+for _, key in ipairs({ due, other }) do
+  delayed = delayed + redis.call('ZCARD', key)
+  overdue = overdue + redis.call('ZCOUNT', key, '-inf', now)
+  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  if first and (head == '' or tonumber(first) < tonumber(head)) then
+    head = first
+  end
+end
+return { string.format('%.17g', now), delayed, ready, overdue, head }

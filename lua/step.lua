@@ -51,7 +51,7 @@ for _, message in ipairs(find(keys, id, 100)) do
     remove(keys, message) -- of a run that was delivered twice, and is behind
   end
 end
-local place = announce(keys.due, wake, queue, function()
+local place = announce(keys, wake, queue, function()
   put(keys, id, at(due, now), priority, body)
 end)
 expire_all(keys, expire)

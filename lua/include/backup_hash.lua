@@ -1,6 +1,7 @@
 -- The default backup: the ZSET `due` has the id of each message, the HASH `backup` its body under the id, either
 -- with a mark where one is needed.
 -- @include marks
+-- @include twins
 
 -- Stores a message under its id; equal bytes are stored once, other bytes under a taken id get their own.
 -- keys: due, backup, order, twins. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
@@ -48,32 +49,4 @@ local function read(keys, found, bytes)
     done, slice = done + #ids, math.min(slice * 2, 64)
   end
   return members, dues, priorities, bodies
-end
-
--- Returns how many bytes are stored of a message: its body and what its mark takes, or 0 when it is missing. Cost O(1).
-local function stored_length(keys, member)
-  return redis.call('HSTRLEN', keys.backup, id_of(member))
-end
-
--- Reads up to `count` messages that are due, oldest first, and no more than about `bytes` of them. Returns as `read`.
--- Cost O(log N + count).
-local function take(keys, now, count, bytes)
-  return read(keys, redis.call('ZRANGEBYSCORE', keys.due, '-inf', now, 'WITHSCORES', 'LIMIT', 0, count), bytes)
-end
-
--- Removes the messages that `take` has just returned, by their members: the first ones by due time.
--- Cost O(log N) a message.
-local function drop(keys, members)
-  local ids, twins = {}, {}
-  for i, member in ipairs(members) do
-    ids[i] = id_of(member)
-    if may_be_twin(ids[i]) then
-      twins[#twins + 1] = ids[i]
-    end
-  end
-  redis.call('ZREMRANGEBYRANK', keys.due, 0, #members - 1)
-  redis.call('HDEL', keys.backup, unpack(ids))
-  if #twins > 0 then
-    redis.call('ZREM', keys.twins, unpack(twins))
-  end
 end

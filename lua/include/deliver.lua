@@ -8,7 +8,7 @@
 -- Returns the place of what was stored: 'first', 'head' or 'behind'. Cost O(log N) a message.
 local function deliver(to, now, rows)
   local ready = {}
-  local place = announce(to.keys.due, to.wake, to.queue, function()
+  local place = announce(to.keys, to.wake, to.queue, function()
     for _, row in ipairs(rows) do
       if row.due ~= '' and tonumber(row.due) > now then
         put(to.keys, row.id, row.due, row.priority, row.body)

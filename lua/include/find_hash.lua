@@ -1,5 +1,6 @@
 -- Finds and removes messages of the default backup by their id.
--- @include marks
+-- @include backup
+-- @include twins
 
 -- Returns the waiting message that is stored under exactly this id: id, member, due, priority, body; or nil.
 -- Cost O(log N).
@@ -37,25 +38,12 @@ local function remove(keys, message)
   redis.call('ZREM', keys.twins, message.id)
 end
 
--- Looks for the messages of some ids, until about `bytes` are found, and does `act`, if given, with each.
--- Returns for each id searched, in order: id, due, priority, body of each of its messages in turn.
-local function search(keys, ids, count, bytes, act)
-  local reply, size = {}, 0
-  for i, id in ipairs(ids) do
-    if size >= bytes then
-      break
-    end
-    local told = {}
-    for _, message in ipairs(find(keys, id, count)) do
-      if act then
-        act(keys, message)
-      end
-      for _, part in ipairs({ message.id, message.due, message.priority, message.body }) do
-        told[#told + 1] = part
-      end
-      size = size + #message.body
-    end
-    reply[i] = told
+-- Gives a message that was found another due time and another body. Cost O(log N).
+local function replace(keys, message, due_ms, body)
+  local is_twin = redis.call('ZSCORE', keys.twins, message.id)
+  remove(keys, message)
+  put(keys, message.id, due_ms, message.priority, body)
+  if is_twin then
+    redis.call('ZADD', keys.twins, 0, message.id)
   end
-  return reply
 end

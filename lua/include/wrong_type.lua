@@ -1,3 +1,5 @@
+-- @include kept
+
 -- Finds a key that holds something else than what is kept there. Asked before the first write, so that
 -- no script stops half way: Redis does not roll back. expected: key -> type.
 -- Returns an error reply that names the key, or nil. Cost O(1) a key.
@@ -11,8 +13,6 @@ local function wrong_type(expected)
     end
   end
 end
-
-local KEPT = { due = 'zset', backup = 'hash', order = 'string', twins = 'zset' }
 
 -- The same for keys of a queue by what they hold, and for the lists that KEYS names from `first_list` on, if given.
 local function wrong_stored(keys, first_list)

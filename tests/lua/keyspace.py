@@ -11,7 +11,7 @@ import redis
 from redis.exceptions import ResponseError
 
 from kombu_delayq.calls import as_bytes
-from kombu_delayq.results import Offer, Waiting
+from kombu_delayq.results import Heads, Offer, Waiting
 from kombu_delayq.store import DelayStore
 
 #: Some time in the past, ms since the epoch, and one that no test lives to see.
@@ -75,6 +75,12 @@ def twin_id(identity: str, body: str, priority: int = 0) -> str:
     """Returns under which id a message is stored beside another of its id."""
     digest = sha1(f"{priority}{body}".encode(), usedforsecurity=False).hexdigest()
     return f"{identity}~{digest[:16]}"
+
+
+def by_queue(heads: Heads) -> dict[str, float]:
+    """Returns when the next message of each queue is due, where all are in one form of backup."""
+    assert len({form.backup for form in heads.due_ms}) <= 1
+    return {form.queue: due_ms for form, due_ms in heads.due_ms.items()}
 
 
 def only(store: DelayStore, identity: str) -> Waiting:

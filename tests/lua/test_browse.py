@@ -62,9 +62,9 @@ def test_messages_come_in_the_order_of_delivery(store: DelayStore) -> None:
 
 def test_an_empty_queue_has_one_empty_page(store: DelayStore) -> None:
     """Of a queue without messages, and within bounds that hold none, there is one page, and nothing on it."""
-    assert store.browse("q") == Page([], (b"", b""), more=False)
+    assert store.browse("q") == Page([], (b"", b""), False, store.backup)
     store.offer("q", waiting("i"))
-    assert store.browse("q", from_ms=FUTURE_MS + 1) == Page([], (b"", b""), more=False)
+    assert store.browse("q", from_ms=FUTURE_MS + 1) == Page([], (b"", b""), False, store.backup)
     assert store.browse("q", from_ms=FUTURE_MS, to_ms=FUTURE_MS - 1).messages == []
 
 

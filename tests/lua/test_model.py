@@ -29,7 +29,7 @@ CHANGES = st.tuples(PLACES, st.sampled_from(["", "", "", "old"]), DUES_MS, BODIE
 
 
 def told(messages: Iterable[Waiting]) -> list[tuple[str, float, int, bytes | None]]:
-    return [tuple(message)[1:] for message in messages]
+    return [tuple(message)[1:5] for message in messages]
 
 
 class StoreMachine(RuleBasedStateMachine):

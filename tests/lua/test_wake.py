@@ -5,6 +5,7 @@ from time import monotonic
 import redis
 
 from kombu_delayq.keys import Keys
+from kombu_delayq.results import QueueForm
 from kombu_delayq.store import DelayStore
 from kombu_delayq.wake import Wake, WakeListener
 from tests.lua.conftest import MakeStore
@@ -12,6 +13,7 @@ from tests.lua.keyspace import FUTURE_MS, waiting
 from tests.waiting import until
 
 RESUBSCRIBED = Wake(None, 0.0)
+Q = QueueForm("q", "hash")
 
 
 def heard(listener: WakeListener, count: int) -> list[Wake]:
@@ -40,7 +42,11 @@ def test_new_heads_are_heard_with_their_queue_and_time(store: DelayStore) -> Non
         store.offer("q", waiting("i", FUTURE_MS + 0.125))
         store.offer("with space and ü {x}\n", waiting("i"))
         store.offer("", waiting("i"))
-        expected = [Wake("q", FUTURE_MS + 0.125), Wake("with space and ü {x}\n", FUTURE_MS), Wake("", FUTURE_MS)]
+        expected = [
+            Wake(Q, FUTURE_MS + 0.125),
+            Wake(QueueForm("with space and ü {x}\n", "hash"), FUTURE_MS),
+            Wake(QueueForm("", "hash"), FUTURE_MS),
+        ]
         assert heard(listener, 3) == expected
 
 
@@ -62,7 +68,7 @@ def test_other_databases_and_prefixes_are_not_heard(store: DelayStore, make_stor
         for other in others:
             other.offer("other", waiting("i"))
         store.offer("q", waiting("i"))
-        assert heard(listener, 1) == [Wake("q", FUTURE_MS)]
+        assert heard(listener, 1) == [Wake(Q, FUTURE_MS)]
 
 
 def test_a_cut_connection_does_not_pass_unnoticed(store: DelayStore) -> None:
@@ -78,7 +84,7 @@ def test_a_cut_connection_does_not_pass_unnoticed(store: DelayStore) -> None:
         except redis.ConnectionError:
             return
         store.offer("q", waiting("i"))
-        assert heard(listener, 1) == [Wake("q", FUTURE_MS)]
+        assert heard(listener, 1) == [Wake(Q, FUTURE_MS)]
 
 
 def test_a_listener_that_is_left_has_no_subscription(store: DelayStore) -> None:

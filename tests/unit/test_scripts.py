@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kombu_delayq import scripts
+from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
 from tests.unit.lua_headers import split
 
@@ -19,13 +20,19 @@ OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]
 INCLUDES = [path.stem for path in sorted(scripts.directory().glob("include/*.lua"))]
 
 
+#: Operations that are for one form of backup only.
+ONLY = {"index": ("list",), "repair_index": ("hash",), "repair_backup": ("hash",)}
+#: Each operation with each form of backup that it is for.
+FORMS = [(operation, backup) for operation in OPERATIONS for backup in ONLY.get(operation, BACKUPS)]
+
+
 def source_of(operation: str) -> str:
     return (scripts.directory() / f"{operation}.lua").read_text(encoding="utf-8")
 
 
 def included_by(operation: str) -> list[str]:
     names = re.findall(r"^-- @include (\w+)$", source_of(operation), re.MULTILINE)
-    return [f"{name}_hash" if f"{name}_hash" in INCLUDES else name for name in names]
+    return [each for name in names for each in (*(f"{name}_{backup}" for backup in BACKUPS), name) if each in INCLUDES]
 
 
 def functions_of(include: str) -> list[str]:
@@ -71,22 +78,24 @@ def test_lua_files_are_short(path: Path) -> None:
     assert max(map(len, lines)) <= 120
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_expanded_script_has_its_includes_and_no_comments(operation: str) -> None:
+@pytest.mark.parametrize(("operation", "backup"), FORMS)
+def test_an_expanded_script_has_its_includes_and_no_comments(operation: str, backup: str) -> None:
     """Redis gets the code of an operation and of its includes, without what is written for people."""
-    lines = scripts.load(operation).text.splitlines()
+    lines = scripts.load(operation, backup).text.splitlines()
     assert not any(line.lstrip().startswith("--") for line in lines)
-    for part in [operation, *(f"include/{include}" for include in included_by(operation))]:
+    [other] = {*BACKUPS} - {backup}
+    included = (include for include in included_by(operation) if not include.endswith(f"_{other}"))
+    for part in [operation, *(f"include/{include}" for include in included)]:
         code = [line for line in source_of(part).splitlines() if line and not line.lstrip().startswith("--")]
         assert set(code) <= set(lines)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_sha_is_that_of_the_text(operation: str) -> None:
+@pytest.mark.parametrize(("operation", "backup"), FORMS)
+def test_the_sha_is_that_of_the_text(operation: str, backup: str) -> None:
     """A script's SHA is the one that Redis computes."""
-    script = scripts.load(operation)
+    script = scripts.load(operation, backup)
     assert script.sha == sha1(script.text.encode(), usedforsecurity=False).hexdigest()
-    assert scripts.load(operation) is script
+    assert scripts.load(operation, backup) is script
 
 
 def test_an_unknown_operation_or_backup_is_an_error() -> None:
@@ -100,9 +109,10 @@ def test_an_unknown_operation_or_backup_is_an_error() -> None:
 @pytest.mark.skipif(not shutil.which("luacheck"), reason="luacheck is not installed")
 def test_luacheck_finds_nothing(tmp_path: Path) -> None:
     """The scripts, as Redis gets them, are clean to luacheck."""
-    files = [tmp_path / f"{operation}.lua" for operation in OPERATIONS]
-    for file in files:
-        file.write_text(scripts.load(file.stem).text, encoding="utf-8")
+    files = []
+    for operation, backup in FORMS:
+        files.append(tmp_path / f"{operation}_{backup}.lua")
+        files[-1].write_text(scripts.load(operation, backup).text, encoding="utf-8")
     # An operation uses of its includes what it needs.
     spare = [f"211/{function}" for include in INCLUDES for function in functions_of(include)]
     done = subprocess.run(

@@ -1,10 +1,10 @@
 -- Runs `store`, and tells the leading transfer worker when that gave the queue a new head.
 -- A wake message that cannot be sent (ACL) costs one poll interval, so it never fails the publish.
 -- Returns 'first' (the queue was empty), 'head' or 'behind'. Cost O(log N).
-local function announce(due, wake, queue, store)
-  local before = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+local function announce(keys, wake, queue, store)
+  local before = redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
   store()
-  local after = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+  local after = redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
   if after[2] == nil or (before[2] and tonumber(before[2]) <= tonumber(after[2])) then
     return 'behind'
   end

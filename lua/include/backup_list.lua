@@ -1,0 +1,61 @@
+-- The backup in Redisson's form: ZSET `due` and LIST `backup` have the same entries. Beside them, `order` is a HASH
+-- with the count of messages marked (order), the tail of the list as it was known (tail) and how far records were
+-- searched for those to be forgotten (forgotten), and `twins` a HASH, the index of messages by id.
+-- @include locate
+-- @include ids
+-- @include sweep
+
+-- How long the list may be for LREM, and how many entries are looked at for each that leaves.
+local SHORT, PACE = 100, 8
+
+-- Returns the messages of an id that wait: id (its own), record, member, due, priority, body of each.
+-- Cost O(log N) a message.
+local function waiting_of(keys, id)
+  local found = {}
+  for _, record in ipairs(records_of(redis.call('HGET', keys.twins, field_of(id)))) do
+    local entry = locate(keys.due, record.due, record.mark)
+    local body = entry and message_of(entry)
+    if body then
+      local message = { own = id, record = record.bytes, member = entry, due = record.due, body = body }
+      message.priority = priority_of(entry, body)
+      found[#found + 1] = message
+    end
+  end
+  return found
+end
+
+-- Stores a message; equal ones of an id are stored once. Due times are rounded up to whole ms, as Redisson reads them.
+-- keys.fresh gets the members that are new. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+local function put(keys, id, due_ms, priority, body)
+  local records = ''
+  for _, message in ipairs(waiting_of(keys, id)) do
+    if message.body == body and message.priority == priority then
+      return 'repeated'
+    end
+    records = records .. message.record
+  end
+  local due, entry = string.format('%.0f', math.ceil(tonumber(due_ms))), new_entry(keys, priority, body)
+  redis.call('ZADD', keys.due, due, entry)
+  redis.call('RPUSH', keys.backup, entry)
+  index(keys, id, records, due, entry, body)
+  keys.fresh[entry] = true
+  return records == '' and 'offered' or 'renamed'
+end
+
+-- Removes entries. ids: of their messages. Cost O(log N) an entry.
+local function remove_entries(keys, entries, ids)
+  local is_short = redis.call('LLEN', keys.backup) <= SHORT
+  for _, entry in ipairs(is_short and entries or {}) do
+    redis.call('LREM', keys.backup, 1, entry)
+  end
+  redis.call('ZREM', keys.due, unpack(entries))
+  if redis.call('EXISTS', keys.due) == 0 then
+    redis.call('UNLINK', keys.backup, keys.order, keys.twins)
+    return
+  end
+  unindex(keys, entries, ids)
+  if not is_short then
+    sweep(keys, PACE * #entries)
+  end
+  forget(keys, PACE * #entries)
+end

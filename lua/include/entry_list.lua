@@ -1,0 +1,61 @@
+-- Entries of Redisson's RDelayedQueue: a random id, the length of the message as 8 bytes, the message. One entry is
+-- the member of the ZSET and, the same bytes, an element of the LIST. Up to Redisson 3.20 the id is a double (packed
+-- "dLc0"); later it is 8 bytes with their number, 8, before them ("Bc0Lc0"). Ours are both at once: a double whose
+-- first byte is 7, which is the number of its other bytes. These are: order (4, so that entries of one due time sort
+-- as they were published), priority, 1, 0. No entry of Redisson has the same in these places: the double that it
+-- makes is a whole number, of which the last byte is not 0.
+-- Source: docs/design.md "Redisson's form".
+local OURS, LENGTH = 7, 8
+
+-- What tells an entry from all others of a queue: its first bytes, which have all of its random id.
+local MARK = 9
+
+local function mark_of(entry)
+  return string.sub(entry, 1, MARK)
+end
+
+local function is_ours(entry)
+  return string.byte(entry) == OURS and string.byte(entry, LENGTH) == 0
+end
+
+local function new_entry(keys, priority, body)
+  local order = struct.pack('>I4', redis.call('HINCRBY', keys.order, 'order', 1) % 4294967296)
+  local id = string.char(OURS) .. order .. string.char(tonumber(priority), 1, 0)
+  return id .. struct.pack('L', #body) .. body
+end
+
+-- Returns behind which byte the message in an entry begins, or nil if there is none.
+local function start_of(entry)
+  for _, id in ipairs({ (string.byte(entry) or 0) + 1, LENGTH }) do
+    local start = id + LENGTH
+    if #entry >= start and struct.unpack('L', entry, id + 1) == #entry - start then
+      return start
+    end
+  end
+  return nil
+end
+
+-- Returns the message in an entry, or false.
+local function message_of(entry)
+  local start = start_of(entry)
+  return start and string.sub(entry, start + 1) or false
+end
+
+-- Returns what another client's message says of itself: a table with tables headers and properties.
+local function said(message)
+  local is_json, parsed = pcall(cjson.decode, message)
+  parsed = is_json and type(parsed) == 'table' and parsed or {}
+  local function table_of(name)
+    return type(parsed[name]) == 'table' and parsed[name] or {}
+  end
+  return { headers = table_of('headers'), properties = table_of('properties') }
+end
+
+-- Returns the priority, '0' to '9', of the message in an entry.
+local function priority_of(entry, message)
+  if is_ours(entry) then
+    return tostring(string.byte(entry, 6))
+  end
+  local priority = string.find(message, '"priority"', 1, true) and tonumber(said(message).properties.priority) or 0
+  return string.format('%d', math.max(0, math.min(9, priority)))
+end

@@ -1,0 +1,39 @@
+-- Finds and removes messages of the backup in Redisson's form by their id.
+-- @include backup
+-- @include twins
+
+-- Returns the waiting messages of an id, at most `count` and one: id, own (the id that they share), member, due,
+-- priority, body of each. All but the first have an id of a twin. Cost O(log N) a message found.
+local function find(keys, id, count)
+  local found = {}
+  for i, message in ipairs(waiting_of(keys, id)) do
+    message.id = i == 1 and id or twin_of(id, message.priority, message.body)
+    found[i] = i <= count + 1 and message or nil
+  end
+  if #found == 0 and may_be_twin(id) then
+    local shared = string.sub(id, 1, -TWIN_SUFFIX - 1)
+    for _, message in ipairs(waiting_of(keys, shared)) do
+      if twin_of(shared, message.priority, message.body) == id then
+        message.id = id
+        return { message }
+      end
+    end
+  end
+  return found
+end
+
+-- Returns the waiting message that has exactly this id: as of `find`, or nil. Cost O(log N).
+local function stored(keys, id)
+  return find(keys, id, 0)[1]
+end
+
+-- Removes a message that was found. Cost O(log N).
+local function remove(keys, message)
+  remove_entries(keys, { message.member }, { message.own })
+end
+
+-- Gives a message that was found another due time and another body. Cost O(log N).
+local function replace(keys, message, due_ms, body)
+  remove(keys, message)
+  put(keys, message.own, due_ms, message.priority, body)
+end

@@ -1,0 +1,2 @@
+-- What the backup in Redisson's form keeps under which type.
+local KEPT = { due = 'zset', backup = 'list', order = 'hash', twins = 'hash' }

@@ -1,0 +1,49 @@
+-- Puts messages of other clients into the index of ids.
+-- @include slices
+
+-- Puts those of some entries into the index that are not in it yet. Returns how many. Cost O(number of entries).
+local function index_others(keys, entries, dues, bodies)
+  local added = 0
+  for i, entry in ipairs(entries) do
+    if dues[i] and bodies[i] and not is_ours(entry) then
+      local id, is_known = id_of_other(entry, bodies[i]), false
+      local value = redis.call('HGET', keys.twins, field_of(id)) or ''
+      for _, record in ipairs(records_of(value)) do
+        is_known = is_known or record.mark == mark_of(entry)
+      end
+      if not is_known then
+        index(keys, id, value, dues[i], entry, bodies[i])
+        added = added + 1
+      end
+    end
+  end
+  return added
+end
+
+-- Does so from the list's tail on up to the entry with this mark, if that is among the last `count` or about `bytes`.
+-- Notes that all are known then, and returns how many were added; else nil. Cost O(count).
+local function index_tail(keys, mark, count, bytes)
+  local entries, size, is_reached = {}, 0, false
+  while not is_reached and #entries < count and size < bytes do
+    local found = redis.call('LRANGE', keys.backup, -#entries - FIRST, -#entries - 1)
+    for i = #found, 1, -1 do
+      is_reached = is_reached or mark_of(found[i]) == mark
+      if not is_reached then
+        entries[#entries + 1] = found[i]
+        size = size + #found[i]
+      end
+    end
+    is_reached = is_reached or #found < FIRST
+  end
+  if not is_reached then
+    return nil
+  end
+  local bodies = {}
+  for i, entry in ipairs(entries) do
+    bodies[i] = message_of(entry)
+  end
+  local dues = #entries > 0 and redis.call('ZMSCORE', keys.due, unpack(entries)) or {}
+  local added = index_others(keys, entries, dues, bodies)
+  know_tail(keys)
+  return added
+end
