@@ -7,8 +7,8 @@ local function announce(keys, wake, _, store)
   local known = is_tail_known(keys)
   keys.fresh = {}
   store()
-  if known then
-    know_tail(keys)
+  if known and keys.tail then
+    redis.call('HSET', keys.order, 'tail', keys.tail)
   end
   local head = redis.call('ZRANGE', keys.due, 0, 0)[1]
   if not keys.fresh[head] then

@@ -25,7 +25,8 @@ local function waiting_of(keys, id)
 end
 
 -- Stores a message; equal ones of an id are stored once. Due times are rounded up to whole ms, as Redisson reads them.
--- keys.fresh gets the members that are new. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+-- keys.fresh gets the members that are new, keys.tail the mark of the last. Returns 'offered', 'repeated' or 'renamed'.
+-- Cost O(log N).
 local function put(keys, id, due_ms, priority, body)
   local records = ''
   for _, message in ipairs(waiting_of(keys, id)) do
@@ -38,7 +39,7 @@ local function put(keys, id, due_ms, priority, body)
   redis.call('ZADD', keys.due, due, entry)
   redis.call('RPUSH', keys.backup, entry)
   index(keys, id, records, due, entry, body)
-  keys.fresh[entry] = true
+  keys.fresh[entry], keys.tail = true, mark_of(entry)
   return records == '' and 'offered' or 'renamed'
 end
 

@@ -53,9 +53,11 @@ end
 
 -- Returns the priority, '0' to '9', of the message in an entry.
 local function priority_of(entry, message)
+  local priority = 0
   if is_ours(entry) then
-    return tostring(string.byte(entry, 6))
+    priority = string.byte(entry, 6)
+  elseif string.find(message, '"priority"', 1, true) then
+    priority = tonumber(said(message).properties.priority) or 0
   end
-  local priority = string.find(message, '"priority"', 1, true) and tonumber(said(message).properties.priority) or 0
-  return string.format('%d', math.max(0, math.min(9, priority)))
+  return priority > 0 and string.format('%d', math.min(priority, 9)) or '0' -- so that NaN is 0 too
 end

@@ -7,7 +7,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import FUTURE_MS, contents, refuses_a_key_of_the_wrong_type, waiting
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, popped, refuses_a_key_of_the_wrong_type, waiting
 
 
 @pytest.fixture
@@ -80,3 +80,23 @@ def test_a_key_of_the_wrong_type_is_refused_by_name(listed: DelayStore) -> None:
         listed.client.flushall()
         offer(listed, 1, task("i"))
         refuses_a_key_of_the_wrong_type(listed, key, lambda: listed.index("q"))
+
+
+@pytest.mark.parametrize(
+    ("priority", "step"),
+    [*((each, 0) for each in ("NaN", "-Infinity", "-1", '"x"', "[1]", "null")), ("3.7", 3), ("10", 9), ("1e999", 9)],
+)
+def test_a_priority_that_is_none_does_not_stop_a_queue(listed: DelayStore, priority: str, step: int) -> None:
+    """A message with nonsense for its priority is delivered with the nearest that there is, or 0."""
+    message = f'{{"properties": {{"priority": {priority}}}}}'.encode()
+    offer(listed, 7, message, PAST_MS)
+    assert len(listed.transfer("q").lateness_ms) == 1
+    assert popped(listed.client, f"q\x06\x16{step}" if step else "q") == [message]
+
+
+def test_an_entry_that_only_looks_like_ours_does_not_stop_a_queue(listed: DelayStore) -> None:
+    """An entry with our marks and a priority that does not exist is delivered."""
+    made = b"\x07\x00\x00\x00\x01\xff\x01\x00" + struct.pack("<Q", 4) + b"body"
+    listed.client.zadd(listed.keys.timeout("q"), {made: PAST_MS})
+    assert len(listed.transfer("q").lateness_ms) == 1
+    assert popped(listed.client, "q\x06\x169") == [b"body"]
