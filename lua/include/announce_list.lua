@@ -12,18 +12,20 @@ local function announce(keys, wake, _, store)
   local known = is_tail_known(keys)
   keys.fresh = {}
   store()
-  if known and keys.tail then
-    redis.call('HSET', keys.order, 'tail', keys.tail)
+  local entries, tail = keys.fresh, keys.tail
+  keys.fresh, keys.tail = nil, nil -- so that keys has the names of keys alone
+  if known and tail then
+    redis.call('HSET', keys.order, 'tail', tail)
   end
   local fresh = 0
-  for _ in pairs(keys.fresh) do
+  for _ in pairs(entries) do
     fresh = fresh + 1
   end
   if fresh > 0 then
     forget(keys, FORGOTTEN * fresh)
   end
   local head = redis.call('ZRANGE', keys.due, 0, 0)[1]
-  if not keys.fresh[head] then
+  if not entries[head] then
     return 'behind'
   end
   redis.pcall('PUBLISH', wake, redis.call('ZSCORE', keys.due, head))

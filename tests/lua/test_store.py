@@ -205,6 +205,13 @@ def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
         assert 10_000 < store.client.pttl(key) <= 60_000
 
 
+def test_a_queue_in_redissons_form_expires_too(make_store: MakeStore) -> None:
+    """All of its keys get the expiry of the queue."""
+    store = make_store(backup="list")
+    store.offer("q", waiting("i"), waiting("j"), expire_ms=60_000)
+    assert all(0 < store.client.pttl(key) <= 60_000 for key in store.keys.stored("q", "list"))
+
+
 def test_a_client_that_decodes_will_do(redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A store works with a client that decodes its replies too."""
     store = DelayStore(client)
