@@ -62,6 +62,23 @@ class Transferred(NamedTuple):
         return self.next_due_ms is not None and self.next_due_ms <= self.now_ms
 
 
+class Converted(NamedTuple):
+    """What one call moved from one form of backup to the other.
+
+    Attributes:
+        moved: Number of messages that it moved.
+        lost: Number of index entries without a body; they are gone from the index.
+        left: Number of messages that are still in the other form.
+        stranded: Number of bodies there that no message belongs to, once no message is left; ``delayq repair`` mends
+            that.
+    """
+
+    moved: int
+    lost: int
+    left: int
+    stranded: int
+
+
 class Lease(NamedTuple):
     """Who leads the transfer.
 

@@ -6,6 +6,7 @@ from typing import Any
 from redis.exceptions import NoPermissionError
 
 from kombu_delayq.calls import as_text
+from kombu_delayq.convert import Conversion
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
 from kombu_delayq.options import BACKUPS
@@ -21,7 +22,7 @@ OLDEST_REDIS = (6, 2)
 LIST_SHARE = 2
 
 
-class DelayStore(WaitingMessages, QueueParts, Upkeep, BulkJobs):
+class DelayStore(WaitingMessages, QueueParts, Upkeep, Conversion, BulkJobs):
     """Keeps messages until they are due. Errors of the Redis client pass through as they are."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -12,6 +12,7 @@ import click
 
 from celery_ext import worker
 from celery_ext.cli.cancel import cancel
+from celery_ext.cli.convert import convert
 from celery_ext.cli.dead_letters import dead_letters
 from celery_ext.cli.demo import demo
 from celery_ext.cli.export import export
@@ -69,7 +70,7 @@ def delayq(context: click.Context, /, broker: str | None, options: dict[str, Any
 
 for _command in (
     *(status, list_, show, cancel, reschedule, run_now, purge),
-    *(dead_letters, export, import_, repair, transfer, demo),
+    *(dead_letters, export, import_, repair, convert, transfer, demo),
 ):
     delayq.add_command(_command)
 worker.attach()

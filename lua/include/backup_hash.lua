@@ -4,8 +4,9 @@
 -- @include twins
 
 -- Stores a message under its id; equal bytes are stored once, other bytes under a taken id get their own.
--- keys: due, backup, order, twins. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
-local function put(keys, id, due_ms, priority, body)
+-- keys: due, backup, order, twins; again: whether equal bytes are another message. Returns 'offered', 'repeated' or
+-- 'renamed'. Cost O(log N).
+local function put(keys, id, due_ms, priority, body, again)
   local mark, value, state = '', body, 'offered'
   if needs_mark(id, priority, body) or redis.call('ZCOUNT', keys.due, due_ms, due_ms) > 0 then
     mark = new_mark(keys.order)
@@ -13,13 +14,15 @@ local function put(keys, id, due_ms, priority, body)
   end
   if redis.call('HSETNX', keys.backup, id, value) == 0 then
     local kept_priority, kept = opened(redis.call('HGET', keys.backup, id))
-    if kept == body and kept_priority == priority then
-      return 'repeated'
+    local twin = twin_of(id, priority, body)
+    if kept == body and kept_priority == priority or redis.call('HEXISTS', keys.backup, twin) == 1 then
+      if not again then
+        return 'repeated'
+      end
+      twin = twin_of(id, priority, body .. new_mark(keys.order))
     end
-    id = twin_of(id, priority, body)
-    if redis.call('HSETNX', keys.backup, id, value) == 0 then
-      return 'repeated'
-    end
+    id = twin
+    redis.call('HSET', keys.backup, id, value)
     redis.call('ZADD', keys.twins, 0, id)
     state = 'renamed'
   end

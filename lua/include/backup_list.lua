@@ -24,18 +24,20 @@ local function waiting_of(keys, id)
   return found
 end
 
--- Stores a message; equal ones of an id are stored once. Due times are rounded up to whole ms, as Redisson reads them.
+-- Stores a message; equal ones of an id are stored once, or with `again` as often as they come. Due times are rounded
+-- up to whole ms from 0 on, as Redisson reads them.
 -- keys.fresh gets the members that are new, keys.tail the mark of the last. Returns 'offered', 'repeated' or 'renamed'.
 -- Cost O(log N).
-local function put(keys, id, due_ms, priority, body)
+local function put(keys, id, due_ms, priority, body, again)
   local records = ''
   for _, message in ipairs(waiting_of(keys, id)) do
-    if message.body == body and message.priority == priority then
+    if not again and message.body == body and message.priority == priority then
       return 'repeated'
     end
     records = records .. message.record
   end
-  local due, entry = string.format('%.0f', math.ceil(tonumber(due_ms))), new_entry(keys, priority, body)
+  local due = string.format('%.0f', math.max(math.ceil(tonumber(due_ms)), 0))
+  local entry = new_entry(keys, priority, body)
   redis.call('ZADD', keys.due, due, entry)
   redis.call('RPUSH', keys.backup, entry)
   index(keys, id, records, due, entry, body)

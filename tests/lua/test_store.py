@@ -53,6 +53,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "enqueue": lambda store: store.enqueue("q", JOB, [waiting("b")]),
     "finish": lambda store: store.finish(JOB, "committed"),
     "publish": _publish,
+    "convert": lambda store: store.convert("q"),
     "purge": lambda store: store.purge("q"),
 }
 

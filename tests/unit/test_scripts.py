@@ -30,8 +30,9 @@ def source_of(operation: str) -> str:
     return (scripts.directory() / f"{operation}.lua").read_text(encoding="utf-8")
 
 
-def included_by(operation: str) -> list[str]:
-    names = re.findall(r"^-- @include (\w+)$", source_of(operation), re.MULTILINE)
+def included_by(operation: str, directives: str = "include|other") -> list[str]:
+    lines = re.findall(rf"^-- @(?:{directives}) ([\w ]+)$", source_of(operation), re.MULTILINE)
+    names = " ".join(lines).split()
     return [each for name in names for each in (*(f"{name}_{backup}" for backup in BACKUPS), name) if each in INCLUDES]
 
 
@@ -84,10 +85,26 @@ def test_an_expanded_script_has_its_includes_and_no_comments(operation: str, bac
     lines = scripts.load(operation, backup).text.splitlines()
     assert not any(line.lstrip().startswith("--") for line in lines)
     [other] = {*BACKUPS} - {backup}
-    included = (include for include in included_by(operation) if not include.endswith(f"_{other}"))
+    included = [each for each in included_by(operation, "include") if not each.endswith(f"_{other}")]
+    included += [each for each in included_by(operation, "other") if not each.endswith(f"_{backup}")]
     for part in [operation, *(f"include/{include}" for include in included)]:
         code = [line for line in source_of(part).splitlines() if line and not line.lstrip().startswith("--")]
         assert set(code) <= set(lines)
+
+
+def test_functions_of_the_other_form_stand_apart() -> None:
+    """What ``@other`` names is there for the other form, with all that it includes, and beside the script's own."""
+    for backup, other in (BACKUPS, BACKUPS[::-1]):
+        apart, end, own = scripts.load("convert", backup).text.partition("end)()\n")
+        assert end
+        assert "@other" not in own
+        for form, text in ((backup, own), (other, apart)):
+            kept, *_ = functions_of(f"backup_{form}")
+            assert f"local function {kept}(" in text
+            assert f"order = '{'string' if form == 'hash' else 'hash'}'" in text
+        named = re.findall(r"^  (\w+) = \1,$", apart, re.MULTILINE)
+        assert named == [each for of in ("wrong_type", f"page_{other}", f"leave_{other}") for each in functions_of(of)]
+        assert set(re.findall(r"\bother\.(\w+)\(", own)) <= set(named)
 
 
 @pytest.mark.parametrize(("operation", "backup"), FORMS)

@@ -1,0 +1,53 @@
+"""Moves the delayed messages of a queue to another form of backup. Knows the store, and no app."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kombu_delayq.store import DelayStore
+
+
+@dataclass
+class Conversion:
+    """What was moved of one queue.
+
+    Attributes:
+        queue: Its name.
+        to: Form of backup to which its messages go.
+        moved: Number of messages moved.
+        lost: Number of index entries without a body, which are removed: these messages are lost.
+        came: Number of messages, at least, that came in the other form meanwhile. They are moved too.
+        stranded: Number of bodies that no message belongs to, which stay where they are.
+    """
+
+    queue: str
+    to: str
+    moved: int = 0
+    lost: int = 0
+    came: int = 0
+    stranded: int = 0
+
+
+def convert(store: DelayStore, conversion: Conversion) -> Iterator[None]:
+    """Moves messages until none is left in the other form. May run while the queue is in use, and run again.
+
+    Args:
+        store: Of the broker.
+        conversion: With the name of the queue and the form; gets the rest.
+
+    Yields:
+        For each message, when it is moved.
+    """
+    left = store.convertible(conversion.queue, conversion.to)
+    if left:
+        store.know(conversion.queue)  # what another client has offered may not be known yet
+    while True:
+        done = store.convert(conversion.queue, conversion.to)
+        conversion.moved += done.moved
+        conversion.lost += done.lost
+        conversion.came += max(done.moved + done.lost + done.left - left, 0)
+        conversion.stranded = done.stranded
+        left = done.left
+        for _ in range(done.moved + done.lost):
+            yield
+        if not left:
+            return

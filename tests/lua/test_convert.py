@@ -1,0 +1,244 @@
+"""``convert.lua``: moves delayed messages of a queue from one form of backup to the other."""
+
+import struct
+from collections.abc import Iterator
+from math import ceil
+
+import pytest
+
+from kombu_delayq import convert
+from kombu_delayq.options import BACKUPS
+from kombu_delayq.results import Converted, Offer, Waiting
+from kombu_delayq.store import DelayStore
+from tests.lua.conftest import MakeStore
+from tests.lua.keyspace import (
+    FUTURE_MS,
+    ODD_IDS,
+    PAST_MS,
+    Ear,
+    contents,
+    odd,
+    only,
+    popped,
+    refuses_a_key_of_the_wrong_type,
+    waiting,
+)
+
+
+@pytest.fixture
+def source(make_store: MakeStore, backup: str) -> DelayStore:
+    """A store in the form that messages are moved from; ``store`` is in that to which they go."""
+    [other] = {*BACKUPS} - {backup}
+    return make_store(backup=other)
+
+
+def converted(store: DelayStore) -> list[Converted]:
+    """Moves all that there is, and returns what each call says."""
+    calls = [store.convert("q")]
+    while calls[-1].left:
+        calls.append(store.convert("q"))
+    return calls
+
+
+def browsed(store: DelayStore) -> list[Waiting]:
+    """All messages of the queue, in either form."""
+    return list(_pages(store))
+
+
+def _pages(store: DelayStore) -> Iterator[Waiting]:
+    page = None
+    while page is None or page.more:
+        page = store.browse("q", page)
+        yield from page.messages
+
+
+def told(messages: list[Waiting]) -> list[tuple[float, int, bytes | None]]:
+    """What an order of delivery consists of: due times in whole ms, priorities, bodies."""
+    return [(ceil(each.due_ms), each.priority, each.body) for each in messages]
+
+
+def offer_of_redisson(store: DelayStore, number: int, message: bytes, due_ms: float = FUTURE_MS) -> None:
+    """Offers a message as Redisson does."""
+    entry = b"\x08" + struct.pack("<q", number) + struct.pack("<Q", len(message)) + message
+    store.client.zadd(store.keys.timeout("q"), {entry: due_ms})
+    store.client.rpush(store.keys.listed("q"), entry)
+
+
+def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: DelayStore, source: DelayStore) -> None:
+    """By due time, and of one due time as published, with priorities and ids; the keys of the other form are gone."""
+    offers = [waiting(f"i{n}", FUTURE_MS + n * 7 % 11 / 4, priority=n % 10) for n in range(350)]
+    for start in range(0, 350, 50):
+        source.offer("q", *offers[start : start + 50])
+    before = sorted(told(browsed(source)), key=lambda each: each[0])  # only rounded: the order of equal ones stays
+    calls = converted(store)
+    assert sum(call.moved for call in calls) == 350
+    assert max(call.moved for call in calls) <= convert.CONVERT_COUNT
+    assert {call.lost for call in calls} == {0}
+    assert told(browsed(store)) == before
+    assert {each.backup for each in browsed(store)} == {store.backup}
+    found = store.get(["q"], [offer.id for offer in offers])  # type: ignore[misc]
+    assert {each: [message.body for message in of] for each, of in found.items()} == {
+        offer.id: [offer.body.encode()]
+        for offer in offers  # type: ignore[union-attr]
+    }
+    assert not set(contents(store.client)) & {key.encode() for key in store.keys.stored("q", source.backup)}
+
+
+def test_there_and_back_a_queue_is_as_it_was(store: DelayStore, source: DelayStore) -> None:
+    """Messages of whole ms come back with every byte, odd ids and twins among them, each found by its id."""
+    source.offer("q", *(odd(each, f"{n}", FUTURE_MS + n % 3, n % 10) for n, each in enumerate(ODD_IDS)))
+    source.offer("q", *(Offer("t", repr(FUTURE_MS - n), n % 2, f"twin {n}") for n in range(20)))
+    source.offer("q", Offer("t~0123456789abcdef", repr(FUTURE_MS), 0, "no twin"))
+    before = told(browsed(source))
+    converted(store)
+    assert told(browsed(store)) == before
+    assert converted(source)[-1] == (len(before), 0, 0, 0)
+    assert told(browsed(source)) == before
+    for n, each in enumerate(ODD_IDS):
+        assert only(source, each).body == str(n).encode()
+    assert only(source, "t~0123456789abcdef").body == b"no twin"
+    twins = source.cancel(["q"], ["t"])["t"]
+    assert [each.body for each in twins] == [f"twin {n}".encode() for n in reversed(range(20))]
+    assert source.size("q") == len(ODD_IDS) + 1
+
+
+def test_what_is_there_stays_beside_what_comes(store: DelayStore, source: DelayStore) -> None:
+    """Messages of both forms are one queue then, and as many as before, whatever ids and bytes they have."""
+    store.offer("q", waiting("a"), waiting("b", FUTURE_MS + 1), waiting("c"))
+    source.offer("q", waiting("d"), waiting("b", FUTURE_MS + 1), waiting("c", body="another"), waiting("e", PAST_MS))
+    assert store.convert("q") == (4, 0, 0, 0)
+    assert [each.body for each in browsed(store)] == [
+        *(b"body of e", b"body of a", b"body of c", b"body of d", b"another", b"body of b", b"body of b"),
+    ]
+    assert {each.body for each in store.get(["q"], ["c"])["c"]} == {b"body of c", b"another"}
+    assert len(store.cancel(["q"], ["b"])["b"]) == 2
+    assert store.convert("q") == (0, 0, 0, 0)
+
+
+def test_without_anything_to_move_nothing_is_made(store: DelayStore) -> None:
+    """A queue that is not there, or not in the other form, stays as it is."""
+    assert store.convert("nope") == (0, 0, 0, 0)
+    assert contents(store.client) == {}
+    store.offer("q", waiting("i"))
+    before = contents(store.client)
+    assert store.convertible("q") == 0
+    assert store.convert("q") == (0, 0, 0, 0)
+    assert contents(store.client) == before
+
+
+def test_large_messages_are_moved_a_few_at_a_time(store: DelayStore, source: DelayStore) -> None:
+    """A call ends when it has moved about as many bytes as it may."""
+    for n in range(8):
+        source.offer("q", waiting(f"i{n}", FUTURE_MS + n, "x" * 200_000))
+    assert store.convertible("q") == 8
+    first = store.convert("q")
+    assert first.moved in (2, 3)
+    assert store.convertible("q") == first.left == 8 - first.moved
+    assert converted(store)[-1].left == 0
+    assert [each.id for each in browsed(store)] == [f"i{n}" for n in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "other_ms", "least", "most"),
+    [
+        *((None, 0, -1, -1), (None, 60_000, 50_000, 60_000), (0, 60_000, -1, -1), (60_000, 0, -1, -1)),
+        *((60_000, 600_000, 500_000, 600_000), (600_000, 60_000, 500_000, 600_000)),
+    ],
+)
+def test_a_queue_expires_no_sooner_than_in_either_form(
+    store: DelayStore, source: DelayStore, own_ms: int | None, other_ms: int, least: int, most: int
+) -> None:
+    """Of x-expires the longer one holds, for all keys; none is the longest, and that of no queue does not count."""
+    if own_ms is not None:
+        store.offer("q", waiting("own"), waiting("own", body="twin"), expire_ms=own_ms)
+    source.offer("q", *(waiting(f"i{n}", priority=5) for n in range(150)), waiting("i1", body="x"), expire_ms=other_ms)
+    for _ in range(2):
+        store.convert("q")
+        for key in store.keys.stored("q", store.backup):
+            assert store.client.pttl(key) in (-2, *range(least, most + 1))
+    assert store.client.pttl(store.keys.stored("q", store.backup)[0]) != -2
+
+
+def test_a_new_head_is_announced(store: DelayStore, source: DelayStore) -> None:
+    """Transfer workers are told of what is due before all others, in the way of the form to which it came."""
+    channel = store.keys.wake if store.backup == "hash" else store.keys.channel("q")
+    ear = Ear(store.client, channel)
+    source.offer("q", waiting("i", FUTURE_MS), waiting("j", FUTURE_MS + 1))
+    ear.heard()
+    store.convert("q")
+    told_due = f"{FUTURE_MS:.0f}"
+    assert ear.heard() == [told_due if store.backup == "list" else f"{told_due} q"]
+    source.offer("q", waiting("k", FUTURE_MS + 2))
+    ear.heard()
+    store.convert("q")
+    assert ear.heard() == []
+    ear.close()
+
+
+def test_a_queue_that_is_forgotten_is_known_again(store: DelayStore, source: DelayStore) -> None:
+    """The first message in a form makes its queue known, as one that is offered does."""
+    source.offer("q", waiting("i"))
+    store.client.delete(store.keys.queues)
+    store.convert("q")
+    assert store.queues() == ["q"]
+
+
+def test_what_is_due_is_delivered_once_by_transfers_of_either_form(store: DelayStore, source: DelayStore) -> None:
+    """Half way, both forms are transferred; a due time before 1970 is no reason to wait for ever."""
+    dues = [-1.0, *(PAST_MS + n / 4 for n in range(249))]
+    for start in range(0, 250, 50):
+        source.offer("q", *(waiting(f"i{n}", dues[n]) for n in range(start, start + 50)))
+    store.convert("q")
+    bodies = []
+    while store.size("q"):
+        for form in BACKUPS:
+            store.transfer("q", form)
+        bodies += popped(store.client, "q")
+    assert sorted(bodies) == sorted(f"body of i{n}".encode() for n in range(250))
+
+
+def test_equal_messages_of_redisson_are_as_many_as_before(make_store: MakeStore) -> None:
+    """Another client may offer the same bytes twice: two messages, also after a conversion there and back."""
+    store = make_store(backup="hash")
+    for number in range(1, 5):
+        offer_of_redisson(store, number, b'{"headers": {"task": "t", "id": "i"}, "properties": {"priority": 3}}')
+    offer_of_redisson(store, 5, b"no task")
+    offer_of_redisson(store, 6, b"no task")
+    before = sorted(each.body or b"" for each in browsed(store))
+    assert store.convert("q", "hash").moved == 6
+    assert sorted(each.body or b"" for each in browsed(store)) == before
+    assert [each.priority for each in store.get(["q"], ["i"])["i"]] == [3] * 4
+    assert store.convert("q", "list").moved == 6
+    assert len(store.get(["q"], ["i"])["i"]) == 4
+    store.convert("q", "hash")
+    assert len(store.cancel(["q"], ["i"])["i"]) == 4
+    assert [each.body for each in browsed(store)] == [b"no task"] * 2
+
+
+def test_what_has_no_body_is_counted_and_what_has_no_due_time_is_left(make_store: MakeStore) -> None:
+    """An index entry without a body is removed as a transfer removes it; a body without one stays for a repair."""
+    store = make_store(backup="list")
+    source = make_store(backup="hash")
+    source.offer("q", *(waiting(f"i{n}") for n in range(150)))
+    source.client.hdel(source.keys.backup("q"), "i7")
+    source.client.zrem(source.keys.due("q"), source.client.zrange(source.keys.due("q"), 140, 140)[0])
+    assert store.convert("q") == (99, 1, 49, 0)
+    assert store.convert("q") == (49, 0, 0, 1)
+    assert source.client.hlen(source.keys.backup("q")) == 1
+
+
+def test_entries_that_hold_no_message_are_counted(make_store: MakeStore) -> None:
+    """What another program has put among the entries cannot be delivered: it is removed, and counted as lost."""
+    store = make_store(backup="hash")
+    offer_of_redisson(store, 1, b"a message")
+    store.client.zadd(store.keys.timeout("q"), {b"": 1, b"x": 2, b"\x08 cut off": FUTURE_MS + 1})
+    assert store.convert("q") == (1, 3, 0, 0)
+    assert [each.body for each in browsed(store)] == [b"a message"]
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_a_key_of_the_wrong_type_is_refused_by_name(store: DelayStore, source: DelayStore, place: int) -> None:
+    """Whichever key of either form is somebody else's, it is named, and nothing changes."""
+    source.offer("q", waiting("i"))
+    key = [*store.keys.stored("q", store.backup), *store.keys.stored("q", source.backup)][place]
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.convert("q"))
