@@ -1,4 +1,4 @@
-"""What stays behind when another client removes or transfers messages of Redisson's form goes with the next operation."""
+"""What stays when another client removes or transfers messages of Redisson's form goes with the next operation."""
 
 import pytest
 
