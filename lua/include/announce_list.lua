@@ -1,6 +1,7 @@
 -- Runs `store`, and tells the transfer workers, Redisson's and ours, when that gave the queue a new head.
 -- A wake message that cannot be sent (ACL) costs one poll interval, so it never fails the publish.
--- Returns 'first' (the queue was empty), 'head' or 'behind'. Cost O(log N).
+-- Returns 'first' (nothing of ours was in the queue, so that no transfer worker of ours may know it), 'head' or
+-- 'behind'. Cost O(log N).
 -- @include clear
 -- @include sweep
 
@@ -9,7 +10,7 @@ local FORGOTTEN = 8
 
 local function announce(keys, wake, _, store)
   clear(keys)
-  local known = is_tail_known(keys)
+  local is_new, known = redis.call('EXISTS', keys.order) == 0, is_tail_known(keys)
   keys.fresh = {}
   store()
   local entries, tail = keys.fresh, keys.tail
@@ -24,10 +25,10 @@ local function announce(keys, wake, _, store)
   if fresh > 0 then
     forget(keys, FORGOTTEN * fresh)
   end
-  local head = redis.call('ZRANGE', keys.due, 0, 0)[1]
-  if not entries[head] then
-    return 'behind'
+  local place, head = 'behind', redis.call('ZRANGE', keys.due, 0, 0)[1]
+  if entries[head] then
+    redis.pcall('PUBLISH', wake, redis.call('ZSCORE', keys.due, head))
+    place = 'head'
   end
-  redis.pcall('PUBLISH', wake, redis.call('ZSCORE', keys.due, head))
-  return redis.call('ZCARD', keys.due) == fresh and 'first' or 'head'
+  return is_new and fresh > 0 and 'first' or place
 end

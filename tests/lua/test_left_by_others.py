@@ -1,5 +1,7 @@
 """What stays when another client removes or transfers messages of Redisson's form goes with the next operation."""
 
+import struct
+
 import pytest
 
 from kombu_delayq.store import DelayStore
@@ -65,3 +67,16 @@ def test_the_index_stays_bounded_where_only_others_transfer(listed: DelayStore) 
     assert listed.size("q") == 1
     assert listed.client.hlen(listed.keys.ids("q")) < 2500
     assert list(listed.get(["q"], ["far"])) == ["far"]
+
+
+def test_a_queue_is_known_again_after_a_purge(listed: DelayStore) -> None:
+    """A publisher whose queue somebody purges makes it known again, even when another client was sooner."""
+    for number in range(3):
+        listed.offer("q", waiting(f"i{number}"))
+    DelayStore(listed.client).purge("q")
+    assert listed.queues() == []
+    entry = b"\x08" + bytes(8) + struct.pack("<Q", 1) + b"x"
+    listed.client.zadd(listed.keys.timeout("q"), {entry: PAST_MS})
+    listed.client.rpush(listed.keys.listed("q"), entry)
+    assert listed.offer("q", waiting("again")).place == "first"
+    assert listed.queues() == ["q"]
