@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from celery_ext.private_redis import PrivateRedis
-from tests.bench import batch, burst, idle, lateness, memory, publish, transfer, waiting, worker_memory
+from tests.bench import batch, burst, idle, lateness, memory, publish, redisson, transfer, waiting, worker_memory
 from tests.bench.report import Figure, heading, machine
 
 ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "transfer": transfer.measure,
+    "redisson": redisson.measure,
     "waiting": waiting.measure,
     "memory": memory.measure,
     "lateness": lateness.measure,
@@ -30,9 +31,9 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
 def main(quick: bool, only: tuple[str, ...], json_file: Path | None) -> None:
     """Prints each measure with its target and whether it is met.
 
-    Every measure starts a private Redis and ends it. Messages have 1 KB: in `transfer`, `waiting`, `memory`, `burst`
-    and `idle` a body of 1,000 bytes as it is pushed to its queue; elsewhere a whole task message of about 1,000
-    bytes. Run it on a machine with nothing else to do.
+    Every measure starts a private Redis and ends it. Messages are task messages of 1,000 bytes, and of about as many
+    where Celery makes them. What depends on the form of backup is measured for both, `hash` and `list`. Run it on a
+    machine with nothing else to do.
     """
     with PrivateRedis() as server:
         about = machine(server.client())

@@ -9,19 +9,23 @@ from celery import Celery
 
 BROKER = "BENCH_BROKER"
 TRANSPORT = "BENCH_TRANSPORT"
+BACKUP = "BENCH_BACKUP"
 OURS = "kombu_delayq.transport:Transport"
 
 
-def make_app(broker_url: str, transport: str = "") -> Celery:
+def make_app(broker_url: str, transport: str = "", form: str = "") -> Celery:
     """Makes the app; everything but the broker is at its default.
 
     Args:
         broker_url: A Redis database.
         transport: ``broker_transport``; empty for stock Celery.
+        form: Transport option ``backup``; empty for the default.
     """
     app = Celery("bench", broker=broker_url, set_as_current=False)
     if transport:
         app.conf.broker_transport = transport
+    if form:
+        app.conf.broker_transport_options = {"backup": form}
     journal = journal_of(broker_url)
 
     @app.task(name="bench.arrive", shared=False)
@@ -38,4 +42,4 @@ def journal_of(broker_url: str) -> Any:
 
 
 if BROKER in os.environ:
-    app = make_app(os.environ[BROKER], os.environ.get(TRANSPORT, ""))
+    app = make_app(os.environ[BROKER], os.environ.get(TRANSPORT, ""), os.environ.get(BACKUP, ""))

@@ -8,10 +8,10 @@ from typing import Any
 import redis
 
 from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.options import BACKUPS
 from kombu_delayq.results import Offer
-from kombu_delayq.store import DelayStore
 from tests.bench.burst import transfer_process
-from tests.bench.load import BODY_BYTES, HOUR_MS
+from tests.bench.load import HOUR_MS, make_store, message
 from tests.bench.report import Figure
 
 #: Left out at the beginning, in s.
@@ -20,22 +20,23 @@ START_S = 3
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Counts, with MONITOR, the commands that one transfer worker sends while nothing is due."""
-    seconds = 10 if quick else 30
-    for queues in (1, 10):
-        sent = _sent(server, queues, seconds)
-        note = f"MONITOR for {seconds} s, without what runs inside scripts: {dict(sent)}"
-        name = f"idle transfer worker, {queues} queue{'s' * (queues > 1)} with a message due in an hour"
-        yield Figure(name, sent.total() / seconds, "commands/s", 2, note=note)
+    seconds = 6 if quick else 15
+    for form in BACKUPS:
+        for queues in (1, 10):
+            sent = _sent(server, form, queues, seconds)
+            note = f"MONITOR for {seconds} s, without what runs inside scripts: {dict(sent)}"
+            name = f"idle transfer worker, {form}, {queues} queue{'s' * (queues > 1)}, next due in an hour"
+            yield Figure(name, sent.total() / seconds, "commands/s", 2, note=note)
 
 
-def _sent(server: PrivateRedis, queues: int, seconds: float) -> Counter[str]:
+def _sent(server: PrivateRedis, form: str, queues: int, seconds: float) -> Counter[str]:
     client: Any = redis.Redis(port=server.port)
     client.flushall()
-    store = DelayStore(client)
+    store = make_store(client, form)
     for number in range(queues):
         due_ms = time() * 1000 + HOUR_MS
-        store.offer(f"queue{number}", Offer(f"id{number}", repr(due_ms), 0, "x" * BODY_BYTES))
-    with transfer_process(server.url), client.monitor() as monitor:
+        store.offer(f"queue{number}", Offer(f"id{number}", repr(due_ms), 0, message(f"id{number}")))
+    with transfer_process(server.url, form), client.monitor() as monitor:
         since = monotonic() + START_S
         sent: Counter[str] = Counter()
         while (now := monotonic()) < since + seconds:

@@ -1,10 +1,12 @@
-"""Messages of 1 KB in the store, many a call."""
+"""Task messages of 1 KB in the store, many a call."""
 
 import random
 from collections.abc import Callable
 from time import time
+from typing import Any
 from uuid import uuid4
 
+from kombu_delayq.options import Options
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 
@@ -12,6 +14,28 @@ QUEUE = "bench"
 BODY_BYTES = 1000
 HOUR_MS = 3_600_000
 PER_CALL = 200
+
+#: As Celery writes a task.
+_MESSAGE = (
+    '{"body": "%(body)s", "content-encoding": "utf-8", "content-type": "application/json", "headers": {"lang": "py", '
+    '"task": "bench.arrive", "id": "%(id)s", "shadow": null, "eta": "2026-11-21T15:04:05.123456+00:00", '
+    '"expires": null, "group": null, "group_index": null, "retries": 0, "timelimit": [null, null], '
+    '"root_id": "%(id)s", "parent_id": null, "argsrepr": "()", "kwargsrepr": "{}", "origin": "gen1@bench", '
+    '"ignore_result": false, "stamped_headers": null, "stamps": {}}, "properties": {"correlation_id": "%(id)s", '
+    '"delivery_mode": 2, "delivery_info": {"exchange": "", "routing_key": "bench"}, "priority": 0, '
+    '"body_encoding": "base64", "delivery_tag": "%(id)s"}}'
+)
+_FIXED_BYTES = len(_MESSAGE % {"id": "", "body": ""})
+
+
+def message(task_id: str, size: int = BODY_BYTES) -> str:
+    """Returns a task message of ``size`` bytes, as it is pushed to its queue."""
+    return _MESSAGE % {"id": task_id, "body": "x" * (size - _FIXED_BYTES - 4 * len(task_id))}
+
+
+def make_store(client: Any, form: str) -> DelayStore:
+    """Makes a store that keeps messages in a form of backup."""
+    return DelayStore(client, options=Options(backup=form))
 
 
 def fill(
@@ -23,17 +47,22 @@ def fill(
         store: Where to.
         count: How many.
         due_ms: Gives the due time of each, ms since the epoch.
-        size: Gives the length of each body in bytes, as it will be pushed to its queue.
+        size: Gives the length of each message in bytes.
     """
     for start in range(0, count, PER_CALL):
-        calls = range(min(PER_CALL, count - start))
-        store.offer(QUEUE, *[Offer(str(uuid4()), repr(due_ms()), 0, "x" * size()) for _ in calls])
+        ids = [str(uuid4()) for _ in range(min(PER_CALL, count - start))]
+        store.offer(QUEUE, *[Offer(each, repr(due_ms()), 0, message(each, size())) for each in ids])
 
 
 def within_the_last_hour() -> Callable[[], float]:
     """Returns due times that are all past, random over an hour."""
     now_ms = time() * 1000
     return lambda: now_ms - random.random() * HOUR_MS
+
+
+def one_after_the_other() -> Callable[[], float]:
+    """Returns due times that are all past, in the order of the messages, as one constant delay gives them."""
+    return lambda: time() * 1000 - HOUR_MS
 
 
 def within_the_next_hour() -> Callable[[], float]:

@@ -8,6 +8,7 @@ from typing import Any
 from celery import Celery
 
 from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.options import BACKUPS
 from tests.bench.app import OURS, make_app
 from tests.bench.report import Figure
 
@@ -25,32 +26,33 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
 def compare(
     server: PrivateRedis, name: str, target: float, publish: Callable[[Celery, int], None], count: int, rounds: int
 ) -> Iterator[Figure]:
-    """Publishes with our transport and with stock in turns, from an app that is otherwise the same.
+    """Publishes with our transport, in both forms, and with stock in turns, from an app that is otherwise the same.
 
     Args:
         server: The broker of both.
         name: Of the measure.
-        target: For our rate over that of stock.
+        target: For our rate over that of stock, in the form ``hash``.
         publish: Publishes a number of tasks from an app.
         count: Tasks a round.
-        rounds: Pairs of rounds.
+        rounds: Of each app.
     """
     client = server.client()
-    ours, stock = make_app(server.url, OURS), make_app(server.url)
-    rates: list[tuple[float, float]] = []
+    apps = {"stock": make_app(server.url), **{form: make_app(server.url, OURS, form) for form in BACKUPS}}
+    rates: dict[str, list[float]] = {name: [] for name in apps}
     size = 0
     for turn in range(rounds + 1):
-        pair = {}
-        for app in (ours, stock) if turn % 2 else (stock, ours):
-            pair[app] = _rate(app, publish, count)
+        for each in list(apps) if turn % 2 else reversed(list(apps)):
+            rate = _rate(apps[each], publish, count)
             size = size or len(client.lindex(STOCK_QUEUE, 0) or "")
             _forget(client)
-        if turn:  # the first warms up
-            rates.append((pair[ours], pair[stock]))
-    note = f"median of {rounds} pairs of rounds of {count:,}, task messages of {size:,} bytes"
-    yield Figure(f"{name}, ours / stock", median(a / b for a, b in rates), "", target, at_least=True, note=note)
-    yield Figure(f"{name}, ours", median(a for a, _ in rates), "msg/s")
-    yield Figure(f"{name}, stock", median(b for _, b in rates), "msg/s")
+            if turn:  # the first warms up
+                rates[each].append(rate)
+    note = f"median of {rounds} rounds of {count:,}, task messages of {size:,} bytes"
+    for form in BACKUPS:
+        over = median(ours / stock for ours, stock in zip(rates[form], rates["stock"], strict=True))
+        yield Figure(f"{name}, {form} / stock", over, "", target if form == "hash" else None, True, note)
+    for each, of in rates.items():
+        yield Figure(f"{name}, {each}", median(of), "msg/s")
 
 
 def _publish(app: Celery, count: int) -> None:
@@ -67,4 +69,4 @@ def _rate(app: Celery, publish: Callable[[Celery, int], None], count: int) -> fl
 
 def _forget(client: Any) -> None:
     """Empties the queue and keeps its bindings, which kombu declares only once."""
-    client.delete(STOCK_QUEUE, *client.scan_iter("delayq:*"))
+    client.delete(STOCK_QUEUE, *client.scan_iter("delayq:*"), *client.scan_iter("redisson_*"))

@@ -9,9 +9,10 @@ from typing import Any
 import redis
 
 from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.options import BACKUPS
 from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
-from tests.bench.load import BODY_BYTES, HOUR_MS, QUEUE, fill, within_the_next_hour
+from tests.bench.load import HOUR_MS, QUEUE, fill, make_store, message, within_the_next_hour
 from tests.bench.report import Figure
 
 SMALL = 10_000
@@ -25,32 +26,37 @@ NOTE = "SLOWLOG: wall clock, so it includes what other processes take of the cor
 
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
-    """Does everything with few messages waiting, and with many."""
-    for count in (SMALL, 100_000 if quick else 1_000_000):
-        with PrivateRedis() as own:
-            client: Any = redis.Redis(port=own.port)
-            store = DelayStore(client)
-            fill(store, count, within_the_next_hour())
-            client.config_set("slowlog-max-len", 1_000_000)
-            yield from _single(store, count)
-            for name, act in (("browse", _browse), ("repair, dry run", _repair), ("purge", _purge)):
-                yield _whole(store, f"{name} of all, {count:,} waiting", act)
-            yield _after_purge(client, count)
+    """Does everything with few messages waiting, and with many, in either form."""
+    for form in BACKUPS:
+        for count in (SMALL, 100_000 if quick else 1_000_000):
+            with PrivateRedis() as own:
+                client: Any = redis.Redis(port=own.port)
+                store = make_store(client, form)
+                fill(store, count, within_the_next_hour())
+                client.config_set("slowlog-max-len", 1_000_000)
+                yield from _single(store, count)
+                for name, act in (("browse", _browse), ("repair, dry run", _repair), ("purge", _purge)):
+                    yield _whole(store, f"{name} of all, {form}, {count:,} waiting", act)
+                yield _after_purge(client, f"{form}, {count:,}")
 
 
 def _single(store: DelayStore, count: int) -> Iterator[Figure]:
     """Measures one call an id, for random ids."""
-    ids = [identity.decode() for identity in store.client.hrandfield(store.keys.backup(QUEUE), 3 * CALLS)]
+    ids_of = store.keys.backup if store.backup == "hash" else store.keys.ids
+    ids = [identity.decode() for identity in store.client.hrandfield(ids_of(QUEUE), 3 * CALLS)]
     messages = [messages[0] for messages in store.get([QUEUE], ids).values()]
     due_ms = within_the_next_hour()
-    body = b"y" * BODY_BYTES
+
+    def body(each: Waiting) -> bytes:
+        return message(each.id).replace("15:04:05", "16:04:05").encode()
+
     parts: dict[str, tuple[Callable[[Waiting], Any], list[Waiting]]] = {
         "get": (lambda each: store.get([QUEUE], [each.id]), messages[:CALLS]),
         "reschedule": (
-            lambda each: store.reschedule(QUEUE, [Change(each, due_ms() + random.random() * HOUR_MS, body)]),
+            lambda each: store.reschedule(QUEUE, [Change(each, due_ms() + random.random() * HOUR_MS, body(each))]),
             messages[:CALLS],
         ),
-        "run_now": (lambda each: store.run_now(QUEUE, [Change(each, 0.0, body)]), messages[CALLS : 2 * CALLS]),
+        "run_now": (lambda each: store.run_now(QUEUE, [Change(each, 0.0, body(each))]), messages[CALLS : 2 * CALLS]),
         "cancel": (lambda each: store.cancel([QUEUE], [each.id]), messages[2 * CALLS :]),
     }
     for name, (act, chosen) in parts.items():
@@ -63,7 +69,8 @@ def _single(store: DelayStore, count: int) -> Iterator[Figure]:
             took_ms.append((perf_counter() - start) * 1000)
         in_redis_ms = _slowlog_ms(store.client)
         note = f"in Redis: {_spread(in_redis_ms)}; round trip: {_spread(took_ms)}; {NOTE}"
-        yield Figure(f"{name} of a random id, {count:,} waiting, longest", max(in_redis_ms), "ms", 1, note=note)
+        named = f"{name} of a random id, {store.backup}, {count:,} waiting, longest"
+        yield Figure(named, max(in_redis_ms), "ms", 1, note=note)
     if store.size(QUEUE) != count - 2 * CALLS:
         raise RuntimeError(f"{store.size(QUEUE)} messages wait, not {count - 2 * CALLS}")
 
@@ -97,6 +104,9 @@ def _repair(store: DelayStore) -> int:
     states: list[str] = []
     for members in store.index_pages(QUEUE):
         states += store.repair_index(QUEUE, members, mend=False)
+    if store.backup == "list":
+        listed = sum(page.count for page in store.list_pages(QUEUE, mend=False))
+        return min(listed, states.count("sound"))
     for bodies in store.backup_pages(QUEUE):
         states += store.repair_backup(QUEUE, [(each, None) for each in bodies], mend=False)
     return states.count("sound") // 2
@@ -106,7 +116,7 @@ def _purge(store: DelayStore) -> int:
     return store.purge(QUEUE)
 
 
-def _after_purge(client: Any, count: int) -> Figure:
+def _after_purge(client: Any, what: str) -> Figure:
     """Measures how long Redis takes to answer while it gives the memory back."""
     took_ms, pending = [], 1
     while pending:
@@ -116,7 +126,7 @@ def _after_purge(client: Any, count: int) -> Figure:
             took_ms.append((perf_counter() - start) * 1000)
         pending = client.info("memory")["lazyfree_pending_objects"]
     note = f"PING, round trip: {_spread(took_ms)}"
-    return Figure(f"after a purge of {count:,}, longest answer", max(took_ms), "ms", note=note)
+    return Figure(f"after a purge, {what}, longest answer", max(took_ms), "ms", note=note)
 
 
 def _listen(client: Any, from_us: int) -> None:

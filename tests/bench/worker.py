@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.app import BROKER, OURS, TRANSPORT, make_app
+from tests.bench.app import BACKUP, BROKER, OURS, TRANSPORT, make_app
 from tests.waiting import until
 
 
 @contextmanager
-def running(broker_url: str, transport: str = OURS) -> Iterator[int]:
+def running(broker_url: str, form: str = "hash", transport: str = OURS) -> Iterator[int]:
     """Runs a worker with Celery's defaults (prefork, a child a core). Yields its process id when it works."""
     process = subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "tests.bench.app", "worker", "-l", "ERROR"],
-        env={**os.environ, BROKER: broker_url, TRANSPORT: transport, "PYTHONWARNINGS": "ignore"},
+        env={**os.environ, BROKER: broker_url, TRANSPORT: transport, BACKUP: form, "PYTHONWARNINGS": "ignore"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,

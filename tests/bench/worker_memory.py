@@ -33,7 +33,7 @@ def _growth_mb(server: PrivateRedis, transport: str, count: int) -> float:
     client.flushall()
     app = make_app(server.url, transport)
     task = app.tasks["bench.arrive"]
-    with running(server.url, transport) as pid:
+    with running(server.url, transport=transport) as pid:
         for _ in range(200):  # what a worker allocates once, at its first tasks, is not growth
             task.delay(0.0)
         until(lambda: not client.exists("celery", "unacked"), 60, "the worker is warm")
