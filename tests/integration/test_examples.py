@@ -1,11 +1,13 @@
 """The apps in docs/examples, as their owners run them."""
 
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,32 +17,34 @@ import redis
 
 from celery_ext.private_redis import PrivateRedis
 from tests.integration.harness import TRANSPORT
+from tests.jvm.redisson import QUICK, why_not
 from tests.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-PLAIN_APP, PAYMENTS = EXAMPLES / "plain_app", EXAMPLES / "payment_notification"
+PLAIN_APP, PAYMENTS, REDISSON = EXAMPLES / "plain_app", EXAMPLES / "payment_notification", EXAMPLES / "redisson"
 SETTING = f'broker_transport = "{TRANSPORT}"\n'
 DELAY_S = 3.0
 REMINDED = "reminded Ann "
 
 
 class Shop:
-    """A copy of the app on a server."""
+    """A copy of an app on a server."""
 
-    def __init__(self, directory: Path, server: PrivateRedis) -> None:
-        self.directory = Path(shutil.copytree(PLAIN_APP, directory / "shop"))
-        self._environment = {**os.environ, "SHOP_REDIS": f"redis://127.0.0.1:{server.port}"}
+    def __init__(self, directory: Path, server: PrivateRedis, example: Path = PLAIN_APP) -> None:
+        self.directory = Path(shutil.copytree(example, directory / "shop"))
+        self.redis = f"redis://127.0.0.1:{server.port}"
+        self._environment = {**os.environ, "SHOP_REDIS": self.redis}
 
     def change_setting(self) -> None:
         """Changes what docs/examples/plain_app/README.md says."""
         with (self.directory / "celeryconfig.py").open("a", encoding="utf-8") as settings:
             settings.write(SETTING)
 
-    def start(self, *command: str, log: Path) -> "subprocess.Popen[str]":
-        """Starts ``python`` in the app's directory."""
+    def start(self, *command: str, log: Path, program: str = sys.executable) -> "subprocess.Popen[str]":
+        """Starts ``python``, or another program, in the app's directory."""
         with log.open("w") as output:
             return subprocess.Popen(
-                [sys.executable, *command],
+                [program, *command],
                 cwd=self.directory,
                 env=self._environment,
                 stdout=output,
@@ -124,3 +128,63 @@ def test_the_payment_notifications_go_as_their_readme_says(tmp_path: Path) -> No
     [port] = re.findall(r"private Redis on port (\d+)", printed)
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(port))), "the Redis of the example still runs"
+
+
+class SharedShop(Shop):
+    """A copy of the app that shares queues with a JVM, and of its Java side."""
+
+    def __init__(self, directory: Path, server: PrivateRedis) -> None:
+        super().__init__(directory, server, REDISSON)
+        self._log = self.directory / "java.log"
+        told = ""
+        for how in (("--offline",), ()):  # the network only if it must be
+            built = self.start("-q", "-B", *how, "package", log=self._log, program="mvn")
+            if built.wait(100) == 0:
+                return
+            told = self._log.read_text()
+        assert "COMPILATION ERROR" not in told, told
+        pytest.skip(f"Maven cannot build it: {told.strip().partition(chr(10))[0]}")
+
+    def java(self, *command: str) -> str:
+        """Runs the command of its README. Returns what it printed."""
+        java = ["java", *QUICK, "-cp", f"target/classes{os.pathsep}target/lib/*", "shop.Main", self.redis, *command]
+        with self._log.open("a") as log:
+            done = subprocess.run(
+                java, cwd=self.directory, stdout=subprocess.PIPE, stderr=log, text=True, timeout=60, check=False
+            )
+        assert done.returncode == 0, self._log.read_text()
+        return done.stdout.strip()
+
+    def celery(self, *command: str) -> str:
+        """Runs ``celery -A tasks``. Returns what it printed."""
+        log = self.directory / "celery.log"
+        assert self.start("-m", "celery", "-A", "tasks", *command, log=log).wait(40) == 0, log.read_text()
+        return log.read_text()
+
+
+@pytest.mark.xdist_group("jvm")
+@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+def test_celery_and_a_jvm_share_queues_as_the_example_says(
+    tmp_path: Path, redis_server: PrivateRedis, client: redis.Redis
+) -> None:
+    """Celery runs and cancels what Java offers, and Java removes that too, and takes and answers what Celery delays."""
+    shop = SharedShop(tmp_path, redis_server)
+    waiting = "redisson_delay_queue_timeout:{mails}"
+    cancelled, removed = (shop.java("mails", "offer", "mails.send", "600", '["Eve", "Later"]') for _ in range(2))
+    offered = shop.java("mails", "offer", "mails.send", "1", '["Ann", "Hello"]')
+    assert client.zcard(waiting) == 3
+    with shop.worker():
+        result = until(lambda: client.get(f"celery-task-meta-{offered}"), 20, "the task has run")
+        assert json.loads(str(result))["result"] == "mail to Ann: Hello"
+        assert f"{cancelled}: cancelled" in shop.celery("delayq", "cancel", "--yes", cancelled)
+        shop.java("mails", "remove", "mails.send", removed, '["Eve", "Later"]')
+        assert not client.exists(waiting, "redisson_delay_queue:{mails}")
+        log = shop.directory / "invoice.log"
+        printing = shop.start("print_invoice.py", "R-17", str(DELAY_S), log=log)
+        asked_at = time.monotonic()
+        task = shop.java("invoices", "take", "30").split()
+        assert task[0] == "invoices.print"
+        assert time.monotonic() - asked_at >= DELAY_S - 0.01
+        assert printing.wait(20) == 0, log.read_text()
+    assert f"task {task[1]} is due in {DELAY_S:g} s" in log.read_text()
+    assert log.read_text().splitlines()[-1] == 'the JVM has done ["R-17"]'
