@@ -1,7 +1,10 @@
 """Moves the delayed messages of a queue to another form of backup. Knows the store, and no app."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+
+from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 
@@ -37,7 +40,9 @@ def convert(store: DelayStore, conversion: Conversion) -> Iterator[None]:
     Yields:
         For each message, when it is moved.
     """
-    left = store.convertible(conversion.queue, conversion.to)
+    left = 0
+    with suppress(ResponseError):  # of a key of the wrong type, which is told in words below
+        left = store.convertible(conversion.queue, conversion.to)
     if left:
         store.know(conversion.queue)  # what another client has offered may not be known yet
     while True:

@@ -5,7 +5,7 @@ from kombu_delayq.options import BACKUPS
 from kombu_delayq.results import Converted
 
 #: Most messages that one call moves, and about the most bytes of them.
-CONVERT_COUNT, CONVERT_BYTES = 100, 300_000
+CONVERT_COUNT, CONVERT_BYTES = 60, 300_000
 
 
 class Conversion(Caller):

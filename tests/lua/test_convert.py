@@ -6,7 +6,7 @@ from math import ceil
 
 import pytest
 
-from kombu_delayq import convert
+from kombu_delayq.convert import CONVERT_COUNT
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.results import Converted, Offer, Waiting
 from kombu_delayq.store import DelayStore
@@ -72,7 +72,7 @@ def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: De
     before = sorted(told(browsed(source)), key=lambda each: each[0])  # only rounded: the order of equal ones stays
     calls = converted(store)
     assert sum(call.moved for call in calls) == 350
-    assert max(call.moved for call in calls) <= convert.CONVERT_COUNT
+    assert max(call.moved for call in calls) <= CONVERT_COUNT
     assert {call.lost for call in calls} == {0}
     assert told(browsed(store)) == before
     assert {each.backup for each in browsed(store)} == {store.backup}
@@ -219,11 +219,11 @@ def test_what_has_no_body_is_counted_and_what_has_no_due_time_is_left(make_store
     """An index entry without a body is removed as a transfer removes it; a body without one stays for a repair."""
     store = make_store(backup="list")
     source = make_store(backup="hash")
-    source.offer("q", *(waiting(f"i{n}") for n in range(150)))
+    source.offer("q", *(waiting(f"i{n}") for n in range(CONVERT_COUNT + 10)))
     source.client.hdel(source.keys.backup("q"), "i7")
-    source.client.zrem(source.keys.due("q"), source.client.zrange(source.keys.due("q"), 140, 140)[0])
-    assert store.convert("q") == (99, 1, 49, 0)
-    assert store.convert("q") == (49, 0, 0, 1)
+    source.client.zrem(source.keys.due("q"), source.client.zrange(source.keys.due("q"), -3, -3)[0])
+    assert store.convert("q") == (CONVERT_COUNT - 1, 1, 9, 0)
+    assert store.convert("q") == (9, 0, 0, 1)
     assert source.client.hlen(source.keys.backup("q")) == 1
 
 
