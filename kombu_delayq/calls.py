@@ -1,14 +1,22 @@
 """How the store's operations are called in Redis."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from kombu.log import get_logger
 from redis import Redis
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
 from kombu_delayq import scripts
 from kombu_delayq.keys import Keys
 from kombu_delayq.options import BACKUPS, Options
+
+logger = get_logger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", bound="Caller")
 
 #: KEYS and ARGV of a script, and for which form of backup it is.
 Call = tuple[list[str], list[Any], str]
@@ -36,6 +44,8 @@ class Caller:
         self.options = options or Options()
         self._priority_steps = priority_steps
         self._list_of_priority = [_step_index(priority_steps, n) for n in range(10)]
+        #: The forms in which messages are looked for, the store's own first; see ``in_each_form``.
+        self._forms: tuple[str, ...] = (self.backup, self.other_backup)
 
     @property
     def backup(self) -> str:
@@ -50,6 +60,12 @@ class Caller:
     def script(self, operation: str, backup: str | None = None) -> scripts.Script:
         """Returns an operation's script for a form of backup, by default the one in use."""
         return scripts.load(operation, backup or self.backup)
+
+    def _look_no_further(self, error: NoPermissionError) -> None:
+        """Looks at the store's own form alone from now on, for that of others is forbidden."""
+        if len(self._forms) > 1:
+            self._forms = self._forms[:1]
+            logger.info("delayed messages are looked for in the form %r only: %s", self.backup, error)
 
     def _run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
         script = self.script(operation, backup)
@@ -91,6 +107,32 @@ class Caller:
 
     def _ready(self, queue: str) -> list[str]:
         return self.keys.ready(queue, self._priority_steps)
+
+
+def in_each_form(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
+    """Lets a method that looks for messages in all ``_forms`` do with the rights for one.
+
+    Where the ACL forbids the keys of the other form, it is called again, and from then on the store looks at its own
+    form alone.
+    """
+
+    @wraps(method)
+    def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        forms = self._forms
+        try:
+            return method(self, *args, **kwargs)
+        except NoPermissionError as error:
+            if len(forms) == 1:
+                raise
+            self._forms = forms[:1]
+            try:
+                found = method(self, *args, **kwargs)
+            finally:
+                self._forms = forms
+            self._look_no_further(error)
+            return found
+
+    return call
 
 
 def _step_index(steps: Sequence[int], priority: int) -> int:

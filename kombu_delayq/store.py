@@ -5,11 +5,10 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError
 
-from kombu_delayq.calls import as_text
+from kombu_delayq.calls import as_text, in_each_form
 from kombu_delayq.convert import Conversion
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
-from kombu_delayq.options import BACKUPS
 from kombu_delayq.parts import QueueParts
 from kombu_delayq.results import Heads, Lease, Offer, Offered, QueueForm, QueueStats, Transferred
 from kombu_delayq.upkeep import Upkeep
@@ -125,9 +124,10 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Conversion, BulkJobs):
         lateness_ms = [now_ms - float(due) for due in dues.split()]
         return Transferred(lateness_ms, lost, now_ms, float(head) if head else None)
 
+    @in_each_form
     def heads(self, queues: Sequence[str]) -> Heads:
         """Reads when the next message of each queue is due, in either form of backup."""
-        forms = [QueueForm(queue, backup) for queue in queues for backup in (self.backup, self.other_backup)]
+        forms = [QueueForm(queue, backup) for queue in queues for backup in self._forms]
         now, *heads = self._run("heads", [self._due(*form) for form in forms], [])
         return Heads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
 
@@ -141,9 +141,10 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Conversion, BulkJobs):
         """Gives the lease back. Returns whether it was held under this name."""
         return as_text(self._run("release", [self.keys.lease], [name])) == "released"
 
+    @in_each_form
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages, in either form of backup."""
-        keys = [self._due(queue), self._due(queue, self.other_backup), *self._ready(queue)]
+        keys = [self._due(queue, self._forms[0]), self._due(queue, self._forms[-1]), *self._ready(queue)]
         now, delayed, ready, overdue, head = self._run("stats", keys, [])
         return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
 
@@ -152,10 +153,11 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Conversion, BulkJobs):
         seconds, microseconds = self.client.time()
         return float(seconds) * 1000 + float(microseconds) / 1000
 
+    @in_each_form
     def size(self, queue: str) -> int:
         """Counts the delayed messages of a queue, in either form of backup."""
         with self.client.pipeline(transaction=False) as pipe:
-            for backup in BACKUPS:
+            for backup in self._forms:
                 pipe.zcard(self._due(queue, backup))
             return sum(pipe.execute())
 
@@ -168,10 +170,11 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Conversion, BulkJobs):
         name = self.client.get(self.keys.lease)
         return None if name is None else as_text(name)
 
+    @in_each_form
     def keep_alive(self, queue: str, expire_ms: int) -> None:
         """Puts off the expiry of a queue that is in use."""
         with self.client.pipeline(transaction=False) as pipe:
-            for key in (key for backup in BACKUPS for key in self._stored(queue, backup)):
+            for key in (key for backup in self._forms for key in self._stored(queue, backup)):
                 pipe.pexpire(key, expire_ms)
             pipe.execute()
 

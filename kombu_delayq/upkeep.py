@@ -8,8 +8,7 @@ from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.calls import Caller, as_bytes, as_text
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.calls import Caller, as_bytes, as_text, in_each_form
 from kombu_delayq.results import Letter
 
 #: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
@@ -30,7 +29,8 @@ class Upkeep(Caller):
         self.client.srem(self.keys.queues, queue)
         self._held_others.discard(queue)
         try:
-            return sum(int(self._run("purge", self._stored(queue, each), [], each)) for each in BACKUPS)
+            count = int(self._run("purge", self._stored(queue), []))
+            return count + self._purge_other(queue)
         except ResponseError:
             self.client.sadd(self.keys.queues, queue)  # what it holds must still be transferred
             raise
@@ -132,6 +132,10 @@ class Upkeep(Caller):
             where = str(ready.index(self._list_of(letter))) if letter.to == "queue" else letter.to
             args += [letter.message, where, letter.body]
         return int(self._run("replay", [key, *ready], args))
+
+    @in_each_form
+    def _purge_other(self, queue: str) -> int:
+        return sum(int(self._run("purge", self._stored(queue, each), [], each)) for each in self._forms[1:])
 
     def _list_of(self, letter: Letter) -> str:
         return self._ready(letter.queue)[self._list_of_priority[letter.priority]]

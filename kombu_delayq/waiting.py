@@ -7,10 +7,9 @@ from math import inf
 from typing import Any
 
 from kombu.log import get_logger
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
-from kombu_delayq.calls import Call, Caller, as_bytes, as_text
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.calls import Call, Caller, as_bytes, as_text, in_each_form
 from kombu_delayq.results import Change, Page, QueueForm, Waiting
 
 logger = get_logger(__name__)
@@ -100,9 +99,8 @@ class WaitingMessages(Caller):
         args = [repr(from_ms), repr(to_ms), *last, count, MAX_BYTES]
         more, *parts = self._run("browse", self._stored(queue, backup), args, backup)
         messages = [_waiting(queue, backup, row) for row in _rows(parts[2:])]
-        other = self.other_backup
-        if as_text(more) == "end" and backup == self.backup and self.client.exists(self._due(queue, other)):
-            return Page(messages, (b"", b""), True, other)
+        if as_text(more) == "end" and backup == self.backup and self._is_in_other(queue):
+            return Page(messages, (b"", b""), True, self.other_backup)
         end = (as_bytes(parts[0]), as_bytes(parts[1])) if parts else last
         return Page(messages, end, as_text(more) == "more", backup)
 
@@ -117,10 +115,11 @@ class WaitingMessages(Caller):
             if as_text(word) == "end":
                 return found
 
+    @in_each_form
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
         with self.client.pipeline(transaction=False) as pipe:
-            for backup in BACKUPS:
+            for backup in self._forms:
                 pipe.zcount(self._due(queue, backup), from_ms, f"({to_ms!r}")
             return sum(pipe.execute())
 
@@ -165,9 +164,9 @@ class WaitingMessages(Caller):
         A queue that cannot be searched is logged and left: it must not hide what was found, or removed, in others.
 
         Raises:
-            redis.exceptions.ResponseError: None of the queues can be searched.
+            redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
         """
-        others = [QueueForm(form.queue, self.other_backup) for form in forms if form.backup == self.backup]
+        others = [QueueForm(form.queue, each) for form in forms for each in self._forms[1:] if form.backup != each]
         there: list[QueueForm] = []
         done = dict.fromkeys(forms, 0)  # for how many of the ids each was searched
         while done:
@@ -175,10 +174,10 @@ class WaitingMessages(Caller):
                 (self._stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids[count:])], form.backup)
                 for form, count in done.items()
             ]
-            replies = self._run_each(operation, calls, *(("EXISTS", self._due(*other)) for other in others))
-            there += compress(others, replies[len(calls) :])
+            replies = self._run_each(operation, calls, *(("ZCARD", self._due(*other)) for other in others))
+            there += compress(others, map(self._is_there, replies[len(calls) :]))
             others = []
-            self._check(dict(zip(done, replies, strict=False)), len(forms))
+            self._check(dict(zip(done, replies, strict=False)), -1 if found else len(forms))
             for form, reply in zip(list(done), replies, strict=False):
                 if isinstance(reply, ResponseError):
                     done[form] = len(ids)
@@ -190,8 +189,19 @@ class WaitingMessages(Caller):
             done = {form: count for form, count in done.items() if count < len(ids)}
         return there
 
+    def _is_there(self, reply: Any) -> bool:
+        """Reads a reply on the number of messages in the other form; what Redis cannot tell, a search will report."""
+        if isinstance(reply, NoPermissionError):
+            self._look_no_further(reply)
+            return False
+        return bool(reply)
+
+    @in_each_form
+    def _is_in_other(self, queue: str) -> bool:
+        return any(self.client.zcard(self._due(queue, each)) for each in self._forms[1:])
+
     def _check(self, replies: dict[QueueForm, Any], most: int) -> None:
-        """Logs which of ``most`` queues cannot be searched; raises what Redis says when none of them can."""
+        """Logs which queues cannot be searched; raises what Redis says when these are ``most``."""
         failed = {form: reply for form, reply in replies.items() if isinstance(reply, Exception)}
         if len(failed) == most:
             raise next(iter(failed.values()))

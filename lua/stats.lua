@@ -1,6 +1,6 @@
 -- Counts a queue's messages.
 -- KEYS[1] due      ZSET  message -> due time, ms since the epoch
--- KEYS[2] other    ZSET  the same for messages in the other form of backup
+-- KEYS[2] other    ZSET  the same for messages in the other form of backup; due again where they are not counted
 -- KEYS[3...] ready  LIST  the queue's lists, one a priority step
 -- Returns {now, number delayed, number ready, number overdue, next due or ''}
 -- Atomic: all numbers are of one moment.
@@ -20,7 +20,7 @@ for i = 3, #KEYS do
   ready = ready + redis.call('LLEN', KEYS[i])
 end
 local delayed, overdue, head = 0, 0, ''
-for _, key in ipairs({ due, other }) do
+for _, key in ipairs(due == other and { due } or { due, other }) do
   delayed = delayed + redis.call('ZCARD', key)
   overdue = overdue + redis.call('ZCOUNT', key, '-inf', now)
   local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]

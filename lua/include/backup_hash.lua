@@ -15,14 +15,14 @@ local function put(keys, id, due_ms, priority, body, again)
   if redis.call('HSETNX', keys.backup, id, value) == 0 then
     local kept_priority, kept = opened(redis.call('HGET', keys.backup, id))
     local twin = twin_of(id, priority, body)
-    if kept == body and kept_priority == priority or redis.call('HEXISTS', keys.backup, twin) == 1 then
+    if kept == body and kept_priority == priority or redis.call('HGET', keys.backup, twin) then
       if not again then
         return 'repeated'
       end
       twin = twin_of(id, priority, body .. new_mark(keys.order))
     end
     id = twin
-    redis.call('HSET', keys.backup, id, value)
+    redis.call('HSETNX', keys.backup, id, value)
     redis.call('ZADD', keys.twins, 0, id)
     state = 'renamed'
   end

@@ -11,7 +11,13 @@ from tests.integration.harness import TRANSPORT, MakeProj, Proj
 
 
 @pytest.fixture
-def make_proj(redis_server: PrivateRedis) -> Iterator[MakeProj]:
+def backup(request: pytest.FixtureRequest) -> str:
+    """The form in which apps keep delayed messages; see ``IN_BOTH_FORMS``."""
+    return str(getattr(request, "param", "hash"))
+
+
+@pytest.fixture
+def make_proj(redis_server: PrivateRedis, backup: str) -> Iterator[MakeProj]:
     """Makes the app on an empty broker with our transport.
 
     ``server=`` puts the broker elsewhere, other keywords are settings of the app; ``broker_transport=""`` makes it
@@ -29,6 +35,8 @@ def make_proj(redis_server: PrivateRedis) -> Iterator[MakeProj]:
             "broker_connection_retry_on_startup": True,
             **conf,
         }
+        if settings["broker_transport"] == TRANSPORT and backup != "hash":
+            settings["broker_transport_options"] = {"backup": backup, **settings.get("broker_transport_options", {})}
         made.append(Proj(broker, settings, redis_server))
         return made[-1]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 from celery import Celery
 from kombu import Connection
@@ -22,6 +23,9 @@ from tests.waiting import until
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 HERE = Path(__file__).parent
+
+#: Runs the tests of a module once for each form of backup. DELAYQ_BACKUPS names fewer.
+IN_BOTH_FORMS = pytest.mark.parametrize("backup", os.environ.get("DELAYQ_BACKUPS", "hash list").split(), indirect=True)
 
 
 class Worker:

@@ -20,19 +20,23 @@ from celery_ext.cli import delayq
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.results import JobRun, Offer
 from kombu_delayq.store import DelayStore
-from tests.integration.harness import MakeProj, Proj
+from tests.integration.harness import IN_BOTH_FORMS, MakeProj, Proj
 from tests.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "acl.md"
 
 
 @pytest.fixture
-def users(own_server: PrivateRedis) -> PrivateRedis:
+def users(own_server: PrivateRedis, backup: str) -> PrivateRedis:
     """A server that has the users of the page."""
     blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 5
     for block in blocks:
         own_server.client().execute_command(*block.split())
+        if backup == "list":
+            name = block.split()[2]
+            keys_alone = 1 if name == "status" else None
+            own_server.client().execute_command("ACL", "SETUSER", name, *rights_of_list()[:keys_alone])
     return own_server
 
 
@@ -43,11 +47,22 @@ def proj_of_user(users: PrivateRedis, make_proj: MakeProj) -> Iterator[Proj]:
     assert denials(users) == [], "what a user of the page may not do"
 
 
+def rights_of_list() -> list[str]:
+    """Returns what the page adds for Redisson's form, the keys first."""
+    found = re.search(r"```text\n(~redisson.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found[1].split()
+
+
 def denials(server: PrivateRedis) -> list[Any]:
-    """Returns what users were denied, but for the name that a Redis client gives itself, which it can do without."""
+    """Returns what users were denied.
+
+    But for what they can do without: the name that a Redis client gives itself, and messages in the other form.
+    """
+    other = () if "~redisson" in str(server.client().acl_getuser("shop")["keys"]) else ("redisson_",)
     found = server.client().execute_command("ACL", "LOG")  # newer clients make a dict of each entry
     log = [each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found]
-    return [entry for entry in log if not entry["object"].startswith("client")]
+    return [entry for entry in log if not entry["object"].startswith(("client", *other))]
 
 
 def url_of(server: PrivateRedis, user: str) -> str:
@@ -62,6 +77,7 @@ def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None
     return done
 
 
+@IN_BOTH_FORMS
 def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     """Workers and publishers delay, retry by a chain, cancel, revoke and purge with the rights of user shop."""
     proj = proj_of_user
@@ -86,6 +102,7 @@ def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     assert proj.app.control.purge() == 1
 
 
+@IN_BOTH_FORMS
 def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj) -> None:
     """User caretaker may run every command that looks, changes, moves and mends, and user status that one."""
     proj = make_proj(server=users)
@@ -114,10 +131,12 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     assert denials(users) == []
 
 
-def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj) -> None:
+@IN_BOTH_FORMS
+def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
     """User transfer may lead and transfer, and learns of new messages."""
     proj = make_proj(server=users)
-    command = [sys.executable, "-m", "celery", "delayq", "--broker", url_of(users, "transfer"), "transfer"]
+    options = ("--broker", url_of(users, "transfer"), "-o", f"backup={backup}")
+    command = [sys.executable, "-m", "celery", "delayq", *options, "transfer"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         until(lambda: users.client().get("delayq:transfer"))
