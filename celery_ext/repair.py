@@ -3,11 +3,13 @@
 import json
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from redis.exceptions import ResponseError
 
 from celery_ext.exported import fault_of
 from kombu_delayq.calls import as_text
+from kombu_delayq.entries import mark_of, told_id
 from kombu_delayq.marks import body_of, id_of
 from kombu_delayq.message import Due, eta_of
 from kombu_delayq.store import DelayStore
@@ -16,6 +18,8 @@ from kombu_delayq.store import DelayStore
 EXAMPLES = 10
 #: How many of the stale entries are remembered while nothing is mended, so that their bodies are not counted too.
 STALE_KNOWN = 100_000
+#: How often a list is tried to be made anew while other clients offer messages, before it is left for another time.
+RELIST_ATTEMPTS = 10
 
 
 @dataclass
@@ -31,6 +35,8 @@ class Findings:
         unindexed: Number of bodies without an index entry, which would never be delivered.
         undated: How many of these tell no due time, so that they become due now.
         untwinned: Number of messages beside others of their id that cannot be found by it.
+        unnamed: Number of messages that cannot be found by their ids.
+        unlisted: Number of index entries, at least, that the list of Redisson's form has lost.
         misordered: Number of messages behind which later ones of their due time would not be put.
         unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
         error: Why it could not be searched, in the words of Redis.
@@ -45,6 +51,8 @@ class Findings:
     unindexed: int = 0
     undated: int = 0
     untwinned: int = 0
+    unnamed: int = 0
+    unlisted: int = 0
     misordered: int = 0
     unreadable: int = 0
     error: str | None = None
@@ -53,16 +61,19 @@ class Findings:
     @property
     def mendable(self) -> bool:
         """Whether there is something that can be mended."""
-        return self.unknown or bool(self.lost + self.stale + self.unindexed + self.untwinned + self.misordered)
+        damaged = self.lost + self.stale + self.unindexed + self.untwinned + self.unnamed + self.unlisted
+        return self.unknown or bool(damaged + self.misordered)
 
     @property
     def beyond_repair(self) -> bool:
         """Whether there is something that cannot."""
         return self.error is not None or bool(self.unreadable)
 
-    def note(self, kind: str, identity: bytes) -> None:
-        """Counts something, and remembers its id while there are few."""
+    def note(self, kind: str, identity: bytes | None = None) -> None:
+        """Counts something, and remembers its id, if it is to be named, while there are few."""
         setattr(self, kind, getattr(self, kind) + 1)
+        if identity is None:
+            return
         ids = self.examples.setdefault(kind, [])
         if len(ids) < EXAMPLES:
             ids.append(as_text(identity))
@@ -89,11 +100,10 @@ def check(store: DelayStore, findings: Findings, known: Container[str], *, mend:
         For each index entry and each body, when it is done with.
     """
     try:
-        # Asks for the types of all its keys; what is wrong is told in words that name the key.
-        store.repair_backup(findings.queue, [], mend=False)
-        stale: set[bytes] = set()
-        yield from _check_index(store, findings, stale, mend=mend)
-        yield from _check_backup(store, findings, stale, mend=mend)
+        for backup in store.kept_forms(findings.queue):
+            # Asks for the types of all its keys; what is wrong is told in words that name the key.
+            store.repair_index(findings.queue, [], mend=False, backup=backup)
+            yield from (_check_list if backup == "list" else _check_hash)(store, findings, mend=mend)
         if findings.queue not in known and (findings.delayed or findings.unindexed):
             findings.unknown = findings.queue not in store.queues()  # it may be new
         if findings.unknown and mend:
@@ -102,10 +112,47 @@ def check(store: DelayStore, findings: Findings, known: Container[str], *, mend:
         findings.error = str(error)
 
 
+def _check_hash(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    stale: set[bytes] = set()
+    yield from _check_index(store, findings, stale, mend=mend)
+    yield from _check_backup(store, findings, stale, mend=mend)
+
+
+def _check_list(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    for members in store.index_pages(findings.queue, "list"):
+        for member, state in zip(members, _states(store, findings, members, "list", mend=mend), strict=True):
+            if state == "lost":
+                findings.note("lost", told_id(mark_of(member), b""))
+            elif state in ("unnamed", "misordered"):
+                findings.note(state)
+            findings.delayed += state not in ("lost", "gone")
+            yield
+    found = True
+    while found:  # again, for others may have moved entries past it meanwhile
+        before = findings.unindexed
+        for page in store.list_pages(findings.queue, mend=mend):
+            findings.unindexed += len(page.unindexed)
+            yield from repeat(None, page.entries)
+        found = mend and findings.unindexed > before
+    yield from _relist(store, findings, mend=mend)
+
+
+def _relist(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    """Makes a list anew that has lost entries; only now, for it may have what the index has lost."""
+    page, attempts = store.relist(findings.queue, mend=mend), 1
+    findings.unlisted += page.lost
+    while page.word == "more" or (page.word == "unknown" and attempts < RELIST_ATTEMPTS):
+        if page.word == "unknown":
+            attempts += 1
+            store.index(findings.queue)
+        page = store.relist(findings.queue, page if page.word == "more" else None, mend=mend)
+        findings.unlisted += page.lost
+        yield
+
+
 def _check_index(store: DelayStore, findings: Findings, stale: set[bytes], *, mend: bool) -> Iterator[None]:
-    for members in store.index_pages(findings.queue):
-        states = store.repair_index(findings.queue, members, mend=mend) if members else []
-        for member, state in zip(members, states, strict=True):
+    for members in store.index_pages(findings.queue, "hash"):
+        for member, state in zip(members, _states(store, findings, members, "hash", mend=mend), strict=True):
             identity = id_of(member)
             if state == "lost":
                 findings.note("lost", identity)
@@ -115,6 +162,10 @@ def _check_index(store: DelayStore, findings: Findings, stale: set[bytes], *, me
                     stale.add(identity)
             findings.delayed += state in ("sound", "stale")
             yield
+
+
+def _states(store: DelayStore, findings: Findings, members: list[bytes], backup: str, *, mend: bool) -> list[str]:
+    return store.repair_index(findings.queue, members, mend=mend, backup=backup) if members else []
 
 
 def _check_backup(store: DelayStore, findings: Findings, stale: set[bytes], *, mend: bool) -> Iterator[None]:

@@ -10,6 +10,7 @@ from kombu_delayq.convert import Conversion
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
 from kombu_delayq.parts import QueueParts
+from kombu_delayq.repairs import Repairs
 from kombu_delayq.results import Heads, Lease, Offer, Offered, QueueForm, QueueStats, Transferred
 from kombu_delayq.upkeep import Upkeep
 from kombu_delayq.waiting import WaitingMessages
@@ -21,7 +22,7 @@ OLDEST_REDIS = (6, 2)
 LIST_SHARE = 2
 
 
-class DelayStore(WaitingMessages, QueueParts, Upkeep, Conversion, BulkJobs):
+class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJobs):
     """Keeps messages until they are due. Errors of the Redis client pass through as they are."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,18 +1,14 @@
-"""The store's operations on whole queues: purge, repair, dead letters."""
+"""The store's operations on whole queues: purge, dead letters."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import sleep
-from typing import Any, cast
 from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
 from kombu_delayq.calls import Caller, as_bytes, as_text, in_each_form
 from kombu_delayq.results import Letter
-
-#: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
-SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
 
 #: How long one may go through dead letters without a sign of life, and how often others ask whether it is done, in s.
 REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
@@ -34,59 +30,6 @@ class Upkeep(Caller):
         except ResponseError:
             self.client.sadd(self.keys.queues, queue)  # what it holds must still be transferred
             raise
-
-    def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool) -> list[str]:
-        """Checks index entries, and with ``mend`` removes those that are not sound.
-
-        Returns:
-            For each: ``sound``, ``gone`` (it left meanwhile), ``lost`` (no body has its id) or ``stale`` (the body has
-            another entry, which gets the due time if it has none).
-        """
-        return list(map(as_text, self._run("repair_index", self._stored(queue), [int(mend), *members])))
-
-    def repair_backup(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
-        """Checks bodies, and with ``mend`` gives them what they lack.
-
-        Args:
-            queue: Its name.
-            bodies: Id and due time in ms since the epoch of each; with None, one without an index entry is left so.
-            mend: Whether to change anything.
-
-        Returns:
-            For each the worst: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered),
-            ``untwinned`` (it cannot be found by its id), ``misordered`` (later messages of its due time would go before
-            it) or ``sound``.
-        """
-        args: list[Any] = [self._wake(queue), queue, int(mend)]
-        for identity, due_ms in bodies:
-            args += [identity, "" if due_ms is None else repr(due_ms)]
-        return list(map(as_text, self._run("repair_backup", self._stored(queue), args)))
-
-    def index_pages(self, queue: str) -> Iterator[list[bytes]]:
-        """Yields the members of a queue's index in parts, in any order; some twice."""
-        cursor = -1
-        while cursor:
-            cursor, found = self.client.zscan(self.keys.due(queue), max(cursor, 0), count=SCAN_INDEX)
-            yield [as_bytes(member) for member, _ in cast(Any, found)]
-
-    def backup_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
-        """Yields the bodies of a queue by id in parts, in any order, as they are kept; some twice."""
-        cursor = -1
-        while cursor:
-            cursor, found = self.client.hscan(self.keys.backup(queue), max(cursor, 0), count=SCAN_BACKUP)
-            yield {as_bytes(identity): as_bytes(value) for identity, value in cast(Any, found).items()}
-
-    def queue_pages(self) -> Iterator[set[str]]:
-        """Yields the names of queues that have keys of ours, in parts: searches the whole database; some twice."""
-        cursor = -1
-        while cursor:
-            cursor, found = self.client.scan(max(cursor, 0), match=self.keys.of_any_queue, count=SCAN_KEYS)
-            names = (self.keys.queue_of(as_text(key)) for key in found)
-            yield {name for name in names if name is not None}
-
-    def know(self, queue: str) -> None:
-        """Lets the transfer workers know of a queue."""
-        self.client.sadd(self.keys.queues, as_bytes(queue))
 
     def dead_letter_lists(self, queue: str) -> dict[str, int]:
         """Returns the lists of a dead letter queue, one a priority step, each with its length."""

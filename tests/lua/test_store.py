@@ -45,6 +45,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "refuse": lambda store: store.refuse(["unknown"]),
     "repair_index": lambda store: store.repair_index("q", [b"unknown"], mend=True),
     "repair_backup": lambda store: store.repair_backup("q", [(b"unknown", None)], mend=True),
+    "repair_list": lambda store: store.repair_list("q", 0, mend=True),
+    "relist": lambda store: store.relist("q", mend=True),
     "replay": lambda store: store.replay("dead", [Letter(b"unknown", "away")]),
     "index": lambda store: store.index("q"),
     "scan": lambda store: store.scan(Part("q", None, None)),
@@ -59,7 +61,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
 
 
 #: Operations that are for one form of backup only.
-ONLY = {"index": "list"}
+ONLY = {"index": "list", "relist": "list", "repair_backup": "hash", "repair_list": "list"}
 
 
 def reads(store: DelayStore) -> int:

@@ -1,0 +1,79 @@
+"""What is in an entry of Redisson's form. Source: ``lua/include/entry_list.lua`` and ``lua/include/ids_list.lua``."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+_OURS, _LENGTH, _MARK, _PRIORITY = 7, 8, 9, 5
+_NAMED = b"\0n"
+_ID, _ID_VALUE = b'"id":', re.compile(rb' ?"([^"\\]+)"')
+
+
+def mark_of(entry: bytes) -> bytes:
+    """Returns what tells an entry from all others of its queue."""
+    return entry[:_MARK]
+
+
+def cursor_of(entry: bytes) -> bytes:
+    """Returns what stands for an entry where a page or a part ends: it sorts directly behind it."""
+    return mark_of(entry) + b"\xff" * _LENGTH
+
+
+def message_of(entry: bytes) -> bytes | None:
+    """Returns the message in an entry; None if there is none."""
+    for start in ((entry[0] if entry else 0) + 1 + _LENGTH, 2 * _LENGTH):
+        length = int.from_bytes(entry[start - _LENGTH : start], "little")
+        if len(entry) >= start and length == len(entry) - start:
+            return entry[start:]
+    return None
+
+
+def is_ours(mark: bytes) -> bool:
+    """Whether an entry with this mark was made by us, and not by Redisson."""
+    return mark[:1] == bytes((_OURS,)) and mark[_OURS : _OURS + 1] == b"\0"
+
+
+def priority_of(mark: bytes, message: bytes) -> int:
+    """Returns the priority, 0 to 9, of a message in an entry with this mark."""
+    priority = 0.0
+    if is_ours(mark):
+        priority = mark[_PRIORITY]
+    elif b'"priority"' in message:
+        told = _said(message)[1].get("priority")
+        with suppress(ValueError):
+            priority = float(told) if isinstance(told, (int, float, str)) and not isinstance(told, bool) else 0.0
+    return int(min(priority, 9)) if priority > 0 else 0  # so that NaN is 0 too
+
+
+def named_field(mark: bytes) -> bytes:
+    """Returns the field of the index of ids that has the id of a message, if that tells none or another."""
+    return _NAMED + mark
+
+
+def told_id(mark: bytes, message: bytes) -> bytes:
+    """Returns the id that a message tells, else one that is made from the mark of its entry."""
+    if is_ours(mark):
+        at = message.find(_ID)
+        found = _ID_VALUE.match(message, at + len(_ID)) if at >= 0 else None
+        if found is not None:
+            return found[1]
+    headers, properties = _said(message)
+    task_id = headers.get("id") if headers.get("task", False) is not False else None
+    for identity in (task_id, properties.get("delivery_tag")):
+        if isinstance(identity, str) and identity:
+            with suppress(UnicodeEncodeError):
+                return identity.encode(errors="surrogateescape")
+    return b"entry-" + mark[:_LENGTH].hex().encode()
+
+
+def _said(message: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Returns the headers and the properties of a message; empty for what is none."""
+    try:
+        parsed = json.loads(message.decode(errors="surrogateescape"))
+    except (ValueError, RecursionError):
+        return {}, {}
+    found = (parsed.get(name) if isinstance(parsed, dict) else None for name in ("headers", "properties"))
+    headers, properties = (each if isinstance(each, dict) else {} for each in found)
+    return headers, properties

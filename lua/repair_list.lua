@@ -1,0 +1,63 @@
+-- Finds entries in the list of Redisson's form that lost their place in the index, and gives it back to them.
+-- KEYS[1] due     ZSET  entry -> due time, ms since the epoch
+-- KEYS[2] backup  LIST  entries, and some that have left
+-- KEYS[3] order   HASH  notes
+-- KEYS[4] twins   HASH  id -> where its messages are
+-- ARGV[1] wake    channel on which a new head is announced
+-- ARGV[2] mend    1, or 0 to change nothing
+-- ARGV[3] skip    how many entries at the list's tail not to look at
+-- ARGV[4] count   how many before those to look at
+-- Returns {number of entries looked at, bytes of them, mark of each that was found}
+-- Atomic: an entry is put back only while there is a record of it and it is not in the index. One that was transferred
+-- or removed has either no record or is no longer in the list.
+-- Cost: O(entries between the page and the nearer end of the list + count * log N)
+-- @include wrong_type
+-- @include backup
+-- @include expire
+
+local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local wake, mend, skip, count = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local wrong = wrong_stored(keys)
+if wrong then
+  return wrong
+end
+
+-- Returns the due time that is kept of an entry, or nil.
+local function due_of(id, entry)
+  for _, record in ipairs(records_of(redis.call('HGET', keys.twins, field_of(id)))) do
+    if record.mark == mark_of(entry) and not locate(keys.due, record.due, record.mark) then
+      return record.due
+    end
+  end
+end
+
+local entries = redis.call('LRANGE', keys.backup, -skip - count, -skip - 1)
+local dues = #entries > 0 and redis.call('ZMSCORE', keys.due, unpack(entries)) or {}
+local size, left, messages = 0, {}, {}
+for i, entry in ipairs(entries) do
+  size = size + #entry
+  local message = not dues[i] and message_of(entry)
+  if message then
+    left[#left + 1], messages[#messages + 1] = entry, message
+  end
+end
+local expire, found, fresh = redis.call('PTTL', keys.backup), {}, {}
+for i, id in ipairs(names(keys, left, messages)) do
+  local due = due_of(id, left[i])
+  if due then
+    found[#found + 1] = mark_of(left[i])
+    if mend then
+      redis.call('ZADD', keys.due, due, left[i])
+      fresh[left[i]] = true
+    end
+  end
+end
+local head = redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
+if fresh[head[1]] then
+  redis.pcall('PUBLISH', wake, head[2])
+end
+if mend then
+  expire_all(keys, expire)
+end
+return { #entries, size, unpack(found) }
