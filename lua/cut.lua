@@ -3,10 +3,12 @@
 -- ARGV[1] from    least due time, ms since the epoch, or -inf
 -- ARGV[2] to      due time before which messages are wanted, ms since the epoch, or +inf
 -- ARGV[3...] rank  of the last message of each part but the last, among those within the bounds, from 0 on, ascending
--- Returns two a rank: index member, due time; nothing for ranks at which there is no message any more
+-- Returns two a rank: what stands for the index member, due time; nothing for ranks at which there is no message any
+-- more
 -- Atomic: reads only. The parts are disjoint and together have all messages within the bounds.
 -- Cost: O(log N) a rank
 -- @include wrong_type
+-- @include page
 -- @include between
 
 local due = KEYS[1]
@@ -24,7 +26,7 @@ for i = 3, #ARGV do
     break
   end
   local found = redis.call('ZRANGE', due, rank, rank, 'WITHSCORES')
-  reply[#reply + 1] = found[1]
+  reply[#reply + 1] = cursor_of(found[1])
   reply[#reply + 1] = found[2]
 end
 return reply

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from celery_ext.spark.filters import Selection
-from kombu_delayq.results import Part
+from kombu_delayq.results import Part, QueueForm
 from kombu_delayq.store import DelayStore
 
 #: Messages in a portion, unless the number of portions is given.
@@ -36,20 +36,21 @@ def plan(store: DelayStore, selection: Selection, count: int | None) -> list[Por
         The portions, fewer where there are fewer messages, one at least.
     """
     names = store.queues() if selection.queues is None else selection.queues
-    sizes = {name: store.count(name, selection.from_ms, selection.to_ms) for name in names}
+    sizes = store.sizes(names, selection.from_ms, selection.to_ms)
     total = sum(sizes.values())
     wanted = max(min(count or -(-total // PORTION), total), 1)
     ends = {total * n // wanted for n in range(1, wanted)}  # behind how many messages of all a portion ends
     return [Portion(parts) for parts in _cut(store, selection, sizes, ends) if parts] or [Portion([])]
 
 
-def _cut(store: DelayStore, selection: Selection, sizes: Mapping[str, int], ends: set[int]) -> list[list[Part]]:
+def _cut(store: DelayStore, selection: Selection, sizes: Mapping[QueueForm, int], ends: set[int]) -> list[list[Part]]:
     portions: list[list[Part]] = [[]]
     begin = 0
-    for name, size in sizes.items():
-        # An empty queue is read as well: Spark goes on with this plan as long as a DataFrame is used.
+    for form, size in sizes.items():
+        # An empty queue is read as well, in either form of backup: Spark goes on with this plan as long as a DataFrame
+        # is used.
         ranks = sorted(end - begin - 1 for end in ends if begin < end < begin + size)
-        first, *others = store.cut(name, ranks, selection.from_ms, selection.to_ms)
+        first, *others = store.cut(form.queue, ranks, selection.from_ms, selection.to_ms, form.backup)
         portions[-1].append(first)
         portions += [[part] for part in others]
         begin += size

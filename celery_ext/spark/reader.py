@@ -8,11 +8,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from celery_ext.spark.broker import Broker
+from celery_ext.spark.entry_rows import EntryRows
 from celery_ext.spark.filters import Selection
 from celery_ext.spark.options import ReadOptions
 from celery_ext.spark.portions import Portion, plan
 from celery_ext.spark.rows import Rows
 from celery_ext.spark.waiting_columns import OF_BODY
+from kombu_delayq.entries import mark_of
 from kombu_delayq.marks import id_of, may_be_twin
 from kombu_delayq.results import Part, Scanned
 from kombu_delayq.store import DelayStore
@@ -62,12 +64,14 @@ class WaitingReader(DataSourceReader):
             store.close()
 
     def _batches(self, store: DelayStore, part: Part) -> Iterator[pa.RecordBatch]:
-        gathered = _Gathered(part.queue)
+        gathered = _Gathered(part)
         for page in self._pages(store, part):
-            gathered.add(page, store.bodies(part.queue, page.members) if self._needs_bodies(page) else None)
+            stored = store.bodies(part, page.members) if self._needs_bodies(part, page) else None
+            ids = store.ids(part, page.members) if self._needs_ids(part) else None
+            gathered.add(page, stored, ids)
             if gathered.is_full:
                 yield gathered.rows().batch(self._schema)
-                gathered = _Gathered(part.queue)
+                gathered = _Gathered(part)
         if gathered.members:
             yield gathered.rows().batch(self._schema)
 
@@ -78,12 +82,16 @@ class WaitingReader(DataSourceReader):
             if page.members:
                 yield page
 
-    def _needs_bodies(self, page: Scanned) -> bool:
+    def _needs_bodies(self, part: Part, page: Scanned) -> bool:
         wanted = self._schema.names
         if not OF_BODY.isdisjoint(wanted):
             return True
         # A message that is stored beside another of its id tells its id in its body only.
-        return "task_id" in wanted and any(may_be_twin(id_of(member)) for member in page.members)
+        is_twin = part.backup == "hash" and any(may_be_twin(id_of(member)) for member in page.members)
+        return "task_id" in wanted and is_twin
+
+    def _needs_ids(self, part: Part) -> bool:
+        return part.backup == "list" and "task_id" in self._schema.names
 
 
 class PushingReader(WaitingReader):
@@ -96,13 +104,14 @@ class PushingReader(WaitingReader):
 
 
 class _Gathered:
-    """Pages of one queue on their way into a batch."""
+    """Pages of one part on their way into a batch."""
 
-    def __init__(self, queue: str) -> None:
-        self._queue = queue
+    def __init__(self, part: Part) -> None:
+        self._part = part
         self._dues: list[bytes] = []
         self._lengths: list[int] = []
         self._stored: list[bytes] = []
+        self._ids: list[bytes] = []
         self._bytes = 0
         self.members: list[bytes] = []
 
@@ -111,17 +120,21 @@ class _Gathered:
         """Whether it is time for a batch."""
         return len(self.members) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
-    def add(self, page: Scanned, stored: list[bytes | None] | None) -> None:
+    def add(self, page: Scanned, stored: list[bytes | None] | None, ids: list[bytes] | None) -> None:
         """Takes a page, but for the messages that do not wait any more."""
+        # Of an entry of Redisson's form, with the message in it, only the mark is kept.
+        members = list(map(mark_of, page.members)) if self._part.backup == "list" else page.members
         columns: tuple[list[Any], ...] = (self.members, self._dues, self._lengths, self._stored)
-        found: tuple[list[Any], ...] = (page.members, page.dues, page.lengths)
+        found: tuple[list[Any], ...] = (members, page.dues, page.lengths)
         if stored is not None:
             waits = [each is not None for each in stored]
             found = tuple(list(compress(each, waits)) for each in (*found, stored))
             self._bytes += sum(page.lengths)
         for column, more in zip(columns, found, strict=False):  # the last is not always read
             column += more
+        self._ids += ids or ()  # of messages with their entries, all of which wait
 
     def rows(self) -> Rows:
         """Returns what was gathered."""
-        return Rows(self._queue, self.members, self._dues, self._lengths, self._stored)
+        found = (self._part.queue, self.members, self._dues, self._lengths, self._stored)
+        return EntryRows(*found, self._ids) if self._part.backup == "list" else Rows(*found)

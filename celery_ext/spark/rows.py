@@ -144,11 +144,13 @@ class Rows:
     def _delayed_task(self, at: int) -> DelayedTask:
         found = self._tasks.get(at)
         if found is None:
-            identity = as_text(id_of(self._members[at]))
             body = self._bodies[at] if self._stored else None
-            found = DelayedTask(Waiting(self._queue, identity, float(self._dues[at]), 0, body))
+            found = DelayedTask(Waiting(self._queue, self._kept_id(at), float(self._dues[at]), 0, body))
             self._tasks[at] = found
         return found
+
+    def _kept_id(self, at: int) -> str:
+        return as_text(id_of(self._members[at]))
 
     @cached_property
     def _tasks(self) -> dict[int, DelayedTask]:

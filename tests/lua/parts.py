@@ -4,16 +4,24 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from kombu_delayq.marks import id_of
 from kombu_delayq.results import Part, Scanned
 from kombu_delayq.store import DelayStore
 
-WHOLE = Part("q")
+
+def whole(store: DelayStore) -> Part:
+    """Returns the part that has all messages in the store's form of backup."""
+    return Part("q", backup=store.backup)
 
 
-def pages(store: DelayStore, part: Part = WHOLE, **how: Any) -> Iterator[Scanned]:
-    """Reads page by page; the caller may change the queue between two."""
-    page = None
+def ids_of(store: DelayStore, page: Scanned) -> list[str]:
+    """Returns the ids of the messages on a page."""
+    found = store.ids(whole(store), page.members) if page.members else []
+    return [each.decode(errors="surrogateescape") for each in found]
+
+
+def pages(store: DelayStore, part: Part | None = None, **how: Any) -> Iterator[Scanned]:
+    """Reads a part, by default all, page by page; the caller may change the queue between two."""
+    part, page = part or whole(store), None
     for _ in range(10_000):
         page = store.scan(part, page, **how)
         yield page
@@ -23,12 +31,12 @@ def pages(store: DelayStore, part: Part = WHOLE, **how: Any) -> Iterator[Scanned
 
 
 def scanned(
-    store: DelayStore, part: Part = WHOLE, between: Callable[[Scanned], Any] = lambda page: None, **how: Any
+    store: DelayStore, part: Part | None = None, between: Callable[[Scanned], Any] = lambda page: None, **how: Any
 ) -> list[str]:
     """Returns the ids on all pages of a part."""
     found = []
     for page in pages(store, part, **how):
-        found += [id_of(member).decode(errors="surrogateescape") for member in page.members]
+        found += ids_of(store, page)
         between(page)
     return found
 

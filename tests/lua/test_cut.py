@@ -1,11 +1,12 @@
 """``cut.lua``: cuts a queue's waiting messages into parts."""
 
+from dataclasses import replace
+
 import pytest
 
-from kombu_delayq.results import Part
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import DUE, FUTURE_MS, ODD_IDS, contents, odd, refuses_a_key_of_the_wrong_type, waiting
-from tests.lua.parts import connected, cut_into, scanned
+from tests.lua.keyspace import FUTURE_MS, ODD_IDS, contents, odd, refuses_a_key_of_the_wrong_type, waiting
+from tests.lua.parts import connected, cut_into, scanned, whole
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 99, 100])
@@ -31,7 +32,7 @@ def test_what_leaves_moves_no_other_to_another_part(store: DelayStore, how: str)
     if how == "cancel":
         store.cancel(["q"], [str(n) for n in range(0, 100, 2)] + [ids[-1] for ids in before])
     else:
-        store.options = type(store.options)(transfer_batch=60)
+        store.options = replace(store.options, transfer_batch=60)
         store.transfer("q")
     left = set(scanned(store))
     assert 0 < len(left) < 100
@@ -51,8 +52,8 @@ def test_ranks_count_from_the_lower_bound(store: DelayStore) -> None:
 
 def test_where_there_is_no_message_any_more_nothing_is_cut(store: DelayStore) -> None:
     """Ranks behind the last message, and an empty queue, are cut nowhere; the last part goes to the end."""
-    assert store.cut("q", [0, 1]) == [Part("q")]
-    assert store.cut("q", []) == [Part("q")]
+    assert store.cut("q", [0, 1]) == [whole(store)]
+    assert store.cut("q", []) == [whole(store)]
     store.offer("q", waiting("i"), waiting("j"))
     [one, other] = store.cut("q", [0, 5, 9])
     assert (scanned(store, one), scanned(store, other)) == (["i"], ["j"])
@@ -74,4 +75,4 @@ def test_a_part_may_end_at_any_id(store: DelayStore, identity: str) -> None:
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
     """Where somebody else's key is in the way, the error names it."""
     store.offer("q", waiting("i"))
-    refuses_a_key_of_the_wrong_type(store, DUE, lambda: store.cut("q", [0]))
+    refuses_a_key_of_the_wrong_type(store, store.keys.stored("q", store.backup)[0], lambda: store.cut("q", [0]))
