@@ -16,7 +16,7 @@ help:
 	@echo "make check  linters and types only;  make unit  tests without workers only"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
 	@echo "make docs   build the documentation into docs/_build"
-	@echo "make bench  measure speed, lateness and memory (about 10 minutes)"
+	@echo "make bench  measure speed, lateness and memory (about 14 minutes)"
 	@echo "make bench-spark   the same of the data source for Spark (about 5 minutes)"
 	@echo "make clean  remove what these made"
 

@@ -26,16 +26,16 @@ LEAD_S = 6.0
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Lets a transfer worker of each kind move the burst."""
-    note = "due time to the last one moved, seen by polling ZCARD"
+    note = "the slowest run; due time to the last one moved, seen by polling ZCARD"
     for kind, worker in (("transfer worker alone", transfer_process), ("inside a celery worker", running)):
         times_ms: dict[str, list[float]] = {form: [] for form in BACKUPS}
-        for _ in range(1 if quick else 3):
+        for _ in range(1 if quick else 2):
             for form, each in times_ms.items():
                 each.append(_burst(server, form, worker(server.url, form)))
         for form, each in times_ms.items():
             each.sort()
             name = f"burst, {form}, {COUNT:,} due at once, {kind}"
-            yield Figure(name, each[len(each) // 2], "ms", TARGETS_MS[form], note=f"{note}; {each}")
+            yield Figure(name, each[-1], "ms", TARGETS_MS[form], note=f"{note}; {each}")
 
 
 @contextmanager

@@ -36,18 +36,15 @@ class Run(NamedTuple):
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Moves small backlogs and large ones, all of them due, the forms in turn."""
     small, middle, large = (2_000, 20_000, 100_000) if quick else (10_000, 200_000, 1_000_000)
-    times = 1 if quick else 2
-    runs = {
-        # A small one is over in less than 0.1 s, so one run says little.
-        small: _in_turn(small, within_the_last_hour, 5 if quick else 15),
-        middle: _in_turn(middle, within_the_last_hour, times),
-        large: _in_turn(large, within_the_last_hour, times),
-    }
-    even = _in_turn(middle, one_after_the_other, times)
+    # A small one is over in less than 0.1 s, so one run says little.
+    times = {small: 5 if quick else 15, middle: 1 if quick else 2, large: 1}
+    runs = {count: _in_turn(count, within_the_last_hour, often) for count, often in times.items()}
+    even = _in_turn(middle, one_after_the_other, times[middle])
     for form, target, target_even in (("hash", 80_000, None), ("list", 20_000, 50_000)):
         of = {count: each[form] for count, each in runs.items()}
         rates = {count: median(run.per_s for run in each) for count, each in of.items()}
-        name, note = f"transfer, {form}", f"median of {times} runs, due times random over an hour"
+        often = ", ".join(f"{number} of {count:,}" for count, number in times.items())
+        name, note = f"transfer, {form}", f"medians of runs, {often}; due times random over an hour"
         yield Figure(f"{name}, {large:,} waiting", rates[large], "msg/s", target, True, note)
         yield Figure(f"{name}, {middle:,} waiting", rates[middle], "msg/s", target if form == "list" else None, True)
         yield Figure(f"{name}, {small:,} waiting", rates[small], "msg/s")

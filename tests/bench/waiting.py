@@ -105,7 +105,7 @@ def _repair(store: DelayStore) -> int:
     for members in store.index_pages(QUEUE):
         states += store.repair_index(QUEUE, members, mend=False)
     if store.backup == "list":
-        listed = sum(page.count for page in store.list_pages(QUEUE, mend=False))
+        listed = sum(page.entries for page in store.list_pages(QUEUE, mend=False))
         return min(listed, states.count("sound"))
     for bodies in store.backup_pages(QUEUE):
         states += store.repair_backup(QUEUE, [(each, None) for each in bodies], mend=False)
