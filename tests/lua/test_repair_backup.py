@@ -4,6 +4,7 @@ import pytest
 
 from kombu_delayq.calls import as_bytes
 from kombu_delayq.store import DelayStore
+from tests.lua.forms import hash_only
 from tests.lua.keyspace import (
     BACKUP,
     DUE,
@@ -20,6 +21,8 @@ from tests.lua.keyspace import (
     twin_id,
     waiting,
 )
+
+pytestmark = hash_only  # it looks at what only that form keeps
 
 TWO = twin_id("i", "two").encode()
 
