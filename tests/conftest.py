@@ -6,6 +6,9 @@ import pytest
 import redis
 
 from celery_ext.private_redis import PrivateRedis
+from tests.jvm.summary import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]  # a hook; with pytest-xdist only what is here is loaded where it is called
 
 
 @pytest.fixture(scope="session")

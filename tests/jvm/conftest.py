@@ -1,0 +1,69 @@
+"""One JVM with the real Redisson for all tests, which run one after the other."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from celery_ext.private_redis import PrivateRedis
+from tests.integration.conftest import make_proj
+from tests.jvm import redisson
+from tests.jvm.redisson import Jvm
+
+__all__ = ["make_proj"]
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "run_jvm" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("jvm"))
+
+
+@pytest.fixture
+def backup() -> str:
+    """The form in which apps keep delayed messages."""
+    return "list"
+
+
+@pytest.fixture(scope="session")
+def run_jvm(
+    redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Callable[[str], Jvm]]:
+    """Starts a JVM with a version of Redisson. Without one the tests are skipped."""
+    reason = redisson.why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    with ExitStack() as cleanup:
+
+        def run(version: str) -> Jvm:
+            try:
+                libraries = redisson.jars(version, Path(pytestconfig.cache.mkdir("redisson")))
+            except redisson.NoRedisson as error:
+                pytest.skip(str(error))
+            directory = tmp_path_factory.mktemp("jvm")
+            jvm = Jvm(redisson.compiled(libraries, directory), redis_server.url, directory / "log")
+            cleanup.callback(jvm.close)
+            return jvm
+
+        yield run
+
+
+@pytest.fixture(scope="session")
+def _jvm(run_jvm: Callable[[str], Jvm]) -> Jvm:
+    return run_jvm(redisson.VERSION)
+
+
+@pytest.fixture
+def jvm(_jvm: Jvm, record_property: Callable[[str, object], None]) -> Jvm:
+    """The JVM with the current Redisson."""
+    record_property("redisson", redisson.VERSION)
+    return _jvm
+
+
+@pytest.fixture
+def old_jvm(run_jvm: Callable[[str], Jvm], record_property: Callable[[str, object], None]) -> Jvm:
+    """A JVM with a Redisson that packs entries as it did up to 3.21.0."""
+    record_property("redisson", redisson.OLD_VERSION)
+    return run_jvm(redisson.OLD_VERSION)

@@ -1,0 +1,140 @@
+"""The real Redisson, in a JVM of its own that ``java/Host.java`` runs in: what it needs, and how it is spoken to."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+#: What packs an entry as "Bc0Lc0", from 3.21.1 on, and as "dLc0", up to 3.21.0.
+VERSION, OLD_VERSION = "3.45.0", "3.20.0"
+#: How long Maven may take to load what it lacks, in s.
+MAVEN_S = 90
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+def why_not() -> str | None:
+    """Says which tool is missing, or returns None."""
+    missing = [name for name in ("mvn", "javac", "java") if shutil.which(name) is None]
+    return f"no {missing[0]} on the PATH" if missing else None
+
+
+class NoRedisson(Exception):
+    """Maven has no Redisson, and reaches no repository that has."""
+
+
+def jars(version: str, cache: Path) -> Path:
+    """Returns the directory with Redisson and what it needs. Maven is asked once, and loads only what it lacks.
+
+    Raises:
+        NoRedisson: Maven cannot get them.
+    """
+    there = cache / f"redisson-{version}"
+    if there.is_dir():
+        return there
+    with tempfile.TemporaryDirectory(dir=cache) as fresh:
+        command = [
+            *("mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dredisson.version={version}"),
+            *("dependency:copy-dependencies", f"-DoutputDirectory={fresh}/jars"),
+        ]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MAVEN_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise NoRedisson(f"Maven does not get Redisson {version} within {MAVEN_S} s") from None
+        if done.returncode != 0:
+            raise NoRedisson(f"Maven cannot get Redisson {version}: {done.stdout.strip().partition(chr(10))[0]}")
+        if not there.is_dir():  # others may have been sooner
+            os.replace(f"{fresh}/jars", there)
+    return there
+
+
+def compiled(libraries: Path, into: Path) -> str:
+    """Compiles the Java files. Returns the class path."""
+    sources = sorted((HERE / "java").glob("*.java"))
+    subprocess.run(["javac", "-Xlint:all", "-Werror", "-cp", f"{libraries}/*", "-d", into, *sources], check=True)
+    return f"{into}{os.pathsep}{libraries}/*"
+
+
+class Jvm:
+    """A process with a Redisson client.
+
+    Args:
+        class_path: As of ``compiled``.
+        url: Of the Redis server.
+        log: Where it writes what it has to say.
+    """
+
+    def __init__(self, class_path: str, url: str, log: Path) -> None:
+        self._log = log
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                ["java", *QUICK, "-cp", class_path, "Host", url],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                encoding="utf-8",
+            )
+        assert self._line() == "ready"
+
+    def tell(self, what: str, **arguments: Any) -> None:
+        """Gives a command; ``answer`` is to be called later."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": what, **arguments}) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> Any:
+        """Waits for what the command before returns."""
+        answer = json.loads(self._line())
+        assert "error" not in answer, answer["error"]
+        return answer["value"]
+
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """Gives a command and waits for what it returns."""
+        self.tell(what, **arguments)
+        return self.answer()
+
+    def message(self, queue: str, identity: str, *args: Any, task: str = "proj.record", priority: int = 0) -> str:
+        """Lets Java make a Celery message."""
+        command = {"queue": queue, "id": identity, "task": task, "args": args, "priority": priority}
+        return str(self.ask("message", **command))
+
+    def offer(self, queue: str, message: str, delay_s: float) -> None:
+        """Offers a message with a delay."""
+        assert self.ask("offer", queue=queue, message=message, delay_ms=round(delay_s * 1000))
+
+    def offer_tasks(
+        self, queue: str, ids: Sequence[str], delay_s: float, spread_s: float = 0.0, *, wait: bool = True
+    ) -> None:
+        """Offers a task for each id, due evenly over a time after the delay; without ``wait``, ask for the answer."""
+        what = {"queue": queue, "ids": ids, "task": "proj.record", "args": []}
+        self.tell("offer_many", delay_ms=round(delay_s * 1000), spread_ms=round(spread_s * 1000), **what)
+        if wait:
+            assert self.answer() == len(ids)
+
+    def poll(self, queue: str, timeout_s: float) -> str | None:
+        """Takes a message that is delivered, and waits for one at most ``timeout_s``."""
+        message = self.ask("poll", queue=queue, timeout_ms=round(timeout_s * 1000))
+        return None if message is None else str(message)
+
+    def close(self) -> None:
+        """Ends it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        finally:
+            self._process.kill()
+            self._process.wait(10)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the JVM ended:\n{self._log.read_text(errors='replace')[-4000:]}"
+        return line.rstrip("\n")
