@@ -12,7 +12,8 @@
 -- or removed has either no record or is no longer in the list.
 -- Cost: O(entries between the page and the nearer end of the list + count * log N)
 -- @include wrong_type
--- @include backup
+-- @include locate
+-- @include ids
 -- @include expire
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }

@@ -21,7 +21,7 @@ INCLUDES = [path.stem for path in sorted(scripts.directory().glob("include/*.lua
 
 
 #: Operations that are for one form of backup only.
-ONLY = {"index": ("list",), "repair_index": ("hash",), "repair_backup": ("hash",)}
+ONLY = {"index": ("list",), "relist": ("list",), "repair_backup": ("hash",), "repair_list": ("list",)}
 #: Each operation with each form of backup that it is for.
 FORMS = [(operation, backup) for operation in OPERATIONS for backup in ONLY.get(operation, BACKUPS)]
 
