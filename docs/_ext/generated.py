@@ -70,7 +70,9 @@ class KeyTable(Generated):
     def lines(self) -> Lines:
         """Yields a row for each key and channel."""
         keys = Keys()
-        of_queue = {what: getattr(keys, what)("orders") for what in ("due", "backup", "order", "twins", "replaying")}
+        of_default = {what: getattr(keys, what)("orders") for what in ("due", "backup", "order", "twins")}
+        of_redisson = {what: getattr(keys, what)("orders") for what in ("timeout", "listed", "channel", "notes", "ids")}
+        of_queue = {**of_default, **of_redisson, "replaying": keys.replaying("orders")}
         of_job = {what: getattr(keys, what)("nightly") for what in ("job", "guard", "staged")}
         of_job["stream"] = keys.stream("clicks")
         of_all = {what: getattr(keys, what) for what in ("queues", "cancelled", "lease", "runs", "wake")}

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from celery_ext.cli import delayq
 from kombu_delayq import scripts
 from kombu_delayq.keys import Keys
-from kombu_delayq.options import NAMES
+from kombu_delayq.options import BACKUPS, NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -67,7 +67,8 @@ def test_reference_names_every_option_key_script_and_command(built: Path) -> Non
     """Sphinx builds without a warning, and the pages made from the code name all that the code has."""
     reference = {page.stem: page.read_text(encoding="utf-8") for page in (built / "reference").glob("*.txt")}
     keys = Keys()
-    of_queue = {of("orders") for of in (keys.due, keys.backup, keys.order, keys.twins, keys.replaying)}
+    of_queue = {key for backup in BACKUPS for key in keys.stored("orders", backup)}
+    of_queue |= {keys.channel("orders"), keys.replaying("orders")}
     of_job = {of("nightly") for of in (keys.job, keys.guard, keys.staged)} | {keys.stream("clicks")}
     expected = {
         "options": NAMES,
