@@ -70,6 +70,7 @@ class TransferWorker:
         self._kept_alive_at = -inf
         self._warned = ""
         self._may_listen = True
+        self._may_follow = True  # queues in Redisson's form
 
     def start(self) -> None:
         """Runs in a daemon thread, which no error ends.
@@ -132,16 +133,15 @@ class TransferWorker:
                 elif listener is None and self._may_listen:
                     listener = listening.enter_context(store.listen())
                 self._look(store)
-                if listener is not None:
+                if listener is not None and self._may_follow:
                     listener.follow(self._listed(store))
                 self._outage.is_over()
                 try:
                     self._deliver(store, listener, until, on_time=leading)
                 except NoPermissionError as error:
-                    self._may_listen = False
+                    self._hear_less(error, follows=listener is not None and listener.follows)
                     listening.close()
                     listener = None
-                    logger.warning("new delayed messages are noticed only every poll interval: %s", error)
 
     def _check(self, store: DelayStore) -> None:
         store.check_version()
@@ -203,6 +203,15 @@ class TransferWorker:
                 self._stopping.wait(max(min(next_s, left_s), 0))
             else:
                 self._hear(store, listener, min(next_s, left_s, LISTEN_S))
+
+    def _hear_less(self, error: NoPermissionError, *, follows: bool) -> None:
+        """Does without the channels that are forbidden; Redis does not say which, so first without Redisson's."""
+        if follows:
+            self._may_follow = False
+        else:
+            self._may_listen = False
+        what = "delayed messages in Redisson's form" if follows else "delayed messages"
+        logger.warning("new %s are noticed only every poll interval: %s", what, error)
 
     def _hear(self, store: DelayStore, listener: WakeListener, timeout_s: float) -> None:
         wake = listener.wait(timeout_s)

@@ -1,6 +1,7 @@
 """Hears the announcements of new heads."""
 
 from collections.abc import Iterable
+from math import isfinite
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -38,6 +39,11 @@ class WakeListener:
         self._pubsub = client.pubsub()
         self._pubsub.subscribe(keys.wake)
 
+    @property
+    def follows(self) -> bool:
+        """Whether it hears of queues in Redisson's form."""
+        return bool(self._of_channel)
+
     def follow(self, queues: Iterable[str]) -> None:
         """Also hears of these queues in Redisson's form, which has a channel for each, and of no others."""
         wanted = {self._keys.channel(queue): QueueForm(queue, "list") for queue in queues}
@@ -57,9 +63,9 @@ class WakeListener:
         if message["type"] != "message":
             return Wake(form, 0.0)  # (re)subscribed; what was announced before is lost
         if form is not None:
-            return Wake(form, _number(message["data"]))
-        due_ms, queue = message["data"].decode().split(" ", 1)
-        return Wake(QueueForm(queue, "hash"), float(due_ms))
+            return Wake(form, _due_ms(message["data"]))
+        due_ms, blank, queue = as_text(message["data"]).partition(" ")
+        return Wake(QueueForm(queue, "hash") if blank else None, _due_ms(due_ms))
 
     def __enter__(self) -> Self:
         return self
@@ -70,9 +76,10 @@ class WakeListener:
         self._pubsub.close()
 
 
-def _number(data: bytes) -> float:
+def _due_ms(data: bytes | str) -> float:
     """Returns a due time; of what is none, for anybody may publish there, that the queue is to be looked at."""
     try:
-        return float(data)
+        due_ms = float(data)
     except ValueError:
         return 0.0
+    return due_ms if isfinite(due_ms) else 0.0

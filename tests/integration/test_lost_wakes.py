@@ -3,11 +3,8 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import kombu
-import pytest
 import redis
 
 from celery_ext.private_redis import PrivateRedis
@@ -15,16 +12,15 @@ from kombu_delayq.keys import Keys
 from kombu_delayq.options import Options
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer import TransferWorker
-from tests.integration.harness import MakeProj
+from tests.integration.harness import IN_BOTH_FORMS, MakeProj
+from tests.integration.transfers import QUEUE, Transfer, arrived, listeners, offer
+from tests.integration.transfers import transfer as transfer  # a fixture
 from tests.waiting import until
 
-QUEUE = "celery"
 #: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
 LATE_S = 10.0
 
-#: Starts transfer workers with these options.
-Transfer = Callable[..., Sequence[TransferWorker]]
+pytestmark = IN_BOTH_FORMS
 
 
 class _Mute(Keys):
@@ -34,69 +30,42 @@ class _Mute(Keys):
     def wake(self) -> str:
         return "nobody"
 
-
-@pytest.fixture
-def transfer(redis_server: PrivateRedis) -> Iterator[Transfer]:
-    workers: list[TransferWorker] = []
-
-    def start(count: int = 1, **options: Any) -> Sequence[TransferWorker]:
-        def connect() -> DelayStore:
-            return DelayStore(redis.Redis(port=redis_server.port), options=Options(**options))
-
-        workers.extend(TransferWorker(connect) for _ in range(count))
-        for worker in workers:
-            worker.start()
-        until(lambda: any(worker.leading for worker in workers))
-        return workers
-
-    yield start
-    for worker in workers:
-        worker.stop()
+    def channel(self, queue: str) -> str:
+        return "nobody"
 
 
-def _offer(store: DelayStore, value: str, delay_s: float) -> None:
-    store.offer(QUEUE, Offer(value, f"+{delay_s * 1000}", 0, json.dumps(value)))
-
-
-def _arrived(client: redis.Redis) -> Counter[str]:
-    return Counter(json.loads(body) for body in client.lrange(QUEUE, 0, -1))
-
-
-def _listeners(client: redis.Redis) -> int:
-    return int(client.pubsub_numsub(Keys().wake)[0][1])
-
-
-def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, transfer: Transfer) -> None:
+def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, transfer: Transfer, backup: str) -> None:
     """A new head that was never announced to the leader is delivered all the same, and once."""
     transfer()
-    mute = DelayStore(client, _Mute())
-    _offer(mute, "far", 300)
-    until(lambda: _listeners(client) == 1)
+    mute = DelayStore(client, _Mute(), options=Options(backup=backup))
+    offer(mute, "far", 300)
+    until(lambda: listeners(client, backup) == 1)
     time.sleep(0.2)  # the leader waits for the far one by now
-    _offer(mute, "near", 0.3)
-    until(lambda: _arrived(client) == {"near": 1}, LATE_S)
+    offer(mute, "near", 0.3)
+    until(lambda: arrived(client) == {"near": 1}, LATE_S)
 
 
-def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer) -> None:
+def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer, backup: str) -> None:
     """Messages published while subscriptions are being cut arrive once each, and the leader listens again."""
     transfer()
-    store = DelayStore(client)
-    until(lambda: _listeners(client) == 1)
+    store = DelayStore(client, options=Options(backup=backup))
+    store.know(QUEUE)
+    until(lambda: listeners(client, backup) == 1)
     for n in range(20):
         client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        _offer(store, str(n), 0.05)
+        offer(store, str(n), 0.05)
         time.sleep(0.02)
-    until(lambda: len(_arrived(client)) == 20, LATE_S)
-    until(lambda: _listeners(client) == 1, LATE_S, "the leader listens again")
-    assert set(_arrived(client).values()) == {1}
+    until(lambda: len(arrived(client)) == 20, LATE_S)
+    until(lambda: listeners(client, backup) == 1, LATE_S, "the leader listens again")
+    assert set(arrived(client).values()) == {1}
 
 
-def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj) -> None:
+def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj, backup: str) -> None:
     """A worker whose subscriptions are cut again and again loses no task and stays the same process."""
     proj = make_proj()
     worker = proj.worker()
     client = proj.server.client()
-    until(lambda: _listeners(client) == 1)
+    until(lambda: listeners(client, backup) == 1)
     for n in range(15):
         proj.send("record", n, countdown=0.5 + n / 20)
         client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
@@ -105,7 +74,7 @@ def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj) -> None:
     # With them go those of kombu, and before 5.7 its connection: it gives back what the pool has just begun.
     once = [run for run in proj.runs() if kombu.VERSION >= (5, 7) or not run["redelivered"]]
     assert len(once) == len({run["value"] for run in once})
-    until(lambda: _listeners(client) == 1, 10, "the leader listens again")
+    until(lambda: listeners(client, backup) == 1, 10, "the leader listens again")
     assert worker.alive()
 
 
@@ -121,13 +90,13 @@ def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_
     proj.send("record", "near", countdown=1, retry=False)
     [run] = proj.await_runs(1)
     assert due <= run["at"] < due + LATE_S
-    assert until(lambda: worker.log.count("only every poll interval")) == 1
+    assert until(lambda: worker.log.count("delayed messages are noticed only every poll interval")) == 1
 
 
-def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, transfer: Transfer) -> None:
+def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, transfer: Transfer, backup: str) -> None:
     """Transfer workers that all poll for the same due messages deliver each of them once."""
     count = 3000
-    store = DelayStore(client)
+    store = DelayStore(client, options=Options(backup=backup))
     for first in range(0, count, 500):
         store.offer(QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500)))
     transfer(8, poll_interval=0.05, transfer_batch=7)
