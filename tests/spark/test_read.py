@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from celery_ext.private_redis import PrivateRedis
 from celery_ext.spark.waiting_columns import COLUMNS
+from kombu_delayq.keys import Keys
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.spark.logic.reading import FUTURE_MS, fill, store_of
@@ -202,12 +203,17 @@ def test_a_replica_is_read_instead(redis_server: PrivateRedis, store: DelayStore
         assert store_of(replica).client.info("replication")["role"] == "slave"
 
 
-def test_what_is_written_can_be_read(spark: SparkSession, redis_server: PrivateRedis, read: Read, client: Any) -> None:
-    """Rows that were written as tasks are read as they wait."""
+@pytest.mark.parametrize(("backup", "delivery"), [("hash", "direct"), ("list", "direct"), ("list", "staged")])
+def test_what_is_written_can_be_read(
+    spark: SparkSession, redis_server: PrivateRedis, read: Read, client: redis.Redis, backup: str, delivery: str
+) -> None:
+    """Rows that were written as tasks, in either form of backup, are read as they wait, in any."""
     rows = [(n, AT + timedelta(minutes=n)) for n in range(20)]
     written = spark.createDataFrame(rows, "order_id int, eta timestamp")
     options = {"broker_url": redis_server.url, "task": "orders.close", "queue": "orders", "id_columns": "order_id"}
-    written.write.format("celery").options(**options).mode("append").save()
+    transport = {"broker_transport_options": json.dumps({"backup": backup})}
+    written.write.format("celery").options(**options, **transport, delivery=delivery).mode("append").save()
+    assert client.zcard(Keys().stored("orders", backup)[0]) == 20
     found = read(partitions=3).withColumn("order_id", f.get_json_object("kwargs", "$.order_id").cast("int"))
     assert sorted((row.order_id, row.due) for row in found.collect()) == sorted(
         (row.order_id, row.eta) for row in written.collect()
