@@ -70,9 +70,9 @@ def test_celery_moves_and_runs_what_java_has_delayed(jvm: Jvm, make_proj: MakePr
 def test_what_redisson_makes_of_garbage_in_the_list(jvm: Jvm, make_proj: MakeProj) -> None:
     """Redisson's transfer never delivers what is left in the list, but size, contains, remove and poll see it."""
     proj = shared(make_proj)
-    proj.send("record", countdown=2 * FAR_S)  # from now on the queue is known
     ids = [f"task {n}" for n in range(300)]
     jvm.offer_tasks("celery", ids, FAR_S)
+    proj.send("record", countdown=2 * FAR_S)  # from now on the queue is known
     message = _body(proj, "task 0")
     assert set(cancel(proj.app, ids[:200]).values()) == {"cancelled"}
     client = redis.Redis(port=proj.server.port, decode_responses=True)
