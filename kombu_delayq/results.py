@@ -174,24 +174,26 @@ class Change(NamedTuple):
     body: bytes
 
 
+#: Where a part of a queue ends, or a page: index member, or what stands for it, and due time of a message.
+Cursor = tuple[bytes, bytes]
+
+
 class Page(NamedTuple):
     """Some waiting messages, in the order of their due times.
 
     Attributes:
         messages: The messages.
-        last: Where the next page begins: behind an index member and its due time.
+        last: Where the next page begins among the messages of one form of backup.
         more: Whether there is a next page.
-        backup: Form of backup in which it begins.
+        backup: That form, the store's own.
+        other: Where it begins among those of the other form.
     """
 
     messages: list[Waiting]
-    last: tuple[bytes, bytes]
+    last: Cursor
     more: bool
     backup: str
-
-
-#: Where a part of a queue ends: index member and due time of a message.
-Cursor = tuple[bytes, bytes]
+    other: Cursor = (b"", b"")
 
 
 class Part(NamedTuple):

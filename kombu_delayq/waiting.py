@@ -1,9 +1,10 @@
 """The store's operations on messages that wait: found by their ids or by their due times."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha1
-from itertools import compress
-from math import inf
+from heapq import merge
+from itertools import compress, islice
+from math import ceil, inf, isfinite
 from typing import Any
 
 from kombu.log import get_logger
@@ -75,6 +76,7 @@ class WaitingMessages(Caller):
 
         return self._change("run_now", changes, call)
 
+    @in_each_form
     def browse(
         self,
         queue: str,
@@ -83,9 +85,9 @@ class WaitingMessages(Caller):
         to_ms: float = inf,
         count: int = 100,
     ) -> Page:
-        """Reads a page of a queue's waiting messages, in the order of their due times.
+        """Reads a page of a queue's waiting messages, in the order of their due times; one round trip.
 
-        After those of the store's own form of backup, messages in the other form follow, if there are any.
+        Of messages with one due time, those in the store's own form of backup come first.
 
         Args:
             queue: Its name.
@@ -94,15 +96,28 @@ class WaitingMessages(Caller):
             to_ms: Due time before which messages are wanted, ms since the epoch.
             count: Most messages to return; fewer come when they are large.
         """
-        backup = after.backup if after is not None else self.backup
-        last = after.last if after is not None else (b"", b"")
-        args = [repr(from_ms), repr(to_ms), *last, count, MAX_BYTES]
-        more, *parts = self._run("browse", self._stored(queue, backup), args, backup)
-        messages = [_waiting(queue, backup, row) for row in _rows(parts[2:])]
-        if as_text(more) == "end" and backup == self.backup and self._is_in_other(queue):
-            return Page(messages, (b"", b""), True, self.other_backup)
-        end = (as_bytes(parts[0]), as_bytes(parts[1])) if parts else last
-        return Page(messages, end, as_text(more) == "more", backup)
+        ends = {self.backup: after.last, self.other_backup: after.other} if after is not None else {}
+        # What a conversion has moved to the other form meanwhile is not to be read there again.
+        moved = {_as_moved(each, *self._forms) for each in after.messages} if after is not None else set()
+        from_ms = max([from_ms, *(float(due) for _, due in ends.values() if due)])
+        bounds = (repr(from_ms), repr(to_ms))
+        calls: list[Call] = [
+            (self._stored(queue, form), [*bounds, *ends.get(form, (b"", b"")), count, MAX_BYTES], form)
+            for form in self._forms
+        ]
+        rows, more = {}, {}
+        for form, reply in zip(self._forms, self._run_each("browse", calls), strict=True):
+            if isinstance(reply, Exception):
+                raise reply
+            more[form], rows[form] = as_text(reply[0]) == "more", list(_rows(reply[1:], 5))
+        read = list(_next_due(rows, more, count))
+        found = [_waiting(queue, form, row[:4]) for form, row in read]
+        messages = [each for each in found if (_whole_ms(each.due_ms), each.body, each.backup) not in moved]
+        ends |= {form: (as_bytes(row[4]), as_bytes(row[1])) for form, row in read}
+        is_more = any(more.values()) or len(read) < sum(map(len, rows.values()))
+        nowhere = (b"", b"")
+        last, other = ends.get(self.backup, nowhere), ends.get(self.other_backup, nowhere)
+        return Page(messages, last, is_more, self.backup, other)
 
     def index(self, queue: str) -> int:
         """Makes messages of Redisson's form that other clients have offered findable by their ids. Returns how many."""
@@ -150,6 +165,9 @@ class WaitingMessages(Caller):
         others = self._search(operation, forms, ids, found)
         self._search(operation, others, ids, found)
         missing = [each for each in ids if each not in found]
+        # A conversion may have moved messages out of the other form between these two.
+        self._search(operation, [QueueForm(form.queue, self.backup) for form in others if missing], missing, found)
+        missing = [each for each in missing if each not in found]
         grown = [form for form in (*forms, *others) if missing and form.backup == "list" and self._index(form.queue)]
         self._search(operation, grown, missing, found)
         for messages in found.values():
@@ -196,10 +214,6 @@ class WaitingMessages(Caller):
             return False
         return bool(reply)
 
-    @in_each_form
-    def _is_in_other(self, queue: str) -> bool:
-        return any(self.client.zcard(self._due(queue, each)) for each in self._forms[1:])
-
     def _check(self, replies: dict[QueueForm, Any], most: int) -> None:
         """Logs which queues cannot be searched; raises what Redis says when these are ``most``."""
         failed = {form: reply for form, reply in replies.items() if isinstance(reply, Exception)}
@@ -216,8 +230,30 @@ class WaitingMessages(Caller):
             return 0
 
 
-def _rows(parts: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(iter(parts),) * 4, strict=True)
+def _rows(parts: Sequence[Any], width: int = 4) -> Iterator[tuple[Any, ...]]:
+    return zip(*(iter(parts),) * width, strict=True)
+
+
+def _next_due(
+    rows: Mapping[str, Sequence[tuple[Any, ...]]], more: Mapping[str, bool], count: int
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yields rows of several forms with their form, the next due first, up to where that is known."""
+    left = {form: len(found) for form, found in rows.items()}
+    each = ([(form, row) for row in found] for form, found in rows.items())
+    for form, row in islice(merge(*each, key=lambda pair: float(pair[1][1])), count):
+        yield form, row
+        left[form] -= 1
+        if more[form] and not left[form]:
+            return
+
+
+def _as_moved(message: Waiting, *forms: str) -> tuple[float, bytes | None, str]:
+    """Returns due time, body and form of a message after a conversion, which rounds due times to whole ms."""
+    return _whole_ms(message.due_ms), message.body, next((each for each in forms if each != message.backup), "")
+
+
+def _whole_ms(due_ms: float) -> float:
+    return ceil(due_ms) if isfinite(due_ms) else due_ms
 
 
 def _waiting(queue: str, backup: str, row: Iterable[Any]) -> Waiting:

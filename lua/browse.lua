@@ -9,8 +9,8 @@
 -- ARGV[4] last_due  the due time there, as it was returned, '' for the first page
 -- ARGV[5] count   most messages to return
 -- ARGV[6] bytes   about the most bytes to return
--- Returns {'more' or 'end', where the page ends, the due time there, then four a message: id, due time, priority,
--- body}, or only 'end'; priority and body are '' where the body is missing
+-- Returns {'more' or 'end', then five a message: id, due time, priority, body, where a page ends whose last one it is};
+-- priority and body are '' where the body is missing
 -- Atomic: reads only. A message that waits from the first page to the last is returned once.
 -- Cost: O(log N * log N + count)
 -- @include wrong_type
@@ -28,16 +28,16 @@ if wrong then
 end
 local start, stop = between(keys.due, from, to)
 if last_due ~= '' then -- a member may be empty
-  start = rank_after(keys.due, last, last_due)
+  start = math.max(start, rank_after(keys.due, last, last_due))
 end
 if start >= stop then
   return { 'end' }
 end
 local members, dues, priorities, bodies = page(keys, start, math.min(count, stop - start), bytes)
 local ids = names(keys, members, bodies)
-local reply = { start + #members < stop and 'more' or 'end', cursor_of(members[#members]), dues[#dues] }
+local reply = { start + #members < stop and 'more' or 'end' }
 for i = 1, #members do
-  for _, part in ipairs({ ids[i], dues[i], priorities[i] or '', bodies[i] or '' }) do
+  for _, part in ipairs({ ids[i], dues[i], priorities[i] or '', bodies[i] or '', cursor_of(members[i]) }) do
     reply[#reply + 1] = part
   end
 end
