@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kombu_delayq.calls import Caller, as_text
+from kombu_delayq.calls import Caller, as_text, in_each_form
 from kombu_delayq.results import Begun, Enqueued, Job, JobRun, Offer
 
 #: Most staged messages that one call sends, and about the most bytes of them.
@@ -34,6 +34,7 @@ class BulkJobs(Caller):
         word, base = self._run("begin", [*self._of_job(job.name), self.keys.stream(stream)], args)
         return Begun(as_text(word), float(base))
 
+    @in_each_form
     def enqueue(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Enqueued:
         """Sends messages to one queue, or stages them, unless their ids have been sent by the job.
 
@@ -48,7 +49,7 @@ class BulkJobs(Caller):
         if not offers:
             return Enqueued("enqueued")
         self._tell(queue)
-        keys = [*self._of_job(job.name), *self._stored(queue), *self._ready(queue)]
+        keys = [*self._of_job(job.name), *self._counted(queue)]
         args: list[Any] = [self._wake(queue), queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
         args += self._list_of_priority
         for each in offers:
@@ -71,6 +72,7 @@ class BulkJobs(Caller):
         """
         return as_text(self._run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms]))
 
+    @in_each_form
     def publish(self, job: JobRun) -> Enqueued:
         """Sends some of the messages that a committed job has staged.
 
@@ -84,7 +86,7 @@ class BulkJobs(Caller):
             return Enqueued("enqueued")
         queue = as_text(head)
         self._tell(queue)
-        keys = [self.keys.job(job.name), staged, *self._stored(queue), *self._ready(queue)]
+        keys = [self.keys.job(job.name), staged, *self._counted(queue)]
         args = [self._wake(queue), queue, PUBLISH_COUNT, PUBLISH_BYTES, job.max_rate, job.max_depth, job.ttl_ms]
         word, *numbers = self._run("publish", keys, [*args, *self._list_of_priority])
         if as_text(word) == "published":
@@ -113,6 +115,10 @@ class BulkJobs(Caller):
 
     def _of_job(self, name: str) -> list[str]:
         return [self.keys.job(name), self.keys.guard(name), self.keys.staged(name)]
+
+    def _counted(self, queue: str) -> list[str]:
+        """Returns the keys of a queue in which messages go, and in which they are counted."""
+        return [*self._stored(queue), self._due(queue, self._forms[-1]), *self._ready(queue)]
 
     def _tell(self, queue: str) -> None:
         """Lets the transfer workers know of a queue, before its first message is there."""

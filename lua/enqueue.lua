@@ -6,7 +6,8 @@
 -- KEYS[5] backup  HASH    id -> message
 -- KEYS[6] order   STRING  count of messages marked so far
 -- KEYS[7] twins   ZSET    ids of messages stored beside another of the same id
--- KEYS[8...] ready  LIST  the queue's lists, one a priority step
+-- KEYS[8] other   ZSET    due times of messages in the other form of backup; due again where they are not counted
+-- KEYS[9...] ready  LIST  the queue's lists, one a priority step
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name
 -- ARGV[3] run     number of the run that writes
@@ -17,8 +18,7 @@
 -- ARGV[8...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 18th on four a message:
 -- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed
 -- Returns {'enqueued', number of new ids, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
--- {'committed' | 'aborted' | 'superseded' | 'unknown'}: this run may not write; {'wait', ms}: the rate is used up;
--- {'deep', number of messages in the queue}
+-- {'committed' | 'aborted' | 'superseded' | 'unknown'}: it may not write; {'wait', ms}; {'deep', number in the queue}
 -- Atomic: an id is in the guard if and only if its message has been sent or staged.
 -- Cost: O(log N) a message
 -- @include clock
@@ -30,14 +30,14 @@
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
 local keys = { due = KEYS[4], backup = KEYS[5], order = KEYS[6], twins = KEYS[7] }
-local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], first_list = 8 }
+local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], other = KEYS[8], first_list = 9 }
 function to.list_of(priority)
-  return KEYS[8 + ARGV[8 + priority]]
+  return KEYS[9 + ARGV[8 + priority]]
 end
 local run, ttl, rate, depth = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local is_staged, now = ARGV[7] == '1', now_ms()
 
-local wrong = wrong_stored(keys, 8) or wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
+local wrong = wrong_stored(keys, 9) or wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
 if wrong then
   return wrong
 end

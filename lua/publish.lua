@@ -5,7 +5,8 @@
 -- KEYS[4] backup  HASH    id -> message
 -- KEYS[5] order   STRING  count of messages marked so far
 -- KEYS[6] twins   ZSET    ids of messages stored beside another of the same id
--- KEYS[7...] ready  LIST  the queue's lists, one a priority step
+-- KEYS[7] other   ZSET    due times of messages in the other form of backup; due again where they are not counted
+-- KEYS[8...] ready  LIST  the queue's lists, one a priority step
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name
 -- ARGV[3] count   most messages to send
@@ -25,14 +26,14 @@
 
 local job, staged = KEYS[1], KEYS[2]
 local keys = { due = KEYS[3], backup = KEYS[4], order = KEYS[5], twins = KEYS[6] }
-local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], first_list = 7 }
+local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], other = KEYS[7], first_list = 8 }
 function to.list_of(priority)
-  return KEYS[7 + ARGV[8 + priority]]
+  return KEYS[8 + ARGV[8 + priority]]
 end
 local count, bytes, rate, depth = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local ttl, ENTRIES, now = ARGV[7], 5, now_ms()
 
-local wrong = wrong_stored(keys, 7) or wrong_type({ [job] = 'hash', [staged] = 'list' })
+local wrong = wrong_stored(keys, 8) or wrong_type({ [job] = 'hash', [staged] = 'list' })
 if wrong then
   return wrong
 end
