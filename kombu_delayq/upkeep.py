@@ -25,8 +25,8 @@ class Upkeep(Caller):
         self.client.srem(self.keys.queues, queue)
         self._held_others.discard(queue)
         try:
-            count = int(self._run("purge", self._stored(queue), []))
-            return count + self._purge_other(queue)
+            # Again at the end, because a conversion may move messages from either form to the other meanwhile.
+            return sum((self._purge_own(queue), self._purge_other(queue), self._purge_own(queue)))
         except ResponseError:
             self.client.sadd(self.keys.queues, queue)  # what it holds must still be transferred
             raise
@@ -75,6 +75,9 @@ class Upkeep(Caller):
             where = str(ready.index(self._list_of(letter))) if letter.to == "queue" else letter.to
             args += [letter.message, where, letter.body]
         return int(self._run("replay", [key, *ready], args))
+
+    def _purge_own(self, queue: str) -> int:
+        return int(self._run("purge", self._stored(queue), []))
 
     @in_each_form
     def _purge_other(self, queue: str) -> int:
