@@ -121,8 +121,9 @@ def _change(
     for part in _parts(ids):
         outcomes: dict[str, Outcome] = {}
         left: Sequence[str] = part
-        while left:  # again only for messages that another has just changed
-            left = _change_once(store.get(queues, left), due_ms, change, outcomes)
+        missed: set[str] = set()
+        while left:  # again only for messages that another has just changed, or moved to the other form of backup
+            left = _change_once(store.get(queues, left), due_ms, change, outcomes, missed)
         yield from ((each, outcomes.get(each, "not_delayed")) for each in part)
 
 
@@ -131,8 +132,12 @@ def _change_once(
     due_ms: float,
     change: Callable[[str, list[Change]], list[str]],
     outcomes: dict[str, Outcome],
+    missed: set[str],
 ) -> list[str]:
-    """Notes what became of the messages found. Returns the ids of those that another changed meanwhile."""
+    """Notes what became of the messages found, and which did not wait any more where they were found.
+
+    Returns the ids of those that another changed meanwhile, and of those that are missed for the first time.
+    """
     by_queue: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
     for identity, messages in found.items():
         for message in messages:
@@ -145,10 +150,12 @@ def _change_once(
     changed = []
     for queue, changes in by_queue.items():
         for (identity, _), word in zip(changes, change(queue, [each for _, each in changes]), strict=True):
-            if word == "changed":
+            if word == "changed" or (word == "not_delayed" and identity not in missed):
                 changed.append(identity)
             elif word != "not_delayed":
                 outcomes[identity] = word  # type: ignore[assignment]  # the scripts' words
+            if word == "not_delayed":
+                missed.add(identity)
     return list(dict.fromkeys(changed))  # an id once, or its messages would be found once more for each of them
 
 
