@@ -1,5 +1,6 @@
 """Fixtures with real Celery workers."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,13 +8,22 @@ import pytest
 import redis
 
 from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.options import BACKUPS
 from tests.integration.harness import TRANSPORT, MakeProj, Proj
 
 
 @pytest.fixture
 def backup(request: pytest.FixtureRequest) -> str:
-    """The form in which apps keep delayed messages; see ``IN_BOTH_FORMS``."""
+    """The form in which apps keep delayed messages."""
     return str(getattr(request, "param", "hash"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs tests marked ``both_forms`` once for each form of backup, or those that DELAYQ_BACKUPS names."""
+    given = any(mark.args[0] == "backup" for mark in metafunc.definition.iter_markers("parametrize"))
+    if "backup" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_forms") and not given:
+        forms = os.environ.get("DELAYQ_BACKUPS", " ".join(BACKUPS)).split()
+        metafunc.parametrize("backup", forms, indirect=True)
 
 
 @pytest.fixture

@@ -13,19 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 import redis
 from celery import Celery
 from kombu import Connection
 
 from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.keys import Keys
 from tests.waiting import until
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 HERE = Path(__file__).parent
-
-#: Runs the tests of a module once for each form of backup. DELAYQ_BACKUPS names fewer.
-IN_BOTH_FORMS = pytest.mark.parametrize("backup", os.environ.get("DELAYQ_BACKUPS", "hash list").split(), indirect=True)
 
 
 class Worker:
@@ -160,6 +157,20 @@ class Proj:
             transport=self.conf["broker_transport"],
             transport_options={**self.conf.get("broker_transport_options", {}), **options},
         )
+
+    @property
+    def backup(self) -> str:
+        """The form in which the app keeps delayed messages."""
+        return str(self.conf.get("broker_transport_options", {}).get("backup", "hash"))
+
+    def keys(self, queue: str = "celery") -> list[str]:
+        """Returns the names of the keys of a queue's delayed messages: the index, the bodies, two more."""
+        return Keys().stored(queue, self.backup)
+
+    def lengths(self, queue: str = "celery") -> tuple[int, int]:
+        """Counts the entries of a queue's index, and the bodies."""
+        client, (index, bodies, *_) = self.server.client(), self.keys(queue)
+        return int(client.zcard(index)), int(client.llen(bodies) if self.backup == "list" else client.hlen(bodies))
 
     def delayed(self, queue: str = "celery") -> int:
         """Counts the delayed messages of a queue."""

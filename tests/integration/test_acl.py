@@ -20,7 +20,7 @@ from celery_ext.cli import delayq
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.results import JobRun, Offer
 from kombu_delayq.store import DelayStore
-from tests.integration.harness import IN_BOTH_FORMS, MakeProj, Proj
+from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "acl.md"
@@ -77,7 +77,7 @@ def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None
     return done
 
 
-@IN_BOTH_FORMS
+@pytest.mark.both_forms
 def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     """Workers and publishers delay, retry by a chain, cancel, revoke and purge with the rights of user shop."""
     proj = proj_of_user
@@ -102,7 +102,7 @@ def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     assert proj.app.control.purge() == 1
 
 
-@IN_BOTH_FORMS
+@pytest.mark.both_forms
 def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj) -> None:
     """User caretaker may run every command that looks, changes, moves and mends, and user status that one."""
     proj = make_proj(server=users)
@@ -131,7 +131,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     assert denials(users) == []
 
 
-@IN_BOTH_FORMS
+@pytest.mark.both_forms
 def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
     """User transfer may lead and transfer, and learns of new messages."""
     proj = make_proj(server=users)

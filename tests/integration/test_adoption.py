@@ -11,11 +11,12 @@ import redis
 from kombu import Consumer, Queue
 
 from kombu_delayq import channel
-from kombu_delayq.keys import Keys
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
+
+pytestmark = pytest.mark.both_forms
 
 COUNTDOWN_S = 5
 #: What a stock producer may have sent, by the value that its task carries.
@@ -138,7 +139,7 @@ def test_a_consumer_keeps_what_cannot_be_put_into_the_store(
 ) -> None:
     """Where a key of another type is in the way, the consumer gets the message at once, as on the stock transport."""
     client = proj.server.client()
-    client.set(Keys().due("celery"), "in the way")
+    client.set(proj.keys()[0], "in the way")
     make_proj(broker_transport="").send("record", countdown=300)
     consumer = make_consumer(no_ack=no_ack)
     consumer.drain_until(lambda: consumer.received)
@@ -149,7 +150,7 @@ def test_a_consumer_keeps_what_cannot_be_put_into_the_store(
 
 def test_a_worker_keeps_what_cannot_be_put_into_the_store_till_it_is_due(make_proj: MakeProj, proj: Proj) -> None:
     """Where a key of another type is in the way, a worker holds the task as stock does and runs it once, not early."""
-    proj.server.client().set(Keys().due("celery"), "in the way")
+    proj.server.client().set(proj.keys()[0], "in the way")
     worker = proj.worker()
     due = time.time() + 3
     make_proj(broker_transport="").send("record", countdown=3)

@@ -9,12 +9,14 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
+from celery_ext import browse
 from kombu_delayq import DelayTooLong, InvalidDelay, UnsupportedRedis
 from tests.integration.harness import MakeProj, Proj
 from tests.integration.proxies import LosesReply, old_redis
 from tests.waiting import stays, until
 
-DUE, BACKUP = "delayq:{celery}:due", "delayq:{celery}:backup"
+pytestmark = pytest.mark.both_forms
+
 YEAR_9999 = "9999-12-31T23:59:59.999999"
 #: Etas that no worker can read: each ends in an error in the worker's log, as with stock Celery.
 UNREADABLE = ["soon", "2026-13-45T99:00:00", " ", 12345, 1.5e12, True, ["2030-01-01"], {"at": "2030-01-01"}]
@@ -22,6 +24,11 @@ UNREADABLE = ["soon", "2026-13-45T99:00:00", " ", 12345, 1.5e12, True, ["2030-01
 PAST = ["1960-01-01T00:00:00+00:00", "1969-12-31T23:59:59.999999", "2001-02-03T04:05:06Z", None]
 #: Etas after the last one that a datetime can name in UTC included.
 FAR = [f"{YEAR_9999}+00:00", f"{YEAR_9999}-12:00", f"{YEAR_9999}+14:00", "3000-01-01"]
+
+
+def _dues_ms(proj: Proj) -> list[float]:
+    raw = redis.Redis(port=proj.server.port)
+    return [due for _, due in raw.zrange(proj.keys()[0], 0, -1, withscores=True)]
 
 
 def _publish_task(proj: Proj, eta: object, task_id: str) -> None:
@@ -47,10 +54,10 @@ def test_every_eta_gives_a_run_a_wait_or_an_error(proj: Proj) -> None:
     assert sorted(run["value"] for run in proj.runs()) == sorted(
         [*(f"past-{number}" for number in range(len(PAST))), "same-0", "same-1"]
     )
-    client = proj.server.client()
-    assert sorted(client.hkeys(BACKUP)) == [f"far-{number}" for number in range(len(FAR))]
-    assert client.zcard(DUE) == len(FAR)
-    assert all(due > 32e12 for _, due in client.zrange(DUE, 0, -1, withscores=True))
+    far = list(browse(proj.app, "celery"))
+    assert sorted(task.id for task in far) == [f"far-{number}" for number in range(len(FAR))]
+    assert proj.lengths() == (len(FAR), len(FAR))
+    assert all(due > 32e12 for due in _dues_ms(proj))
     assert "the transfer worker failed" not in worker.log
     assert worker.stop() == 0
 
@@ -64,7 +71,7 @@ def test_delay_that_is_no_number_is_refused(proj: Proj, delay: Any) -> None:
     """``DelaySeconds`` that is not a finite number of this era is refused, and nothing is stored."""
     with proj.connection() as connection, pytest.raises(InvalidDelay, match="DelaySeconds="):
         connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
-    assert not proj.server.client().exists(DUE, BACKUP, "celery")
+    assert not proj.server.client().exists(*proj.keys(), "celery")
 
 
 @pytest.mark.parametrize("delay", [0, -5, -0.0, None, "0", "-1", False])
@@ -73,7 +80,7 @@ def test_delay_that_is_over_is_no_delay(proj: Proj, delay: Any) -> None:
     with proj.connection() as connection:
         connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
     assert proj.server.client().llen("celery") == 1
-    assert not proj.server.client().exists(DUE, BACKUP)
+    assert not proj.server.client().exists(*proj.keys())
 
 
 @pytest.mark.parametrize("delay", [600, "600", 600.5])
@@ -82,7 +89,7 @@ def test_delay_in_any_form_of_a_number_waits(proj: Proj, delay: Any) -> None:
     with proj.connection() as connection:
         connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
     seconds, microseconds = proj.server.client().time()
-    [(_, due)] = proj.server.client().zrange(DUE, 0, -1, withscores=True)
+    [due] = _dues_ms(proj)
     assert due / 1000 - (seconds + microseconds / 1e6) == pytest.approx(float(delay), abs=10)
 
 
@@ -99,22 +106,22 @@ def test_longest_delay(make_proj: MakeProj) -> None:
             publish()
     with proj.connection() as connection, pytest.raises(DelayTooLong):
         connection.Producer().publish({}, routing_key="celery", DelaySeconds=60.5)
-    assert not proj.server.client().exists(DUE, BACKUP, "celery")
+    assert not proj.server.client().exists(*proj.keys(), "celery")
     proj.send("record", countdown=59)
-    assert proj.server.client().zcard(DUE) == 1
+    assert proj.lengths() == (1, 1)
 
 
 def test_retry_after_a_lost_reply_is_stored_once(make_proj: MakeProj) -> None:
     """A task whose publisher loses the reply and publishes again is stored once, and runs once."""
     proj = make_proj()
-    with LosesReply(proj.server.port, DUE.encode()) as proxy:
+    with LosesReply(proj.server.port, proj.keys()[0].encode()) as proxy:
         through = make_proj(broker_url=proxy.url)
         for number in range(2):  # the first message of a queue, and one behind it, go different ways
             through.send("record", number, countdown=600)
             proxy.arm()
             through.send("record", number + 10, countdown=600 + number)
             assert proxy.lost == number + 1
-    assert proj.server.client().zcard(DUE) == proj.server.client().hlen(BACKUP) == 4
+    assert proj.lengths() == (4, 4)
 
 
 def test_old_redis_is_refused(make_proj: MakeProj) -> None:
@@ -124,7 +131,7 @@ def test_old_redis_is_refused(make_proj: MakeProj) -> None:
         proj = make_proj(broker_url=proxy.url)
         with pytest.raises(UnsupportedRedis, match=r"Redis 6\.0\.\d+ is too old for kombu-delayq, which needs 6\.2"):
             proj.send("record", countdown=5)
-        assert not server.client().exists(DUE, BACKUP)
+        assert not server.client().exists(*proj.keys())
         worker = proj.worker()
         until(lambda: "no transfer worker runs in this process: Redis 6.0." in worker.log, 20, "said why")
         assert "CRITICAL" in worker.log
@@ -139,4 +146,5 @@ def test_publish_to_a_dead_broker_raises(make_proj: MakeProj) -> None:
         proj = make_proj(broker_url=nobody.url, task_publish_retry_policy={"max_retries": 1, "interval_max": 0.1})
         with pytest.raises((OperationalError, redis.ConnectionError)):
             proj.send("record", countdown=5)
-    stays(lambda: not make_proj().server.client().exists(DUE), 0.1)
+    proj = make_proj()
+    stays(lambda: not proj.server.client().exists(*proj.keys()), 0.1)

@@ -11,7 +11,10 @@ from kombu import Producer, Queue
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until
 
-pytestmark = pytest.mark.skipif(kombu.VERSION < (5, 7), reason="Producer.batch is new in kombu 5.7")
+pytestmark = [
+    pytest.mark.both_forms,
+    pytest.mark.skipif(kombu.VERSION < (5, 7), reason="Producer.batch is new in kombu 5.7"),
+]
 
 QUEUES = ("one", "two", "three")
 

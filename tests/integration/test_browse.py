@@ -10,6 +10,8 @@ from celery_ext import browse, cancel, count, get, reschedule
 from tests.integration.backlogs import fill
 from tests.integration.harness import MakeProj, Proj
 
+pytestmark = pytest.mark.both_forms
+
 BASE = datetime(2100, 1, 1, tzinfo=UTC)
 MANY = 5000
 

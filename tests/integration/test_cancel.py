@@ -17,6 +17,8 @@ from tests.integration.harness import MakeProj, Proj
 from tests.lua.keyspace import ODD_IDS
 from tests.waiting import stays, until
 
+pytestmark = pytest.mark.both_forms
+
 #: Ids that a publisher may choose. Celery makes its own of an empty one, and others are no UTF-8.
 CUSTOM_IDS = [
     *(each for each in ODD_IDS if each and each != "\udcff"),

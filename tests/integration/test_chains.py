@@ -23,7 +23,7 @@ from tests.integration.chains import (
 from tests.integration.harness import Proj
 from tests.waiting import stays, until
 
-pytestmark = pytest.mark.xdist_group("chains")
+pytestmark = [pytest.mark.both_forms, pytest.mark.xdist_group("chains")]
 
 #: The steps of the tasks, in s.
 LONG_S = (240, 600, 600, 3600)

@@ -1,6 +1,7 @@
 """What goes wrong when an app looks at its waiting tasks, cancels or moves them: said, and borne."""
 
 import logging
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,6 @@ from kombu_delayq.store import DelayStore
 from tests.integration.harness import TRANSPORT, MakeProj, Proj
 
 NOBODY = "redis://127.0.0.1:1/0"
-DUE, BACKUP = "delayq:{harmed}:due", "delayq:{harmed}:backup"
 
 #: Each thing that an app can do with waiting tasks.
 EVERYTHING: list[Callable[[Celery], Any]] = [
@@ -65,6 +65,7 @@ def test_a_broker_that_is_down_is_an_operational_error(act: Callable[..., Any]) 
         assert time.monotonic() - started < 15
 
 
+@pytest.mark.both_forms
 def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
     """Calls after a restart of Redis, which has forgotten its scripts and connections, work as those before."""
     proj = make_proj(durable_server)
@@ -84,12 +85,13 @@ def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: 
     assert proj.server.client().llen("celery") == 1
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP])
-def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogCaptureFixture, key: str) -> None:
+@pytest.mark.both_forms
+@pytest.mark.parametrize("which", [0, 1], ids=["due", "backup"])
+def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogCaptureFixture, which: int) -> None:
     """With a key of the wrong type in one queue, other queues are searched, and the key is named."""
     harmed = proj.send("record", countdown=300, queue="harmed")
     sound = [proj.send("record", countdown=300, queue="sound").id for _ in range(3)]
-    client = proj.server.client()
+    client, key = proj.server.client(), proj.keys("harmed")[which]
     client.rename(key, "aside")
     client.set(key, "in the way")
     with caplog.at_level(logging.ERROR):
@@ -105,11 +107,13 @@ def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogC
     assert cancel(proj.app, harmed.id) == "cancelled"
 
 
+@pytest.mark.both_forms
 def test_the_only_queue_being_harmed_is_an_error(proj: Proj) -> None:
     """When no queue at all can be searched, the caller gets Redis's error, which names the key."""
     task = proj.send("record", countdown=300, queue="harmed")
-    proj.server.client().set(BACKUP, "in the way")
-    with pytest.raises(redis.ResponseError, match=r"WRONGTYPE key delayq:.harmed.:backup"):
+    key = proj.keys("harmed")[1]
+    proj.server.client().set(key, "in the way")
+    with pytest.raises(redis.ResponseError, match=re.escape(f"WRONGTYPE key {key}")):
         cancel(proj.app, task.id)
 
 
@@ -194,6 +198,7 @@ def test_an_id_that_no_publisher_can_write_does_not_stop_the_others(proj: Proj) 
     assert get(proj.app, "\ud800") is None
 
 
+@pytest.mark.both_forms
 def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -> None:
     """When another call changes two tasks of one id between the reading and the writing, they are read again, once."""
     for number in range(2):
@@ -218,6 +223,7 @@ def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -
     assert len(remaining) == 2
 
 
+@pytest.mark.both_forms
 def test_one_connection_is_enough_for_everything(make_proj: MakeProj) -> None:
     """With a pool of one connection, a caller can cancel, and can publish while it browses."""
     proj = make_proj(broker_pool_limit=1, task_send_sent_event=True)

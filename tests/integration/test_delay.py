@@ -2,7 +2,11 @@
 
 import time
 
+import pytest
+
 from tests.integration.harness import Proj
+
+pytestmark = pytest.mark.both_forms
 
 
 def test_countdown_waits_in_redis_and_runs_once_not_early(proj: Proj) -> None:
@@ -10,9 +14,8 @@ def test_countdown_waits_in_redis_and_runs_once_not_early(proj: Proj) -> None:
     proj.worker()
     due = time.time() + 2
     sent = proj.send("record", "x", countdown=2)
-    assert proj.server.client().zcard("delayq:{celery}:due") == 1
+    assert proj.lengths() == (1, 1)
     [run] = proj.await_runs(1)
     assert run["id"] == sent.id
     assert run["at"] >= due
-    assert proj.server.client().zcard("delayq:{celery}:due") == 0
-    assert proj.server.client().hlen("delayq:{celery}:backup") == 0
+    assert not proj.server.client().exists(*proj.keys())

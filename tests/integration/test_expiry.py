@@ -11,6 +11,8 @@ from kombu import Queue
 from tests.integration.harness import Proj
 from tests.waiting import stays, until
 
+pytestmark = pytest.mark.both_forms
+
 QUEUE = Queue("brief", expires=3)
 queues_expire = pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu knows x-expires on Redis from 5.7 on")
 

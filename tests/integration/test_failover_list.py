@@ -3,9 +3,13 @@
 import signal
 import time
 
+import pytest
+
 from celery_ext.private_redis import PrivateRedis
 from tests.integration.harness import MakeProj
 from tests.integration.proxies import Proxy
+
+pytestmark = pytest.mark.both_forms
 
 
 def test_delay_goes_on_through_a_list(own_server: PrivateRedis, make_proj: MakeProj) -> None:
@@ -20,7 +24,7 @@ def test_delay_goes_on_through_a_list(own_server: PrivateRedis, make_proj: MakeP
         for server, value in ((own_server, "second"), (last, "third")):
             due = time.time() + 3
             sent = proj.send("record", value, countdown=3)
-            assert server.client().zcard("delayq:{celery}:due") == 1
+            assert server.client().zcard(proj.keys()[0]) == 1
             [run] = proj.await_runs(1, timeout_s=60, value=value)
             assert run["id"] == sent.id
             assert run["at"] >= due

@@ -6,12 +6,13 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
-from celery_ext import cancel
+from celery_ext import browse, cancel
 from celery_ext.private_redis import PrivateRedis
 from tests.integration.harness import MakeProj, Worker
 from tests.waiting import stays, until
 
-DUE, BACKUP = "delayq:{celery}:due", "delayq:{celery}:backup"
+pytestmark = pytest.mark.both_forms
+
 BODY = "x" * 10_000
 FULL = (redis.ResponseError, OperationalError)
 SAID = "command not allowed when used memory"
@@ -36,13 +37,13 @@ def test_publish_until_redis_is_full(own_server: PrivateRedis, make_proj: MakePr
         with pytest.raises(FULL, match=SAID):
             proj.send("record", BODY, countdown=600)
     assert 1 < len(sent) < 1000
-    ids = set(client.zrange(DUE, 0, -1))
-    assert ids == set(client.hkeys(BACKUP))
+    ids = {task.id for task in browse(proj.app, "celery")}
+    assert proj.lengths() == (len(ids), len(ids))
     assert set(sent) < ids
     assert len(ids) == len(sent) + 1
     client.config_set("maxmemory", 0)
     proj.send("record", BODY, countdown=600)
-    assert client.zcard(DUE) == client.hlen(BACKUP) == len(ids) + 1
+    assert proj.lengths() == (len(ids) + 1, len(ids) + 1)
 
 
 def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeProj) -> None:
@@ -57,7 +58,7 @@ def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeP
     sent = {proj.send("record", f"{number} {BODY}", countdown=3).id for number in range(50)}
     client.config_set("maxmemory", 1)  # without a doubt too little
     until(lambda: _reports(worker), 30, "said")
-    stays(lambda: client.hlen(BACKUP) == client.zcard(DUE) == 50, 2.5, "all stay")
+    stays(lambda: proj.lengths() == (50, 50), 2.5, "all stay")
     assert _reports(worker) <= 2  # for the lease and for the queue, however often they are tried
     assert proj.runs() == []
     client.config_set("maxmemory", 0)
@@ -70,7 +71,7 @@ def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeP
     until(all_ran, 60)
     assert proj.workers[-1].stop() == 0
     assert Counter(run["id"] for run in proj.runs()) == Counter(sent)
-    assert not client.exists(DUE, BACKUP)
+    assert not client.exists(*proj.keys()[:2])
 
 
 def test_what_waits_can_be_cancelled_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeProj) -> None:
@@ -80,4 +81,4 @@ def test_what_waits_can_be_cancelled_while_redis_is_full(own_server: PrivateRedi
     own_server.client().config_set("maxmemory", 1)
     assert cancel(proj.app, [waiting.id, "unknown"]) == {waiting.id: "cancelled", "unknown": "not_delayed"}
     assert waiting.state == "REVOKED"
-    assert not own_server.client().exists(DUE, BACKUP)
+    assert not own_server.client().exists(*proj.keys()[:2])

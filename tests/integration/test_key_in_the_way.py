@@ -16,14 +16,17 @@ from kombu_delayq.transfer import TransferWorker
 from tests.integration.harness import TRANSPORT
 from tests.waiting import stays, until
 
+pytestmark = pytest.mark.both_forms
+
 HARMED, SOUND = "orders", "mails"
-DUE, BACKUP, ORDER = (f"delayq:{{{HARMED}}}:{what}" for what in ("due", "backup", "order"))
+DUE, BACKUP, ORDER = range(3)  # which of the keys of a queue
 QUEUES, LEASE = "delayq:queues", "delayq:transfer"
 
 
 @pytest.fixture
-def connection(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[Connection]:
-    with Connection(redis_server.url, transport=TRANSPORT, transport_options={"poll_interval": 0.2}) as connection:
+def connection(redis_server: PrivateRedis, client: redis.Redis, backup: str) -> Iterator[Connection]:
+    options = {"poll_interval": 0.2, "backup": backup}
+    with Connection(redis_server.url, transport=TRANSPORT, transport_options=options) as connection:
         yield connection
 
 
@@ -43,33 +46,46 @@ def _publish(connection: Connection, queue: str, delay_s: float, task_id: str) -
     connection.Producer().publish({"n": task_id}, routing_key=queue, headers=headers, DelaySeconds=delay_s)
 
 
+def _stored(connection: Connection) -> list[str]:
+    """Returns the keys of the harmed queue that every queue with messages may have."""
+    store = connection.default_channel.store
+    return list(store.keys.stored(HARMED, store.backup)[:3])
+
+
+def _name(connection: Connection, which: int | str) -> str:
+    return _stored(connection)[which] if isinstance(which, int) else which
+
+
 def _ready(client: redis.Redis, queue: str) -> Callable[[], bool]:
     return lambda: client.llen(queue) == 1
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, QUEUES])
-def test_publish_names_the_key(connection: Connection, client: redis.Redis, key: str) -> None:
+@pytest.mark.parametrize("which", [DUE, BACKUP, ORDER, QUEUES])
+def test_publish_names_the_key(connection: Connection, client: redis.Redis, which: int | str) -> None:
     """Publishing fails with an error that names the key, stores no half, and works once the key is away."""
+    stored, key = _stored(connection), _name(connection, which)
     _publish(connection, SOUND, 600, "before")
     client.delete(key)
-    client.set(key, "in the way") if key != ORDER else client.rpush(key, "in the way")
+    client.set(key, "in the way") if which != ORDER else client.rpush(key, "in the way")
     for _ in range(2):
         with pytest.raises((redis.ResponseError, OperationalError), match="WRONGTYPE") as error:
             _publish(connection, HARMED, 600, "a")
         assert key in str(error.value)
     if key != QUEUES:  # that one is told apart from the message, which may be stored: once, whole
-        assert [each for each in (DUE, BACKUP, ORDER) if client.exists(each)] == [key]
+        assert [each for each in stored if client.exists(each)] == [key]
     client.delete(key)
     _publish(connection, HARMED, 600, "a")
-    assert client.zcard(DUE) == client.hlen(BACKUP) == 1
+    assert connection.default_channel.store.size(HARMED) == 1
+    assert client.exists(*stored[:2]) == 2
     assert client.sismember(QUEUES, HARMED)
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, HARMED, f"{HARMED}\x06\x166"])
+@pytest.mark.parametrize("which", [DUE, BACKUP, HARMED, f"{HARMED}\x06\x166"])
 def test_transfer_goes_on_with_other_queues(
-    connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture, key: str
+    connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture, which: int | str
 ) -> None:
     """The transfer names the key once and serves other queues; the harmed one goes on when the key is away."""
+    stored, key = _stored(connection), _name(connection, which)
     _publish(connection, HARMED, 0.5, "a")
     _publish(connection, SOUND, 0.5, "b")
     there = client.exists(key)
@@ -88,8 +104,7 @@ def test_transfer_goes_on_with_other_queues(
         until(_ready(client, HARMED), 20, "the harmed queue is served again")
         stays(_ready(client, HARMED), 0.5, "delivered once")
         assert worker.leading
-    assert not client.exists(DUE)
-    assert not client.exists(BACKUP)
+    assert not client.exists(*stored[:2])
 
 
 @pytest.mark.parametrize("key", [QUEUES, LEASE])

@@ -3,8 +3,15 @@
 import time
 from typing import Any
 
+import pytest
+
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays
+
+pytestmark = pytest.mark.both_forms
+
+#: What stands before the prefix in names of Redisson's form.
+REDISSON = ("redisson_delay_queue:{", "redisson_delay_queue_timeout:{")
 
 
 def _in_db(make_proj: MakeProj, url: str, db: int, prefix: str) -> Proj:
@@ -35,8 +42,9 @@ def test_apps_that_share_a_redis_keep_apart(make_proj: MakeProj, proj: Proj) -> 
     stays(lambda: [other.delayed() for other in others] == [1, 1, 1], 0.5)
     assert len(ours.runs()) == 4
     assert [ours.delayed(), proj.delayed()] == [0, 0]
-    keys = set(proj.server.client(3).scan_iter()) - {f"delayq:{{celery}}:{what}" for what in ("due", "backup", "order")}
-    strangers = {key for key in keys if not key.startswith(("ours:", "theirs:"))}
+    keys = set(proj.server.client(3).scan_iter()) - set(proj.keys())
+    known = [f"{before}{prefix}" for before in ("", *REDISSON) for prefix in ("ours:", "theirs:")]
+    strangers = {key for key in keys if not key.startswith(tuple(known))}
     assert strangers <= {"delayq:queues", "_kombu.binding.celery", "_kombu.binding_permanent.celery"}
     assert not set(proj.server.client(0).scan_iter())
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 
 import kombu
+import pytest
 import redis
 
 from celery_ext.private_redis import PrivateRedis
@@ -12,7 +13,7 @@ from kombu_delayq.keys import Keys
 from kombu_delayq.options import Options
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
-from tests.integration.harness import IN_BOTH_FORMS, MakeProj
+from tests.integration.harness import MakeProj
 from tests.integration.transfers import QUEUE, Transfer, arrived, listeners, offer
 from tests.integration.transfers import transfer as transfer  # a fixture
 from tests.waiting import until
@@ -20,7 +21,7 @@ from tests.waiting import until
 #: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
 LATE_S = 10.0
 
-pytestmark = IN_BOTH_FORMS
+pytestmark = pytest.mark.both_forms
 
 
 class _Mute(Keys):

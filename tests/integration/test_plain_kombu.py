@@ -13,6 +13,8 @@ from kombu.mixins import ConsumerMixin
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
 
+pytestmark = pytest.mark.both_forms
+
 JOBS = Queue("jobs")
 
 #: A body, when it came, and whether it came again.

@@ -11,6 +11,8 @@ from kombu import Connection, Exchange, Queue
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until
 
+pytestmark = pytest.mark.both_forms
+
 
 def _soon(delay_s: float = 2) -> float:
     return time.time() + delay_s

@@ -10,6 +10,8 @@ from celery import Celery
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until
 
+pytestmark = pytest.mark.both_forms
+
 SERIALIZERS = ("json", "pickle", "msgpack", "yaml")
 PROTOCOLS = (1, 2)
 

@@ -9,6 +9,8 @@ from kombu.exceptions import ChannelError
 
 from tests.integration.harness import MakeProj, Proj
 
+pytestmark = pytest.mark.both_forms
+
 WORK = Exchange("work")
 
 

@@ -14,6 +14,8 @@ from celery_ext import browse, cancel, get, reschedule, run_now
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
 
+pytestmark = pytest.mark.both_forms
+
 EPSILON_S = 0.001  # a moment in s is less exact than one in µs
 TOKYO = ZoneInfo("Asia/Tokyo")
 

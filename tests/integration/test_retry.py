@@ -9,6 +9,8 @@ import pytest
 from tests.integration.harness import Proj
 from tests.waiting import until
 
+pytestmark = pytest.mark.both_forms
+
 COUNTDOWN_S = 3
 
 

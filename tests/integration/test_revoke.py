@@ -178,7 +178,7 @@ def test_a_store_that_fails_costs_no_worker(proj: Proj) -> None:
     assert proj.delayed() == 1
 
     client.delete("delayq:cancelled")
-    client.set("delayq:{other}:due", "in the way")
+    client.set(proj.keys("other")[0], "in the way")
     client.sadd("delayq:queues", "other")
     _revoke(proj, waiting)
     assert (proj.delayed(), waiting.state) == (0, "REVOKED")
