@@ -46,16 +46,17 @@ def put_back(store: DelayStore, *, mend: bool = True) -> int:
 @pytest.mark.parametrize("mend", [False, True])
 def test_a_list_whose_entries_are_sound_or_left_stays(store: DelayStore, ear: Ear, mend: bool) -> None:
     """Entries that wait, and those that were transferred, cancelled, moved or removed by others, stay as they are."""
-    store.offer("q", *(waiting(f"past{n}", PAST_MS) for n in range(90)), *(waiting(f"i{n}") for n in range(150)))
+    store.offer("q", *(waiting(f"past{n}", PAST_MS) for n in range(90)))
+    store.offer("q", *(waiting(f"i{n}", body=task(f"i{n}")) for n in range(150)))
     store.transfer("q")
     store.cancel(["q"], [f"i{n}" for n in range(50)])
     store.reschedule("q", [Change(only(store, f"i{n}"), FUTURE_MS + 9, b"new") for n in range(50, 60)])
-    for number in range(30):
-        offer(store, number, task(f"other{number}"))
+    for number in range(30):  # of ids that ours had, which are in the list still
+        offer(store, number, task(f"i{number}"))
     store.index("q")
     for number in range(10):  # as Redisson removes one, which leaves its record
-        store.client.zrem(TIMEOUT, entry(number, task(f"other{number}")))
-        store.client.lrem(LISTED, 1, entry(number, task(f"other{number}")))
+        store.client.zrem(TIMEOUT, entry(number, task(f"i{number}")))
+        store.client.lrem(LISTED, 1, entry(number, task(f"i{number}")))
     before = contents(store.client)
     ear.heard()
     assert len(before[LISTED.encode()]) > store.size("q"), "nothing of what has left is in the list"
