@@ -96,7 +96,7 @@ class _Convert:
         if done.stranded:
             complain(
                 f"{of}: {done.stranded:,} bodies without an index entry are left in the form {other!r}; "
-                f"`delayq -o backup={other} repair` finds their due times, then run this again"
+                "`delayq repair` finds their due times, then run this again"
             )
         if done.came:
             complain(

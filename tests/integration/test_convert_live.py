@@ -1,6 +1,7 @@
 """A queue is moved between the two forms of backup while tasks are published in both, delivered, and run."""
 
 import signal
+import struct
 import subprocess
 import threading
 import time
@@ -126,3 +127,21 @@ def test_a_worker_tells_once_of_the_other_form_and_delivers_both(make_proj: Make
     assert worker.log.count("has delayed messages in the form") == 1
     assert f"queue 'celery' has delayed messages in the form '{form}'" in worker.log
     assert f"`delayq convert celery --to {own}`" in worker.log
+
+
+def test_a_queue_that_only_another_client_fills_is_known_and_delivered(make_proj: MakeProj) -> None:
+    """A worker finds what Redisson has offered to the queue that it consumes, though nobody told it, and runs it."""
+    proj = make_proj()
+    due = time.time() + 3
+    proj.send("record", eta=datetime.fromtimestamp(due, UTC), task_id="jvm")
+    with proj.connection() as connection:
+        store = connection.default_channel.store
+        [[message]] = store.cancel(["celery"], ["jvm"]).values()
+        entry = b"\x08" + bytes(8) + struct.pack("<Q", len(message.body)) + message.body
+        store.client.zadd(store.keys.timeout("celery"), {entry: int(due * 1000) + 1})
+        store.client.rpush(store.keys.listed("celery"), entry)
+        store.client.delete(store.keys.queues)
+        proj.worker(pool="solo")
+        [ran] = proj.await_runs(1)
+        assert (ran["id"], ran["at"] >= due) == ("jvm", True)
+        assert store.queues() == ["celery"]
