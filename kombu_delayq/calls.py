@@ -74,26 +74,32 @@ class Caller:
         except NoScriptError:
             return self.client.execute_command("EVAL", script.text, len(keys), *keys, *args)
 
-    def _run_each(self, operation: str, calls: Iterable[Call], *more: tuple[Any, ...]) -> list[Any]:
-        """Runs one script several times, and some other commands, in one round trip.
+    def _run_each(
+        self, operation: str, calls: Iterable[Call], around: Sequence[tuple[Any, ...]] = ()
+    ) -> tuple[list[Any], list[tuple[Any, Any]]]:
+        """Runs one script several times in one round trip, and some other commands before that and once more after it.
 
-        Returns the replies; errors of Redis are among them.
+        Returns:
+            The replies of the script, and both replies of each of the other commands; errors of Redis are among them.
         """
         calls = list(calls)
         with self.client.pipeline(transaction=False) as pipe:
+            for command in around:
+                pipe.execute_command(*command)
             for keys, args, backup in calls:
                 sha = self.script(operation, backup).sha
                 pipe.execute_command("EVALSHA", sha, len(keys), *keys, *args)
-            for command in more:
+            for command in around:
                 pipe.execute_command(*command)
-            replies = pipe.execute(raise_on_error=False)
+            found = pipe.execute(raise_on_error=False)
+        replies = found[len(around) : len(around) + len(calls)]
         for at, reply in enumerate(replies):
             if isinstance(reply, NoScriptError):
                 try:
                     replies[at] = self._run(operation, *calls[at])
                 except ResponseError as error:
                     replies[at] = error
-        return replies
+        return replies, list(zip(found[: len(around)], found[len(around) + len(calls) :], strict=True))
 
     def _stored(self, queue: str, backup: str | None = None) -> list[str]:
         return self.keys.stored(queue, backup or self.backup)

@@ -106,7 +106,7 @@ class WaitingMessages(Caller):
             for form in self._forms
         ]
         rows, more = {}, {}
-        for form, reply in zip(self._forms, self._run_each("browse", calls), strict=True):
+        for form, reply in zip(self._forms, self._run_each("browse", calls)[0], strict=True):
             if isinstance(reply, Exception):
                 raise reply
             more[form], rows[form] = as_text(reply[0]) == "more", list(_rows(reply[1:], 5))
@@ -192,11 +192,12 @@ class WaitingMessages(Caller):
                 (self._stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids[count:])], form.backup)
                 for form, count in done.items()
             ]
-            replies = self._run_each(operation, calls, *(("ZCARD", self._due(*other)) for other in others))
-            there += compress(others, map(self._is_there, replies[len(calls) :]))
+            # Before and after: a conversion may move the last message there, or the first one away, in between.
+            replies, counts = self._run_each(operation, calls, [("ZCARD", self._due(*other)) for other in others])
+            there += compress(others, (any(map(self._is_there, both)) for both in counts))
             others = []
-            self._check(dict(zip(done, replies, strict=False)), -1 if found else len(forms))
-            for form, reply in zip(list(done), replies, strict=False):
+            self._check(dict(zip(done, replies, strict=True)), -1 if found else len(forms))
+            for form, reply in zip(list(done), replies, strict=True):
                 if isinstance(reply, ResponseError):
                     done[form] = len(ids)
                     continue
