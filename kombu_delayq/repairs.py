@@ -49,7 +49,13 @@ class Repairs(Caller):
     @in_each_form
     def kept_forms(self, queue: str) -> list[str]:
         """Returns the forms of backup in which a queue has any key."""
-        return [each for each in self._forms if self.client.exists(*self._stored(queue, each))]
+        kept = []
+        for each in self._forms:
+            with self.client.pipeline(transaction=False) as pipe:
+                for key in self._stored(queue, each):
+                    pipe.type(key)
+                kept += [each] if {as_text(found) for found in pipe.execute()} != {"none"} else []
+        return kept
 
     def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool, backup: str | None = None) -> list[str]:
         """Checks index entries, and with ``mend`` mends or removes those that are not sound.

@@ -103,7 +103,7 @@ def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
 
 
 @pytest.mark.both_forms
-def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj) -> None:
+def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
     """User caretaker may run every command that looks, changes, moves and mends, and user status that one."""
     proj = make_proj(server=users)
     for n in range(6):
@@ -122,6 +122,9 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     run(users, "caretaker", "purge", "--yes", "celery")
     run(users, "caretaker", "import", stdin=exported)
     run(users, "caretaker", "repair", "--yes")
+    if backup == "list":
+        for form in ("hash", "list"):
+            run(users, "caretaker", "convert", "celery", "--to", form)
     proj.send("record", 7, queue="undelivered")
     proj.send("record", 8, queue="undelivered")
     run(users, "caretaker", "dead-letters", "list", "undelivered")
