@@ -24,10 +24,19 @@ local function waiting_of(keys, id)
   return found
 end
 
--- Stores a message; equal ones of an id are stored once, or with `again` as often as they come. Due times are rounded
--- up to whole ms from 0 on, as Redisson reads them.
--- keys.fresh gets the members that are new, keys.tail the mark of the last. Returns 'offered', 'repeated' or 'renamed'.
--- Cost O(log N).
+-- Adds a message. records, behind: of the others of its id, as of `index`. Due times are rounded up to whole ms from 0
+-- on, as Redisson reads them. keys.fresh gets the members that are new, keys.tail the mark of the last. Cost O(log N).
+local function add(keys, id, due_ms, priority, body, records, behind)
+  local due = string.format('%.0f', math.max(math.ceil(tonumber(due_ms)), 0))
+  local entry = new_entry(keys, priority, body)
+  redis.call('ZADD', keys.due, due, entry)
+  redis.call('RPUSH', keys.backup, entry)
+  index(keys, id, records, due, entry, body, behind)
+  keys.fresh[entry], keys.tail = true, mark_of(entry)
+end
+
+-- Stores a message; equal ones of an id are stored once, or with `again` as often as they come.
+-- Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body, again)
   local records = ''
   for _, message in ipairs(waiting_of(keys, id)) do
@@ -36,12 +45,7 @@ local function put(keys, id, due_ms, priority, body, again)
     end
     records = records .. message.record
   end
-  local due = string.format('%.0f', math.max(math.ceil(tonumber(due_ms)), 0))
-  local entry = new_entry(keys, priority, body)
-  redis.call('ZADD', keys.due, due, entry)
-  redis.call('RPUSH', keys.backup, entry)
-  index(keys, id, records, due, entry, body)
-  keys.fresh[entry], keys.tail = true, mark_of(entry)
+  add(keys, id, due_ms, priority, body, records)
   return records == '' and 'offered' or 'renamed'
 end
 

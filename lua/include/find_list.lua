@@ -12,10 +12,11 @@ local function find(keys, id, count)
   end
   if #found == 0 and may_be_twin(id) then
     local shared = string.sub(id, 1, -TWIN_SUFFIX - 1)
-    for _, message in ipairs(waiting_of(keys, shared)) do
-      if twin_of(shared, message.priority, message.body) == id then
-        message.id = id
-        return { message }
+    local messages = waiting_of(keys, shared)
+    for i = #messages, 1, -1 do -- the first is one only if it has become the first since
+      if twin_of(shared, messages[i].priority, messages[i].body) == id then
+        messages[i].id = id
+        return { messages[i] }
       end
     end
   end
@@ -32,8 +33,16 @@ local function remove(keys, message)
   remove_entries(keys, { message.member }, { message.own })
 end
 
--- Gives a message that was found another due time and another body. Cost O(log N).
+-- Gives a message that was found another due time and another body. It keeps its place among those of its id.
+-- Cost O(log N).
 local function replace(keys, message, due_ms, body)
+  local records = redis.call('HGET', keys.twins, field_of(message.own))
+  for first = 1, #records, RECORD do
+    if string.sub(records, first, first + RECORD - 1) == message.record then
+      local before, behind = string.sub(records, 1, first - 1), string.sub(records, first + RECORD)
+      add(keys, message.own, due_ms, message.priority, body, before, behind)
+      break
+    end
+  end
   remove(keys, message)
-  put(keys, message.own, due_ms, message.priority, body)
 end

@@ -59,9 +59,10 @@ local function names(keys, entries, messages)
   return ids
 end
 
--- Notes where messages of an id are. records: of the others of that id. Cost O(1).
-local function index(keys, id, records, due, entry, message)
-  redis.call('HSET', keys.twins, field_of(id), records .. record_of(due, entry))
+-- Notes where messages of an id are. records, behind: of the others of that id, those that come before and, if there
+-- are any, behind it. Cost O(1).
+local function index(keys, id, records, due, entry, message, behind)
+  redis.call('HSET', keys.twins, field_of(id), records .. record_of(due, entry) .. (behind or ''))
   local told = is_ours(entry) and named_in(message) or id_of_other(entry, message)
   if told ~= id then
     redis.call('HSET', keys.twins, NAMED .. mark_of(entry), id)

@@ -25,13 +25,13 @@ local function unindex(keys, entries, ids)
   end
   for i, value in ipairs(redis.call('HMGET', keys.twins, unpack(fields))) do
     local mark = mark_of(entries[i])
+    gone[#gone + 1] = NAMED .. mark
     if value and #value > RECORD then -- another entry of this call may be among them
       keep_records(keys, fields[i], redis.call('HGET', keys.twins, fields[i]) or '', function(record)
         return record.mark ~= mark
       end)
-    else
-      gone[#gone + 1] = NAMED .. mark
-      gone[#gone + 1] = value and string.sub(value, LENGTH + 1) == mark and fields[i] or nil
+    elseif value and string.sub(value, LENGTH + 1) == mark then
+      gone[#gone + 1] = fields[i]
     end
   end
   if #gone > 0 then
