@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from hashlib import sha1
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import redis
 from redis.exceptions import ResponseError
 
 from kombu_delayq.calls import as_bytes
+from kombu_delayq.marks import body_of, id_of
 from kombu_delayq.results import Heads, Offer, Waiting
 from kombu_delayq.store import DelayStore
 
@@ -55,6 +56,75 @@ def contents(client: redis.Redis) -> Contents:
     return {key: readers[client.type(key)](key) for key in client.keys("*")}
 
 
+def look(store: DelayStore) -> Contents:
+    """Reads a database without regard to the form of backup.
+
+    Instead of the keys that keep them, it has the messages that wait in each queue that is known, in the order of their
+    delivery: id, due time, priority, body.
+    """
+    found = contents(store.client)
+    for queue in store.queues():
+        for key in store.keys.stored(queue, store.backup):
+            found.pop(as_bytes(key), None)
+        found[b"waiting in " + as_bytes(queue)] = [each[1:5] for each in store.browse(queue, count=5000).messages]
+    return found
+
+
+def in_form(store: DelayStore, key: str) -> str:
+    """Returns which key of the store's form stands in the place of one of the default form; others as they are."""
+    match = re.fullmatch(r"delayq:\{(.*)\}:(due|backup|order|twins)", key, re.DOTALL)
+    if match is None:
+        return key
+    return store.keys.stored(match[1], store.backup)[("due", "backup", "order", "twins").index(match[2])]
+
+
+def kept_ms(store: DelayStore, due_ms: float) -> float:
+    """Returns the due time that a store keeps: Redisson's form has whole ms."""
+    return float(ceil(due_ms)) if store.backup == "list" else due_ms
+
+
+def announced(store: DelayStore, due_ms: float, queue: str = "q") -> str:
+    """Returns what an ear hears of a new head."""
+    if store.backup == "list":
+        return f"{ceil(due_ms)} on {store.keys.channel(queue)}"
+    return f"{due_ms:.17g} {queue}"
+
+
+def lose_body(store: DelayStore, *ids: str) -> None:
+    """Takes away the bodies of messages: in Redisson's form the entry is cut short."""
+    for each in ids:
+        if store.backup == "hash":
+            assert store.client.hdel(BACKUP, each) == 1
+        else:
+            entry, due_ms = lose_index(store, each)
+            store.client.zadd(store.keys.timeout("q"), {entry[:-1]: due_ms})
+
+
+def lose_index(store: DelayStore, identity: str) -> tuple[bytes, float]:
+    """Takes a message out of the index of due times. Returns its member there, and when it was due."""
+    message, key = only(store, identity), in_form(store, DUE)
+    bodies = {body: member for member, body in bodies_of_members(store).items()}
+    member = bodies[message.body or b""]
+    assert store.client.zrem(key, member) == 1
+    return member, message.due_ms
+
+
+def bodies_of_members(store: DelayStore) -> dict[bytes, bytes | None]:
+    """Returns the members of the index, each with its body."""
+    members = store.client.zrange(in_form(store, DUE), 0, -1)
+    if store.backup == "list":
+        return {each: each[16:] for each in members}
+    return {each: body_of(store.client.hget(BACKUP, id_of(each)) or b"") for each in members}
+
+
+def spoil_the_count(store: DelayStore) -> None:
+    """Makes what counts the messages marked no number."""
+    if store.backup == "hash":
+        store.client.set(ORDER, "not a number")
+    else:
+        store.client.hset(in_form(store, ORDER), "order", "not a number")
+
+
 def clock_ms(client: redis.Redis) -> float:
     """Redis's clock, ms since the epoch."""
     seconds, microseconds = client.time()
@@ -90,7 +160,11 @@ def only(store: DelayStore, identity: str) -> Waiting:
 
 
 def refuses_a_key_of_the_wrong_type(store: DelayStore, key: str, act: Callable[[], Any]) -> None:
-    """Puts somebody else's key in the way: the error names it, and nothing changes."""
+    """Puts somebody else's key in the way: the error names it, and nothing changes.
+
+    Of a key of the default form it is the one of the store's form that stands in its place.
+    """
+    key = in_form(store, key)
     store.client.delete(key)
     store.client.sadd(key, "somebody else's")  # a type that no operation keeps
     before = contents(store.client)
@@ -113,15 +187,17 @@ def popped(client: redis.Redis, key: str) -> list[bytes]:
 
 
 class Ear:
-    """Hears what is published on a channel."""
+    """Hears what is published on a channel; of what it hears on others, whose names match a pattern, it says where."""
 
     END = b"-- end --"
 
-    def __init__(self, client: redis.Redis, channel: str) -> None:
+    def __init__(self, client: redis.Redis, channel: str, pattern: str = "") -> None:
         self._client = client
         self._channel = channel
         self._pubsub = client.pubsub(ignore_subscribe_messages=True)
         self._pubsub.subscribe(channel)
+        if pattern:
+            self._pubsub.psubscribe(pattern)
         self.heard()
 
     def heard(self) -> list[str]:
@@ -135,8 +211,14 @@ class Ear:
             if message is not None:
                 if message["data"] == self.END:
                     return heard
-                heard.append(message["data"].decode())
+                on = f" on {message['channel'].decode()}" if message["pattern"] else ""
+                heard.append(message["data"].decode() + on)
 
     def close(self) -> None:
         """Ends the subscription."""
         self._pubsub.close()
+
+
+def ear_of(store: DelayStore) -> Ear:
+    """Hears a store's announcements of new heads, as ``announced`` tells them."""
+    return Ear(store.client, store.keys.wake, "redisson_delay_queue_channel:*")

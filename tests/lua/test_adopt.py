@@ -1,11 +1,25 @@
 """``adopt.lua``: moves a message that a consumer received too early into the store."""
 
 import pytest
-from redis.exceptions import ResponseError
 
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, Ear, clock_ms, contents, popped, waiting
+from tests.lua.keyspace import (
+    BACKUP,
+    DUE,
+    FUTURE_MS,
+    ORDER,
+    PAST_MS,
+    TWINS,
+    Ear,
+    announced,
+    clock_ms,
+    contents,
+    look,
+    popped,
+    refuses_a_key_of_the_wrong_type,
+    waiting,
+)
 
 UNACKED = ("unacked_index", "unacked")
 
@@ -21,13 +35,11 @@ def test_a_message_moves_from_the_unacked_into_the_store(store: DelayStore) -> N
     """The adopted message is in the store as if it had been offered, and no consumer holds it any more."""
     deliver(store, "tag", "another")
     assert store.adopt("q", Offer("i", repr(FUTURE_MS), 3, "body"), "tag", *UNACKED)
-    after = contents(store.client)
+    after = look(store)
     assert [tag for tag, _ in after.pop(b"unacked_index")] == [b"another"]
     assert after == {
         b"unacked": {b"another": b"[held as another]"},
-        b"delayq:{q}:due": [(b"\x7f00000001i", FUTURE_MS)],
-        b"delayq:{q}:backup": {b"i": b"\x7f000000013body"},
-        b"delayq:{q}:order": b"1",
+        b"waiting in q": [("i", FUTURE_MS, 3, b"body")],
         b"delayq:queues": {b"q"},
     }
 
@@ -37,12 +49,8 @@ def test_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     deliver(store, "a", "b", "c")
     for tag, due_ms in (("a", FUTURE_MS), ("b", FUTURE_MS + 1), ("c", FUTURE_MS - 1)):
         assert store.adopt("q", waiting(tag, due_ms), tag, *UNACKED)
-    assert ear.heard() == [f"{FUTURE_MS:.0f} q", f"{FUTURE_MS - 1:.0f} q"]
-    assert contents(store.client).keys() == {
-        b"delayq:{q}:due",
-        b"delayq:{q}:backup",
-        b"delayq:queues",
-    }
+    assert ear.heard() == [announced(store, FUTURE_MS), announced(store, FUTURE_MS - 1)]
+    assert look(store).keys() == {b"waiting in q", b"delayq:queues"}
 
 
 def test_a_message_that_is_due_stays_with_its_consumer(store: DelayStore, ear: Ear) -> None:
@@ -75,16 +83,9 @@ def test_another_message_under_its_id_is_kept_beside_it(store: DelayStore) -> No
     assert popped(store.client, "q") == [b"one", b"two"]
 
 
-@pytest.mark.parametrize(
-    "key", ["delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:order", "delayq:{q}:twins", *UNACKED]
-)
+@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS, *UNACKED])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and the message stays where it is."""
     deliver(store, "tag")
-    store.client.delete(key)
-    store.client.rpush(key, "somebody else's")
-    before = contents(store.client)
-    with pytest.raises(ResponseError, match="WRONGTYPE key " + key.replace("{", r"\{")):
-        store.adopt("q", waiting("i"), "tag", *UNACKED)
-    assert contents(store.client) == before
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.adopt("q", waiting("i"), "tag", *UNACKED))
     assert ear.heard() == []

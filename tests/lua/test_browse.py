@@ -17,6 +17,7 @@ from tests.lua.keyspace import (
     ODD_IDS,
     PAST_MS,
     contents,
+    lose_body,
     odd,
     only,
     refuses_a_key_of_the_wrong_type,
@@ -51,10 +52,10 @@ def test_messages_come_in_the_order_of_delivery(store: DelayStore) -> None:
     before = contents(store.client)
     page = store.browse("q")
     assert page.messages == [
-        Waiting("q", "past", PAST_MS, 0, b"body of past"),
-        Waiting("q", "z", FUTURE_MS, 0, b"body of z"),
-        Waiting("q", "b", FUTURE_MS, 6, b"body of b"),
-        Waiting("q", "a", FUTURE_MS, 0, b"body of a"),
+        Waiting("q", "past", PAST_MS, 0, b"body of past", store.backup),
+        Waiting("q", "z", FUTURE_MS, 0, b"body of z", store.backup),
+        Waiting("q", "b", FUTURE_MS, 6, b"body of b", store.backup),
+        Waiting("q", "a", FUTURE_MS, 0, b"body of a", store.backup),
     ]
     assert not page.more
     assert contents(store.client) == before
@@ -93,11 +94,12 @@ def test_the_lower_bound_is_in_and_the_upper_is_out(
 @pytest.mark.parametrize("size", [1, 9_990, 2 * MAX_BYTES])
 def test_a_page_is_bounded_in_bytes(store: DelayStore, size: int) -> None:
     """A page holds one message at least, and no more than a few times the most bytes."""
-    store.offer("q", *(waiting(f"{n:03}", body="x" * size) for n in range(120)))
+    names = [f"{n:03}" for n in range(120 if size < MAX_BYTES else 20)]
+    store.offer("q", *(waiting(name, body="x" * size) for name in names))
     for page in pages(store):
         assert 1 <= len(page.messages) <= 100
         assert (len(page.messages) - 1) * size <= 3 * MAX_BYTES
-    assert browsed(store) == [f"{n:03}" for n in range(120)]
+    assert browsed(store) == names
 
 
 @pytest.mark.parametrize("how", ["cancel", "reschedule", "transfer"])
@@ -139,7 +141,7 @@ def test_a_page_begins_where_the_one_before_ended(store: DelayStore, count: int)
     """When the last message of a page leaves, bare or marked, of any bytes, the next begins right behind its place."""
     names = ["b", "\x7e", "\x01", "B", "ÿ", "é", "a", "\x7f", "\udc80\udcff", "A", "aa", "", "Z", "_"]
     store.offer("q", *(odd(name) for name in names))
-    assert browsed(store, lambda page: store.client.zrem(DUE, page.last[0]), count=count) == names
+    assert browsed(store, lambda page: store.cancel(["q"], [page.messages[-1].id]), count=count) == names
     assert len(browsed(store)) == len(names) - -(-len(names) // count)
 
 
@@ -157,14 +159,14 @@ def test_a_message_without_its_body_is_returned_as_such(store: DelayStore) -> No
     """What is left of a message that lost its body is on the page, with None for it; an empty body is a body."""
     store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=3))
     store.offer("q", odd("empty", due_ms=FUTURE_MS + 1)._replace(body=b""))
-    store.client.hdel(BACKUP, "i", "j", "k")
-    assert [(each.id, each.priority, each.body) for each in store.browse("q").messages] == [
-        ("i", 0, None),
-        ("j", 0, None),
-        ("k", 0, None),
-        ("empty", 0, b""),
-    ]
-    assert browsed(store, count=1) == ["i", "j", "k", "empty"]
+    lose_body(store, "i", "j", "k")
+    found = store.browse("q").messages
+    assert [each.body for each in found] == [None, None, None, b""]
+    assert [each.priority for each in found] == [0, 0, 0, 0]
+    assert found[3].id == "empty"
+    assert browsed(store, count=1) == [each.id for each in found]
+    # Of an entry of Redisson's form that is cut short, nobody knows the id.
+    assert store.backup == "list" or [each.id for each in found[:3]] == ["i", "j", "k"]
 
 
 @pytest.mark.parametrize("key", [DUE, BACKUP])

@@ -15,8 +15,9 @@ from tests.lua.keyspace import (
     FUTURE_MS,
     ODD_IDS,
     PAST_MS,
-    Ear,
+    announced,
     contents,
+    ear_of,
     odd,
     only,
     popped,
@@ -161,13 +162,11 @@ def test_a_queue_expires_no_sooner_than_in_either_form(
 
 def test_a_new_head_is_announced(store: DelayStore, source: DelayStore) -> None:
     """Transfer workers are told of what is due before all others, in the way of the form to which it came."""
-    channel = store.keys.wake if store.backup == "hash" else store.keys.channel("q")
-    ear = Ear(store.client, channel)
+    ear = ear_of(store)
     source.offer("q", waiting("i", FUTURE_MS), waiting("j", FUTURE_MS + 1))
     ear.heard()
     store.convert("q")
-    told_due = f"{FUTURE_MS:.0f}"
-    assert ear.heard() == [told_due if store.backup == "list" else f"{told_due} q"]
+    assert ear.heard() == [announced(store, FUTURE_MS)]
     source.offer("q", waiting("k", FUTURE_MS + 2))
     ear.heard()
     store.convert("q")

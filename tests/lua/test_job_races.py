@@ -55,18 +55,18 @@ def sent(store: DelayStore) -> Counter[bytes]:
     return Counter([*store.client.lrange("q", 0, -1), *waits])
 
 
-def test_writers_of_overlapping_ids_send_each_once(redis_server: PrivateRedis, store: DelayStore) -> None:
+def test_writers_of_overlapping_ids_send_each_once(store: DelayStore) -> None:
     """Copies of tasks that write the same ids at once, some twice, send each id once."""
     job = begun(store)
     parts = [(0, 800), (0, 800), (400, 1200), (700, 1500), (700, 1500)]
-    counts = sum(together(redis_server, *(write(job, *part) for part in parts)), Counter[str]())
+    counts = sum(together(store, *(write(job, *part) for part in parts)), Counter[str]())
     assert counts == {"fresh": 1500}
     assert sent(store) == Counter(f"body of {each}".encode() for each in IDS)
     assert store.client.scard(GUARD) == 1500
 
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
-def test_nothing_is_sent_after_the_end(redis_server: PrivateRedis, store: DelayStore, word: str) -> None:
+def test_nothing_is_sent_after_the_end(store: DelayStore, word: str) -> None:
     """While tasks write, their job ends: what was sent until then is all that is ever sent, each id once."""
     job = begun(store)
 
@@ -76,14 +76,14 @@ def test_nothing_is_sent_after_the_end(redis_server: PrivateRedis, store: DelayS
         assert store.finish(job, word) == word
         return sent(store).total()
 
-    *counts, at_the_end = together(redis_server, *[write(job, 0, 1500, ENDLESS)] * 4, finish)
+    *counts, at_the_end = together(store, *[write(job, 0, 1500, ENDLESS)] * 4, finish)
     total = sum(counts, Counter[str]())
     assert total[word] == 4
     assert total["fresh"] == at_the_end == sent(store).total()
     assert set(sent(store).values()) == {1}
 
 
-def test_a_later_run_while_an_earlier_one_writes(redis_server: PrivateRedis, store: DelayStore) -> None:
+def test_a_later_run_while_an_earlier_one_writes(store: DelayStore) -> None:
     """A run that takes a job over while tasks of an earlier one still write sends the others: each id once."""
     earlier = begun(store)
 
@@ -95,19 +95,19 @@ def test_a_later_run_while_an_earlier_one_writes(redis_server: PrivateRedis, sto
         assert store.finish(earlier._replace(run=0), "committed") == "committed"
         return counts
 
-    *counts, later = together(redis_server, *[write(earlier, 0, 1000, ENDLESS)] * 3, take_over)
+    *counts, later = together(store, *[write(earlier, 0, 1000, ENDLESS)] * 3, take_over)
     assert later["fresh"] >= 500
     assert sum(each["superseded"] + each["committed"] for each in counts) == 3
     assert sent(store) == Counter(f"body of {each}".encode() for each in IDS)
 
 
-def test_several_publishers_send_each_message_once(redis_server: PrivateRedis, store: DelayStore) -> None:
+def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
     """Publishers at the staged messages of one job at once, to several queues, send each once and all in order."""
     job = begun(store, staged=True)
     for n in range(0, 3000, 100):
         store.enqueue(f"q{n // 100 % 3}", job, [now(f"{n + k:04}") for k in range(100)])
     store.finish(job, "committed")
-    counts = together(redis_server, *[lambda store: published(store, job)] * 4)
+    counts = together(store, *[lambda store: published(store, job)] * 4)
     assert sum(counts) == 3000
     for queue in range(3):
         bodies = popped(store.client, f"q{queue}")
@@ -123,8 +123,9 @@ def test_several_publishers_send_each_message_once(redis_server: PrivateRedis, s
 PUBLISHER = """
 import redis, sys
 from kombu_delayq.results import JobRun
+from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-store = DelayStore(redis.Redis(port=int(sys.argv[1])))
+store = DelayStore(redis.Redis(port=int(sys.argv[1])), options=Options(backup=sys.argv[2]))
 while True:
     store.publish(JobRun("j", 1, 600_000, max_rate=500))
 """
@@ -137,7 +138,7 @@ def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStor
     for n in range(0, total, 1000):
         store.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
     store.finish(job, "committed")
-    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, str(redis_server.port)])
+    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, str(redis_server.port), store.backup])
     try:
         until(lambda: store.client.llen("q"))
     finally:
@@ -154,7 +155,7 @@ def popped_all(store: DelayStore) -> list[bytes]:
     return list(reversed(store.client.lrange("q", 0, -1)))
 
 
-def test_a_rate_holds_across_writers(redis_server: PrivateRedis, store: DelayStore) -> None:
+def test_a_rate_holds_across_writers(store: DelayStore) -> None:
     """Writers at one job together never send more than its rate, one chunk, and what a pause may catch up with."""
     rate, chunk, catch_up_ms = 400.0, 20, 100
     job = begun(store, max_rate=rate)
@@ -186,12 +187,12 @@ def test_a_rate_holds_across_writers(redis_server: PrivateRedis, store: DelaySto
             stop.set()
         return found
 
-    one, two, _ = together(redis_server, write_on, write_on, watch)
+    one, two, _ = together(store, write_on, write_on, watch)
     assert one + two == store.client.llen("q")
     assert one + two > 2 * chunk
 
 
-def test_a_depth_is_never_exceeded(redis_server: PrivateRedis, store: DelayStore) -> None:
+def test_a_depth_is_never_exceeded(store: DelayStore) -> None:
     """While writers and a consumer work at once, the queue never holds more than ``max_depth``, delayed ones too."""
     depth, total = 50, 900
     job = begun(store, max_depth=depth)
@@ -222,18 +223,18 @@ def test_a_depth_is_never_exceeded(redis_server: PrivateRedis, store: DelayStore
         done.set()
         return consumed
 
-    *written, consumed = together(redis_server, write_on(0), write_on(total // 2), consume)
+    *written, consumed = together(store, write_on(0), write_on(total // 2), consume)
     assert sum(written) == consumed == total
 
 
-def test_runs_that_begin_at_once_are_told_apart(redis_server: PrivateRedis, store: DelayStore) -> None:
+def test_runs_that_begin_at_once_are_told_apart(store: DelayStore) -> None:
     """Of runs that begin at once, the one of the largest number writes, and all name the same moment of begin."""
 
     def begin(store: DelayStore) -> list[Any]:
         jobs = [JobRun("j", store.new_run(), 60_000) for _ in range(50)]
         return [(job.run, store.begin(job)) for job in jobs]
 
-    told = [each for replies in together(redis_server, *[begin] * 4) for each in replies]
+    told = [each for replies in together(store, *[begin] * 4) for each in replies]
     assert sorted(run for run, _ in told) == list(range(1, 201))
     assert len({begun.base_ms for _, begun in told}) == 1
     found = store.job("j")

@@ -36,7 +36,8 @@ def test_each_priority_goes_to_the_list_where_kombu_puts_it(
         expected.setdefault(kombu._q_for_pri("q", priority), []).append(f"body of {number}".encode())
     store.transfer("q")
     assert {name: popped(store.client, name) for name in expected} == expected
-    assert contents(store.client).keys() == {b"delayq:{q}:order", b"delayq:queues"}
+    left = {b"delayq:queues"} if store.backup == "list" else {b"delayq:{q}:order", b"delayq:queues"}
+    assert contents(store.client).keys() == left
 
 
 def test_a_priority_step_given_twice_doubles_no_message(make_store: MakeStore) -> None:

@@ -1,10 +1,18 @@
 """``purge.lua``: removes a queue's delayed messages."""
 
 import pytest
-from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import PAST_MS, contents, waiting
+from tests.lua.keyspace import (
+    BACKUP,
+    DUE,
+    ORDER,
+    PAST_MS,
+    TWINS,
+    contents,
+    refuses_a_key_of_the_wrong_type,
+    waiting,
+)
 
 
 def test_purge_removes_all_delayed_messages_and_nothing_else(store: DelayStore) -> None:
@@ -33,13 +41,8 @@ def test_a_purged_queue_takes_messages_again(store: DelayStore) -> None:
     assert store.queues() == ["q"]
 
 
-@pytest.mark.parametrize("what", ["due", "backup", "order", "twins"])
-def test_purge_leaves_a_key_of_the_wrong_type_alone(store: DelayStore, what: str) -> None:
+@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
+def test_purge_leaves_a_key_of_the_wrong_type_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no key is removed."""
     store.offer("q", waiting("i"))
-    store.client.delete(f"delayq:{{q}}:{what}")
-    store.client.rpush(f"delayq:{{q}}:{what}", "somebody else's")
-    before = contents(store.client)
-    with pytest.raises(ResponseError, match=rf"WRONGTYPE key delayq:\{{q\}}:{what}"):
-        store.purge("q")
-    assert contents(store.client) == before
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.purge("q"))

@@ -11,11 +11,10 @@ from typing import Any
 
 import redis
 
-from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import BACKUP, DUE, FUTURE_MS, TWINS, clock_ms, popped, waiting
+from tests.lua.keyspace import BACKUP, DUE, FUTURE_MS, TWINS, clock_ms, in_form, popped, waiting
 
 #: Of each id two messages wait, so that twins are among them.
 IDS = [f"id{n}" for n in range(300)]
@@ -23,22 +22,23 @@ CANCELLERS = 8
 
 
 @contextmanager
-def own_store(server: PrivateRedis) -> Iterator[DelayStore]:
-    """A store with a connection of its own, as another process would have."""
-    store = DelayStore(redis.Redis(port=server.port), options=Options(transfer_batch=3))
-    yield store
-    store.close()
+def own_store(store: DelayStore) -> Iterator[DelayStore]:
+    """A store of the same form with a connection of its own, as another process would have."""
+    port = store.client.connection_pool.connection_kwargs["port"]
+    own = DelayStore(redis.Redis(port=port), options=Options(backup=store.backup, transfer_batch=3))
+    yield own
+    own.close()
 
 
-def together(server: PrivateRedis, *acts: Callable[[DelayStore], Any]) -> list[Any]:
+def together(store: DelayStore, *acts: Callable[[DelayStore], Any]) -> list[Any]:
     """Runs all at once, each with a store of its own. Returns what each returns."""
     barrier = Barrier(len(acts))
 
     def run(act: Callable[[DelayStore], Any]) -> Any:
-        with own_store(server) as store:
-            store.client.ping()
+        with own_store(store) as own:
+            own.client.ping()
             barrier.wait()
-            return act(store)
+            return act(own)
 
     with ThreadPoolExecutor(len(acts)) as pool:
         return list(pool.map(run, acts))
@@ -71,7 +71,7 @@ def hurry(store: DelayStore) -> int:
     return words["transferred"]
 
 
-def race(server: PrivateRedis, store: DelayStore) -> tuple[int, int]:
+def race(store: DelayStore) -> tuple[int, int]:
     """Checks that each message ends once. Returns how many were cancelled and how many transferred."""
     now_ms = clock_ms(store.client)
     bodies = [f"{identity} {n}" for identity in IDS for n in "12"]
@@ -80,27 +80,25 @@ def race(server: PrivateRedis, store: DelayStore) -> tuple[int, int]:
         store.offer("q", waiting(body.split()[0], now_ms + random.choice([0, 200, 1e9]) * random.random(), body))
     stop = Event()
     try:
-        *cancelled, moved, hurried = together(server, *[cancel_all] * CANCELLERS, transfer(stop), hurry)
+        *cancelled, moved, hurried = together(store, *[cancel_all] * CANCELLERS, transfer(stop), hurry)
     finally:
         stop.set()
     ended = [(message.body or b"").decode() for message in chain(*cancelled)]
     ready = [body.decode() for body in popped(store.client, "q")]
     assert len(ready) == moved + hurried
     assert Counter(ended + ready) == Counter(bodies)
-    assert not store.client.exists(DUE, BACKUP, TWINS)
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
     return len(ended), len(ready)
 
 
-def test_each_message_is_either_cancelled_once_or_transferred_once(
-    redis_server: PrivateRedis, store: DelayStore
-) -> None:
+def test_each_message_is_either_cancelled_once_or_transferred_once(store: DelayStore) -> None:
     """While many cancel the same ids, some messages fall due and others are run now, each ends in one place, once."""
-    cancelled, transferred = zip(*(race(redis_server, store) for _ in range(4)), strict=True)
+    cancelled, transferred = zip(*(race(store) for _ in range(4)), strict=True)
     assert sum(cancelled)
     assert sum(transferred)
 
 
-def test_a_change_is_of_what_was_read(redis_server: PrivateRedis, store: DelayStore) -> None:
+def test_a_change_is_of_what_was_read(store: DelayStore) -> None:
     """While several reschedule the same messages, none undoes what another did after it had read."""
     store.offer("q", *(waiting(identity, FUTURE_MS, "0") for identity in IDS[:50]))
 
@@ -112,17 +110,15 @@ def test_a_change_is_of_what_was_read(redis_server: PrivateRedis, store: DelaySt
             words.update(store.reschedule("q", [Change(message, FUTURE_MS + random.random(), body)]))
         return words
 
-    words = sum(together(redis_server, *[reschedule] * 4), Counter())
+    words = sum(together(store, *[reschedule] * 4), Counter())
     assert words.keys() <= {"rescheduled", "changed"}
-    counts = [int(body[10:] if body.startswith(b"\x7f") else body) for body in store.client.hvals(BACKUP)]
+    counts = [int(each.body or b"") for each in store.browse("q").messages]
     assert sum(counts) == words["rescheduled"]
     assert words.total() == 800
     assert store.size("q") == 50
 
 
-def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(
-    redis_server: PrivateRedis, store: DelayStore
-) -> None:
+def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(store: DelayStore) -> None:
     """Of a step and a cancellation at the same moment, no step waits after the cancellation is done."""
 
     def step(store: DelayStore) -> list[str]:
@@ -135,7 +131,7 @@ def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(
             cancelled += len(store.cancel(["q"], [identity]))
         return cancelled
 
-    *stepped, cancelled = together(redis_server, step, step, cancel)
+    *stepped, cancelled = together(store, step, step, cancel)
     words = Counter(chain(*stepped))
     assert words.keys() <= {"first", "head", "behind", "waits", "cancelled"}
     assert words.total() - words["waits"] - words["cancelled"] == cancelled

@@ -4,6 +4,7 @@ import pytest
 
 from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
+from tests.lua.forms import hash_only
 from tests.lua.keyspace import (
     BACKUP,
     DUE,
@@ -13,8 +14,12 @@ from tests.lua.keyspace import (
     PAST_MS,
     TWINS,
     Ear,
+    announced,
     clock_ms,
     contents,
+    in_form,
+    kept_ms,
+    look,
     odd,
     only,
     popped,
@@ -33,13 +38,13 @@ def change(store: DelayStore, identity: str, due_ms: float, body: bytes = b"new"
 def test_a_message_gets_its_new_due_time_and_body(store: DelayStore) -> None:
     """A rescheduled message waits under its id with the new due time and the new body, and no other key changes."""
     store.offer("q", waiting("i"), waiting("j", FUTURE_MS + 1))
-    before = contents(store.client)
     assert change(store, "i", FUTURE_MS + 2.5) == "rescheduled"
-    assert contents(store.client) == {
-        **before,
-        b"delayq:{q}:due": [(b"j", FUTURE_MS + 1), (b"i", FUTURE_MS + 2.5)],
-        b"delayq:{q}:backup": {b"i": b"new", b"j": b"body of j"},
+    assert look(store) == {
+        b"waiting in q": [("j", FUTURE_MS + 1, 0, b"body of j"), ("i", kept_ms(store, FUTURE_MS + 2.5), 0, b"new")],
+        b"delayq:queues": {b"q"},
     }
+    kept = contents(store.client)
+    assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.backup)[:2]] == [2, 2]
 
 
 def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> None:
@@ -49,31 +54,37 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
     store.cancel(["q"], ["left"])
     changes = [
         Change(left, FUTURE_MS, b"new"),
-        Change(Waiting("q", "other body", FUTURE_MS, 0, b"which was"), FUTURE_MS, b"new"),
+        Change(Waiting("q", "other body", FUTURE_MS, 0, b"which was", store.backup), FUTURE_MS, b"new"),
         Change(past, clock_ms(store.client), b"new"),
         Change(past, PAST_MS, b"new"),
         Change(moved, FUTURE_MS + 9, b"new"),
         Change(moved, FUTURE_MS + 8, b"newer"),
     ]
     assert store.reschedule("q", changes) == ["not_delayed", "changed", "due", "due", "rescheduled", "changed"]
-    assert contents(store.client) == {
-        b"delayq:{q}:due": [(b"other body", FUTURE_MS + 1), (b"past", FUTURE_MS + 2), (b"moved", FUTURE_MS + 9)],
-        b"delayq:{q}:backup": {b"other body": b"body of other body", b"past": b"body of past", b"moved": b"new"},
+    assert look(store) == {
+        b"waiting in q": [
+            ("other body", FUTURE_MS + 1, 0, b"body of other body"),
+            ("past", FUTURE_MS + 2, 0, b"body of past"),
+            ("moved", FUTURE_MS + 9, 0, b"new"),
+        ],
         b"delayq:queues": {b"q"},
     }
     assert store.reschedule("never used", [Change(moved, FUTURE_MS, b"new")]) == ["not_delayed"]
-    assert store.client.exists("delayq:{never used}:due", "delayq:{never used}:backup") == 0
+    assert store.client.exists(*store.keys.stored("never used", store.backup)) == 0
 
 
 def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
-    """A transfer worker is told when the queue's next message is due earlier than before, and else not."""
+    """A transfer worker is told when the queue's next message is due earlier than before, and else not.
+
+    In Redisson's form it is also told when the next message is another than before, though it is due no earlier.
+    """
     store.offer("q", waiting("i", FUTURE_MS + 10), waiting("j", FUTURE_MS + 20))
     ear.heard()
     for identity, due_ms, heard in (
         ("j", FUTURE_MS + 11, []),
         ("i", FUTURE_MS + 12, []),
-        ("j", FUTURE_MS + 11, []),
-        ("i", FUTURE_MS + 3.5, [f"{FUTURE_MS + 3.5:.17g} q"]),
+        ("j", FUTURE_MS + 11, [announced(store, FUTURE_MS + 11)] if store.backup == "list" else []),
+        ("i", FUTURE_MS + 3.5, [announced(store, FUTURE_MS + 3.5)]),
         ("j", FUTURE_MS + 3.5, []),
     ):
         assert change(store, identity, due_ms) == "rescheduled"
@@ -94,6 +105,7 @@ def test_it_comes_last_among_those_due_in_the_same_instant(store: DelayStore, pr
     ]
 
 
+@hash_only
 def test_a_message_that_needs_its_mark_no_more_goes_without(store: DelayStore) -> None:
     """A message that was marked for its due time alone is kept bare at one of its own."""
     store.offer("q", waiting("i"), waiting("j"))
@@ -110,8 +122,11 @@ def test_one_of_several_messages_with_an_id_stays_beside_the_others(store: Delay
     for identity, due_ms in ((two, FUTURE_MS), ("i", FUTURE_MS + 3)):
         message = next(each for each in store.get(["q"], ["i"])["i"] if each.id == identity)
         assert store.reschedule("q", [Change(message, due_ms, b"new")]) == ["rescheduled"]
-    assert [(each.id, each.due_ms) for each in store.get(["q"], ["i"])["i"]] == [(two, FUTURE_MS), ("i", FUTURE_MS + 3)]
-    assert store.client.zrange(TWINS, 0, -1) == [two.encode()]
+    found = store.get(["q"], ["i"])["i"]
+    # In Redisson's form the id of the second tells of its body, which is another now.
+    beside = two if store.backup == "hash" else twin_id("i", "new")
+    assert [(each.id, each.due_ms) for each in found] == [(beside, FUTURE_MS), ("i", FUTURE_MS + 3)]
+    assert only(store, beside) == found[0]
 
 
 def test_equal_messages_stay_two(store: DelayStore) -> None:
@@ -128,21 +143,22 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     store.offer("q", odd(identity, due_ms=FUTURE_MS))
     soon_ms = clock_ms(store.client) + 250
     assert change(store, identity, soon_ms, b"\xff\x00") == "rescheduled"
-    assert only(store, identity) == Waiting("q", identity, soon_ms, 0, b"\xff\x00")
+    assert only(store, identity) == Waiting("q", identity, kept_ms(store, soon_ms), 0, b"\xff\x00", store.backup)
     while store.size("q"):
         store.transfer("q")
     assert popped(store.client, "q") == [b"\xff\x00"]
-    assert not store.client.exists(DUE, BACKUP, TWINS)
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
 
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     """Rescheduling the only message of a queue with ``x-expires`` lets the queue still expire when it would have."""
     store.offer("q", waiting("i"), expire_ms=60_000)
     assert change(store, "i", FUTURE_MS + 1) == "rescheduled"
-    assert all(0 < store.client.pttl(key) <= 60_000 for key in (DUE, BACKUP))
+    assert all(0 < store.client.pttl(in_form(store, key)) <= 60_000 for key in (DUE, BACKUP))
     store.offer("other", waiting("i"))
-    store.reschedule("other", [Change(Waiting("other", "i", 0.0, 0, b"body of i"), FUTURE_MS + 1, b"new")])
-    assert store.client.pttl("delayq:{other}:due") == -1
+    message = Waiting("other", "i", 0.0, 0, b"body of i", store.backup)
+    store.reschedule("other", [Change(message, FUTURE_MS + 1, b"new")])
+    assert store.client.pttl(in_form(store, "delayq:{other}:due")) == -1
 
 
 @pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
@@ -150,7 +166,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
     """Where somebody else's key is in the way, the error names it and nothing is rescheduled."""
     store.offer("q", waiting("i"), waiting("i", body="two"))
     ear.heard()
-    message = Waiting("q", "i", FUTURE_MS, 0, b"body of i")
+    message = Waiting("q", "i", FUTURE_MS, 0, b"body of i", store.backup)
     act = lambda: store.reschedule("q", [Change(message, FUTURE_MS - 1, b"new")])  # noqa: E731
     refuses_a_key_of_the_wrong_type(store, key, act)
     assert ear.heard() == []

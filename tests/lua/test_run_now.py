@@ -13,6 +13,10 @@ from tests.lua.keyspace import (
     TWINS,
     Ear,
     contents,
+    in_form,
+    look,
+    lose_body,
+    lose_index,
     odd,
     only,
     popped,
@@ -30,11 +34,11 @@ def test_a_message_goes_to_the_end_of_its_queue(store: DelayStore, ear: Ear) -> 
     """A message that is to run now is consumed after those that are ready, with its new body, and waits no more."""
     store.client.lpush("q", "ready before")
     store.offer("q", waiting("j", FUTURE_MS + 1))
-    before = contents(store.client)
+    before = look(store)
     store.offer("q", waiting("i"))
     ear.heard()
     assert run_now(store, only(store, "i")) == ["transferred"]
-    assert contents(store.client) == {**before, b"q": [b"new", b"ready before"]}
+    assert look(store) == {**before, b"q": [b"new", b"ready before"]}
     assert ear.heard() == []
     assert store.transfer("q").lateness_ms == []
 
@@ -44,13 +48,12 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
     store.offer("q", *(waiting(name, FUTURE_MS + n) for n, name in enumerate(("a", "other body", "b", "left"))))
     a, b, left = (only(store, name) for name in ("a", "b", "left"))
     store.cancel(["q"], ["left"])
-    other = Waiting("q", "other body", FUTURE_MS, 0, b"which was")
+    other = Waiting("q", "other body", FUTURE_MS, 0, b"which was", store.backup)
     changes = [Change(each, 0.0, each.id.encode()) for each in (b, left, other, a, a)]
     assert store.run_now("q", changes) == ["transferred", "not_delayed", "changed", "transferred", "not_delayed"]
     assert popped(store.client, "q") == [b"b", b"a"]
-    assert contents(store.client) == {
-        b"delayq:{q}:due": [(b"other body", FUTURE_MS + 1)],
-        b"delayq:{q}:backup": {b"other body": b"body of other body"},
+    assert look(store) == {
+        b"waiting in q": [("other body", FUTURE_MS + 1, 0, b"body of other body")],
         b"delayq:queues": {b"q"},
     }
 
@@ -78,7 +81,7 @@ def test_of_several_messages_with_an_id_each_may_run_alone(store: DelayStore) ->
     assert only(store, "i").body == b"three"
     assert run_now(store, only(store, "i"), body=b"3") == ["transferred"]
     assert popped(store.client, "q") == [b"2", b"1", b"3"]
-    assert not store.client.exists(DUE, BACKUP, TWINS)
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
@@ -87,7 +90,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     store.offer("q", waiting("other"), odd(identity))
     assert run_now(store, only(store, identity), body=b"\xff\x00") == ["transferred"]
     assert popped(store.client, "q") == [b"\xff\x00"]
-    assert (store.size("q"), store.client.hlen(BACKUP)) == (1, 1)
+    assert len(contents(store.client)[in_form(store, BACKUP).encode()]) == store.size("q") == 1
 
 
 def test_an_expiring_queue_takes_its_list_with_it(store: DelayStore) -> None:
@@ -102,8 +105,8 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     """A message whose body is lost cannot run, and the call says that it does not wait."""
     store.offer("q", waiting("i"), waiting("j"))
     i, j = only(store, "i"), only(store, "j")
-    store.client.hdel(BACKUP, "i")
-    store.client.zrem(DUE, "\x7f00000001j")
+    lose_body(store, "i")
+    lose_index(store, "j")
     assert run_now(store, i, j) == ["not_delayed", "not_delayed"]
     assert not store.client.exists("q")
 
@@ -112,5 +115,5 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, also in the place of a list, the error names it and nothing moves."""
     store.offer("q", waiting("i", priority=3), waiting("i", body="two"))
-    message = Waiting("q", "i", FUTURE_MS, 3, b"body of i")
+    message = Waiting("q", "i", FUTURE_MS, 3, b"body of i", store.backup)
     refuses_a_key_of_the_wrong_type(store, key, lambda: run_now(store, message))

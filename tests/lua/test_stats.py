@@ -1,11 +1,10 @@
 """``stats.lua``: counts a queue's messages."""
 
 import pytest
-from redis.exceptions import ResponseError
 
 from kombu_delayq.results import QueueStats
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, waiting
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, refuses_a_key_of_the_wrong_type, waiting
 
 
 def test_stats_count_delayed_ready_and_overdue(store: DelayStore) -> None:
@@ -40,6 +39,4 @@ def test_stats_of_an_unknown_queue_are_zero(store: DelayStore) -> None:
 @pytest.mark.parametrize("key", ["delayq:{q}:due", "q", "q\x06\x166"])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    store.client.set(key, "somebody else's")
-    with pytest.raises(ResponseError, match="WRONGTYPE key " + key.replace("{", r"\{")):
-        store.stats("q")
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.stats("q"))

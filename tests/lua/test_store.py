@@ -14,12 +14,14 @@ from kombu_delayq import scripts
 from kombu_delayq.results import Change, JobRun, Letter, Offer, Part, Waiting
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, popped, waiting
-
-UNKNOWN = Waiting("q", "unknown", FUTURE_MS, 0, b"")
+from tests.lua.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
 
 #: A bulk job that stages its messages.
 JOB = JobRun("j", 1, 600_000, staged=True)
+
+
+def _change(store: DelayStore) -> Change:
+    return Change(Waiting("q", "unknown", FUTURE_MS, 0, b"", store.backup), FUTURE_MS, b"")
 
 
 def _publish(store: DelayStore) -> None:
@@ -38,8 +40,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "release": lambda store: store.release("name"),
     "get": lambda store: store.get(["q"], ["i"]),
     "cancel": lambda store: store.cancel(["q"], ["unknown"]),
-    "reschedule": lambda store: store.reschedule("q", [Change(UNKNOWN, FUTURE_MS, b"")]),
-    "run_now": lambda store: store.run_now("q", [Change(UNKNOWN, FUTURE_MS, b"")]),
+    "reschedule": lambda store: store.reschedule("q", [_change(store)]),
+    "run_now": lambda store: store.run_now("q", [_change(store)]),
     "browse": lambda store: store.browse("q"),
     "step": lambda store: store.step("q", "chain", waiting("s", body="step of chain")),
     "refuse": lambda store: store.refuse(["unknown"]),
@@ -49,7 +51,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "relist": lambda store: store.relist("q", mend=True),
     "replay": lambda store: store.replay("dead", [Letter(b"unknown", "away")]),
     "index": lambda store: store.index("q"),
-    "scan": lambda store: store.scan(Part("q", None, None)),
+    "scan": lambda store: store.scan(Part("q", backup=store.backup)),
     "cut": lambda store: store.cut("q", [0]),
     "begin": lambda store: store.begin(JOB),
     "enqueue": lambda store: store.enqueue("q", JOB, [waiting("b")]),
@@ -110,7 +112,9 @@ def test_a_publish_costs_one_round_trip(store: DelayStore) -> None:
     """The first message of a queue and each further one cost one round trip each."""
     store.client.ping()
     for name in "abcd":
-        assert round_trips(store, lambda name=name: store.offer("q", waiting(name))) == 1
+        reads = round_trips(store, lambda name=name: store.offer("q", waiting(name)))
+        # The script of Redisson's form is so long that the Redis client sends it in two parts.
+        assert reads == 1 or (reads, store.backup, name in "ab") == (2, "list", True)
 
 
 def test_a_publish_to_a_queue_in_use_is_one_command(store: DelayStore) -> None:
@@ -177,7 +181,7 @@ def test_a_pipeline_of_ones_own_may_offer(store: DelayStore) -> None:
     assert reply == [b"first", 2, 0, 0]
     assert store.size("q") == 2
     assert before_ms + 1_000_000 <= by_queue(store.heads(["q"]))["q"] < FUTURE_MS
-    assert 0 < store.client.pttl("delayq:{q}:due") <= 60_000
+    assert 0 < store.client.pttl(in_form(store, "delayq:{q}:due")) <= 60_000
 
 
 def test_size_counts_delayed_messages_only(store: DelayStore) -> None:
@@ -204,7 +208,7 @@ def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
     assert round_trips(store, lambda: store.keep_alive("q", 60_000)) == 1
     store.keep_alive("never used", 60_000)
     assert contents(store.client) == before
-    for key in ("delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:order", "delayq:{q}:twins"):
+    for key in store.keys.stored("q", store.backup):
         assert 10_000 < store.client.pttl(key) <= 60_000
 
 

@@ -9,6 +9,7 @@ from kombu_delayq.calls import as_bytes
 from kombu_delayq.keys import Keys
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
+from tests.lua.forms import hash_only
 from tests.lua.keyspace import BACKUP, DUE, ODD_IDS, contents, odd, waiting
 
 MANY = 3000
@@ -20,6 +21,7 @@ def together(pages: Iterable[set[str]]) -> set[str]:
     return set().union(*pages)
 
 
+@hash_only
 @pytest.mark.parametrize("count", [0, 1, MANY])
 def test_all_of_a_queue_is_read_in_parts(store: DelayStore, count: int) -> None:
     """Index and bodies are read whole, some hundreds a call, and no key changes."""
@@ -35,6 +37,7 @@ def test_all_of_a_queue_is_read_in_parts(store: DelayStore, count: int) -> None:
         assert max(map(len, backup)) < 500
 
 
+@hash_only
 @pytest.mark.parametrize("marked", [False, True])
 def test_members_and_ids_of_any_bytes_are_read(store: DelayStore, marked: bool) -> None:
     """Members, ids and bodies of any bytes are read as they are kept."""
@@ -46,6 +49,7 @@ def test_members_and_ids_of_any_bytes_are_read(store: DelayStore, marked: bool) 
     assert bodies == store.client.hgetall(BACKUP)
 
 
+@hash_only
 @pytest.mark.parametrize("what", ["index", "backup"])
 def test_reading_a_key_of_the_wrong_type_is_an_error(store: DelayStore, what: str) -> None:
     """Where somebody else's key is in the way, Redis's own error is raised."""

@@ -1,0 +1,69 @@
+"""Redisson's form of backup, as Redisson itself works on it, and what must hold of it at any moment."""
+
+import struct
+
+from kombu_delayq.store import DelayStore
+
+#: Redisson's own transfer, as it is in RedissonDelayedQueue.
+TRANSFER = """
+local expired = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, ARGV[2])
+if #expired > 0 then
+  for _, entry in ipairs(expired) do
+    local _, message = struct.unpack(ARGV[3], entry)
+    redis.call('rpush', KEYS[1], message)
+    redis.call('lrem', KEYS[3], 1, entry)
+  end
+  redis.call('zrem', KEYS[2], unpack(expired))
+end
+return #expired
+"""
+MARK, RECORD = 9, 17
+
+
+def live(store: DelayStore, queue: str = "q") -> dict[bytes, float]:
+    """Returns the entries that wait, each with its due time."""
+    return dict(store.client.zrange(store.keys.timeout(queue), 0, -1, withscores=True))
+
+
+def listed(store: DelayStore, queue: str = "q") -> list[bytes]:
+    """Returns the entries of the list, those that have left among them."""
+    return list(store.client.lrange(store.keys.listed(queue), 0, -1))
+
+
+def body_in(entry: bytes) -> bytes:
+    """Returns the message in an entry, as its first byte says that it is packed."""
+    at = 1 + entry[0] if entry[0] in (7, 8) else 8
+    [length] = struct.unpack_from("<Q", entry, at)
+    assert length == len(entry) - at - 8
+    return entry[at + 8 :]
+
+
+def records(store: DelayStore, queue: str = "q") -> dict[bytes, list[bytes]]:
+    """Returns the marks that the index of ids has, each with the due times that it says."""
+    found: dict[bytes, list[bytes]] = {}
+    for field, value in store.client.hgetall(store.keys.ids(queue)).items():
+        if not field.startswith(b"\0n"):
+            for at in range(0, len(value), RECORD):
+                found.setdefault(value[at + 8 : at + RECORD], []).append(value[at : at + 8])
+    return found
+
+
+def is_tail_known(store: DelayStore, queue: str = "q") -> bool:
+    """Whether it is noted that all entries of the list are in the index of ids."""
+    tail = store.client.lindex(store.keys.listed(queue), -1)
+    return tail is None or tail[:MARK] == store.client.hget(store.keys.notes(queue), "tail")
+
+
+def is_sound(store: DelayStore, queue: str = "q") -> None:
+    """Checks what must hold of a queue after any operation of ours and of others."""
+    waiting, entries, found = live(store, queue), listed(store, queue), records(store, queue)
+    if not waiting:
+        assert not store.client.exists(*store.keys.stored(queue, "list"))
+        return
+    assert set(waiting) <= set(entries)
+    assert len(set(entries)) == len(entries) <= 1.5 * len(waiting) + 1000
+    assert all(due_ms == int(due_ms) for due_ms in waiting.values())
+    is_known = is_tail_known(store, queue)
+    for entry, due_ms in waiting.items():
+        assert found.get(entry[:MARK], []).count(struct.pack("<d", due_ms)) == 1 or not (is_known or entry[0] == 7)
+    assert store.client.hlen(store.keys.ids(queue)) <= 2.5 * len(waiting) + 1100
