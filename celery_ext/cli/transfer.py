@@ -3,10 +3,11 @@
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from types import FrameType
 
 import click
+from celery.bin.base import COMMA_SEPARATED_LIST
 from kombu.connection import Connection
 
 from celery_ext.cli.target import Target, errors_in_words
@@ -22,6 +23,14 @@ logger = logging.getLogger("kombu_delayq.transfer")
 
 @click.command()
 @click.option(
+    "-Q",
+    "--queues",
+    type=COMMA_SEPARATED_LIST,
+    default=(),
+    help="Names of queues, with commas between, to look after besides those that Celery has used: where none but a JVM "
+    "service has put messages yet.",
+)
+@click.option(
     "-l",
     "--loglevel",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
@@ -30,7 +39,7 @@ logger = logging.getLogger("kombu_delayq.transfer")
     help="DEBUG also tells of every transfer.",
 )
 @click.pass_obj
-def transfer(target: Target, loglevel: str) -> None:
+def transfer(target: Target, queues: Sequence[str], loglevel: str) -> None:
     """Run a transfer worker until it is stopped.
 
     It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
@@ -38,7 +47,7 @@ def transfer(target: Target, loglevel: str) -> None:
     """
     logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     connection = target.connection()
-    worker = TransferWorker(_Connect(connection), queues=_app_queues(target), on_transfer=_tell)
+    worker = TransferWorker(_Connect(connection), queues=lambda: [*queues, *_app_queues(target)], on_transfer=_tell)
 
     def stop(signum: int, frame: FrameType | None) -> None:
         worker.stop()
@@ -66,8 +75,8 @@ class _Connect:
         return connect_store(channel, channel.separate_pool())
 
 
-def _app_queues(target: Target) -> Callable[[], list[str]]:
-    return lambda: list(target.app.amqp.queues) if target.app is not None else []
+def _app_queues(target: Target) -> list[str]:
+    return list(target.app.amqp.queues) if target.app is not None else []
 
 
 def _tell(queue: str, done: Transferred) -> None:

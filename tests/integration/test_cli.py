@@ -2,6 +2,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 from celery_ext.cli import delayq
 from celery_ext.private_redis import PrivateRedis
 from tests.integration.harness import HERE, MakeProj, Proj
-from tests.waiting import until
+from tests.waiting import stays, until
 
 BIN = Path(sys.executable).parent
 
@@ -129,6 +130,29 @@ def test_a_transfer_worker_of_its_own_delivers_and_stops_cleanly(proj: Proj) -> 
     assert process.returncode == 0
     assert client.get("delayq:transfer") is None
     assert "1 transferred" in log
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_transfer_worker_looks_after_queues_that_it_is_given(proj: Proj, known: bool) -> None:
+    """`delayq transfer -Q` delivers what others have put into queues that Celery has never used; it leaves the rest."""
+    client = proj.server.client()
+    for queue in ("shared", "also shared", "not ours"):
+        entry = b"\x08" + bytes(8) + struct.pack("<Q", 4) + queue[:4].encode()
+        client.zadd(f"redisson_delay_queue_timeout:{{{queue}}}", {entry: 1})
+        client.rpush(f"redisson_delay_queue:{{{queue}}}", entry)
+    given = ("-Q", "shared,also shared") if known else ()
+    process = subprocess.Popen([BIN / "delayq", "--broker", proj.server.url, "transfer", *given])
+    try:
+        until(lambda: client.get("delayq:transfer"))
+        if known:
+            until(lambda: client.lrange("shared", 0, -1) + client.lrange("also shared", 0, -1) == ["shar", "also"])
+            assert client.smembers("delayq:queues") == {"shared", "also shared"}
+        else:
+            stays(lambda: not client.exists("shared", "also shared"), 1.5)
+        assert not client.exists("not ours")
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
 
 
 def test_the_demo_loses_nothing() -> None:
