@@ -17,8 +17,11 @@ def mark_of(entry: bytes) -> bytes:
 
 
 def cursor_of(entry: bytes) -> bytes:
-    """Returns what stands for an entry where a page or a part ends: it sorts directly behind it."""
-    return mark_of(entry) + b"\xff" * _LENGTH
+    """Returns what stands for an entry where a page or a part ends: it sorts directly behind it.
+
+    What is no entry stands for itself: nobody knows with which bytes others begin.
+    """
+    return entry if message_of(entry) is None else mark_of(entry) + b"\xff" * _LENGTH
 
 
 def message_of(entry: bytes) -> bytes | None:

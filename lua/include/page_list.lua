@@ -27,6 +27,7 @@ local function measure(keys, start, count, bytes)
 end
 
 -- Returns what stands for an entry where a page ends: less than the whole, and behind it among those of its due time.
+-- Of what is no entry nobody knows with which bytes others begin.
 local function cursor_of(entry)
-  return mark_of(entry) .. string.rep('\255', LENGTH)
+  return start_of(entry) and mark_of(entry) .. string.rep('\255', LENGTH) or entry
 end

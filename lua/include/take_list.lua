@@ -3,12 +3,17 @@
 -- @include clear
 
 -- Reads up to `count` messages that are due, oldest first, and no more than about `bytes` of them. Returns as `opened`.
--- Cost O(log N + count).
+-- Redisson's are due from 0 on; what another program has put before that is taken last. Cost O(log N + count).
 local function take(keys, now, count, bytes)
-  local entries, dues = slices(function(skip, ask)
-    return redis.call('ZRANGEBYSCORE', keys.due, 0, now, 'WITHSCORES', 'LIMIT', skip, ask)
-  end, count, bytes)
-  if #entries == 0 then
+  local from = 0
+  local function fetch(skip, ask)
+    return redis.call('ZRANGEBYSCORE', keys.due, from, now, 'WITHSCORES', 'LIMIT', skip, ask)
+  end
+  local entries, dues = slices(fetch, count, bytes)
+  if #entries == 0 and redis.call('ZCOUNT', keys.due, '-inf', '(0') > 0 then
+    from = '-inf'
+    entries, dues = slices(fetch, count, bytes)
+  elseif #entries == 0 then
     clear(keys)
   end
   return opened(entries, dues)
