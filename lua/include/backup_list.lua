@@ -38,9 +38,9 @@ end
 -- Stores a message; equal ones of an id are stored once, or with `again` as often as they come.
 -- Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body, again)
-  local records = ''
-  for _, message in ipairs(waiting_of(keys, id)) do
-    if not again and message.body == body and message.priority == priority then
+  local records = again and redis.call('HGET', keys.twins, field_of(id)) or ''
+  for _, message in ipairs(again and {} or waiting_of(keys, id)) do
+    if message.body == body and message.priority == priority then
       return 'repeated'
     end
     records = records .. message.record

@@ -235,6 +235,22 @@ def test_entries_that_hold_no_message_are_counted(make_store: MakeStore) -> None
     assert [each.body for each in browsed(store)] == [b"a message"]
 
 
+def test_of_many_messages_of_one_id_none_is_looked_at_for_another(store: DelayStore, source: DelayStore) -> None:
+    """A call costs what it moves, however many messages share an id, and all of them are found by it."""
+    [hashed], count = [each for each in (store, source) if each.backup == "hash"], 1500
+    for start in range(0, count, 100):
+        hashed.offer("q", *(waiting("i", FUTURE_MS + n, f"body {n}") for n in range(start, start + 100)))
+    for backup in ("list", "hash"):
+        store.client.config_resetstat()
+        while store.convert("q", backup).left:
+            pass
+        calls = store.client.info("commandstats")
+        assert calls.get("cmdstat_zrange", {"calls": 0})["calls"] < count
+        assert calls.get("cmdstat_hget", {"calls": 0})["calls"] < 1.5 * count
+    assert len(store.get(["q"], ["i"])["i"]) == 101
+    assert [each.body for each in browsed(store)] == [f"body {n}".encode() for n in range(count)]
+
+
 @pytest.mark.parametrize("place", range(8))
 def test_a_key_of_the_wrong_type_is_refused_by_name(store: DelayStore, source: DelayStore, place: int) -> None:
     """Whichever key of either form is somebody else's, it is named, and nothing changes."""
