@@ -20,7 +20,7 @@ def backup(request: pytest.FixtureRequest) -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs tests marked ``both_forms`` once for each form of backup, or those that DELAYQ_BACKUPS names."""
-    given = any(mark.args[0] == "backup" for mark in metafunc.definition.iter_markers("parametrize"))
+    given = any("backup" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "backup" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_forms") and not given:
         forms = os.environ.get("DELAYQ_BACKUPS", " ".join(BACKUPS)).split()
         metafunc.parametrize("backup", forms, indirect=True)

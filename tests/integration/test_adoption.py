@@ -38,7 +38,11 @@ def _publish_from_stock(make_proj: MakeProj, countdown: float, **settings: Any) 
         make_proj(broker_transport="", **protocol, **settings).send("record", value, countdown=countdown)
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent", "solo"])
+@pytest.mark.parametrize(
+    ("pool", "backup"),
+    [("prefork", "hash"), ("threads", "hash"), ("gevent", "hash"), ("solo", "hash"), ("prefork", "list")],
+    indirect=["backup"],
+)
 def test_what_stands_in_a_plain_queue_is_put_into_the_store(make_proj: MakeProj, pool: str) -> None:
     """Tasks that stock producers sent with an eta wait in Redis, not in the worker, and run once, not early."""
     accepting = {"accept_content": ["json", "pickle"]}

@@ -3,13 +3,10 @@
 import time
 from typing import Any
 
-import pytest
 from celery import Celery, chain, chord, group
 from celery.canvas import Signature
 
 from tests.integration.harness import MakeProj, Proj
-
-pytestmark = pytest.mark.both_forms
 
 
 def _add(proj: Proj, *numbers: Any, **options: Any) -> Signature:

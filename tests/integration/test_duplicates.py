@@ -3,13 +3,9 @@
 import time
 from typing import Any
 
-import pytest
-
 from tests.integration.harness import MakeProj, Proj
 from tests.integration.visibility import sweep, swept_after
 from tests.waiting import until
-
-pytestmark = pytest.mark.both_forms
 
 VISIBILITY_S = 2
 COUNTDOWN_S = 8

@@ -64,6 +64,7 @@ def _await_each_once(proj: Proj, dues: dict[str, float], back: float) -> None:
     proj.journal.delete("runs")
 
 
+@pytest.mark.both_forms
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_restarted_redis_goes_on_from_its_file(
     make_proj: MakeProj, durable_server: PrivateRedis, how: signal.Signals
@@ -83,14 +84,17 @@ def test_a_restarted_redis_goes_on_from_its_file(
     assert proj.delayed() == 0
 
 
-def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(durable_server: PrivateRedis) -> None:
+@pytest.mark.both_forms
+def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
+    durable_server: PrivateRedis, backup: str
+) -> None:
     """When Redis is killed again and again amid transfers, each message ends in its queue once."""
     count = 4000
     client = redis.Redis(port=durable_server.port)
-    store = DelayStore(client)
+    small = Options(transfer_batch=20, backup=backup)
+    store = DelayStore(client, options=small)
     for first in range(0, count, 500):
         store.offer("q", *(Offer(str(n), "+0", 0, str(n)) for n in range(first, first + 500)))
-    small = Options(transfer_batch=20)
     transfer = TransferWorker(lambda: DelayStore(redis.Redis(port=durable_server.port), options=small))
     transfer.start()
     cut_short = 0
@@ -103,7 +107,7 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(durab
     until(lambda: store.size("q") == 0)
     transfer.stop()
     assert Counter(client.lrange("q", 0, -1)) == Counter(str(n).encode() for n in range(count))
-    assert client.hlen(Keys().backup("q")) == 0
+    assert not client.exists(*Keys().stored("q", backup)[:2])
 
 
 def _debug_sleep(server: PrivateRedis) -> None:
