@@ -88,7 +88,7 @@ class ScriptHeaders(Generated):
         """Yields a heading, a sentence and the rest of the header for each script."""
         for path in sorted(scripts.directory().glob("*.lua")):
             header = [line[3:] for line in _header(path.read_text(encoding="utf-8"))]
-            kept = [line for line in header if not line.startswith("@include")]
+            kept = [line for line in header if not line.startswith(("@include", "@other"))]
             yield from (f"## `{path.stem}`", "", kept[0], "", "```text", *kept[1:], "```", "")
 
 

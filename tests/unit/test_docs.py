@@ -99,6 +99,19 @@ def test_code_paths_exist(page: Path) -> None:
     assert [link for link in links if link and not (page.parent / link).exists()] == []
 
 
+def test_design_names_every_module() -> None:
+    """The table of modules in the design has each file of Python, or the directory that it is in."""
+    listed = re.findall(
+        r"`((?:kombu_delayq|celery_ext)/[\w./]*)`", (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    )
+    files = [
+        str(path.relative_to(ROOT)) for each in ("kombu_delayq", "celery_ext") for path in (ROOT / each).rglob("*.py")
+    ]
+    directories = tuple(each for each in listed if each.endswith("/"))
+    unnamed = [each for each in files if each not in listed and not each.startswith(directories)]
+    assert [each for each in unnamed if not each.endswith("__init__.py")] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_dotted_names_exist(page: Path) -> None:
     """Every module of ours, and every name in one, that a page mentions is there."""
