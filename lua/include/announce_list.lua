@@ -5,9 +5,6 @@
 -- @include clear
 -- @include sweep
 
--- How many records are looked at for each message stored: where Redisson transfers all, nobody else forgets them.
-local FORGOTTEN = 8
-
 local function announce(keys, wake, _, store)
   clear(keys)
   local is_new, known = redis.call('EXISTS', keys.order) == 0, is_tail_known(keys)
@@ -22,9 +19,7 @@ local function announce(keys, wake, _, store)
   for _ in pairs(entries) do
     fresh = fresh + 1
   end
-  if fresh > 0 then
-    forget(keys, FORGOTTEN * fresh)
-  end
+  forget(keys, fresh) -- where Redisson transfers all, nobody else does
   local place, head = 'behind', redis.call('ZRANGE', keys.due, 0, 0)[1]
   if entries[head] then
     redis.pcall('PUBLISH', wake, redis.call('ZSCORE', keys.due, head))

@@ -1,12 +1,14 @@
 -- The backup in Redisson's form: ZSET `due` and LIST `backup` have the same entries. Beside them, `order` is a HASH
--- with the count of messages marked (order), the tail of the list as it was known (tail) and how far records were
--- searched for those to be forgotten (forgotten), and `twins` a HASH, the index of messages by id.
+-- with the count of messages marked (order), the tail of the list as it was known (tail) and as it was when the latest
+-- search for other clients' messages began (sought), and how far records were searched for those to be forgotten
+-- (forgotten); `twins` is a HASH, the index of messages by id.
 -- @include locate
 -- @include ids
 -- @include sweep
 
--- How long the list may be for LREM, and how many entries are looked at for each that leaves.
-local SHORT, PACE = 100, 8
+-- How long the list may be for LREM; how many entries, and bytes, are looked at for each that leaves, and the least
+-- bytes.
+local SHORT, PACE, SWEPT = 100, 8, 100000
 
 -- Returns the messages of an id that wait: id (its own), record, member, due, priority, body of each.
 -- Cost O(log N) a message.
@@ -51,9 +53,12 @@ end
 
 -- Removes entries. ids: of their messages. Cost O(log N) an entry.
 local function remove_entries(keys, entries, ids)
-  local is_short = redis.call('LLEN', keys.backup) <= SHORT
-  for _, entry in ipairs(is_short and entries or {}) do
-    redis.call('LREM', keys.backup, 1, entry)
+  local is_short, bytes = redis.call('LLEN', keys.backup) <= SHORT, 0
+  for _, entry in ipairs(entries) do
+    bytes = bytes + #entry
+    if is_short then
+      redis.call('LREM', keys.backup, 1, entry)
+    end
   end
   redis.call('ZREM', keys.due, unpack(entries))
   if redis.call('EXISTS', keys.due) == 0 then
@@ -62,7 +67,7 @@ local function remove_entries(keys, entries, ids)
   end
   unindex(keys, entries, ids)
   if not is_short then
-    sweep(keys, PACE * #entries)
+    sweep(keys, PACE * #entries, math.max(PACE * bytes, SWEPT))
   end
-  forget(keys, PACE * #entries)
+  forget(keys, #entries)
 end

@@ -1,8 +1,8 @@
 -- Reads entries a slice at a time: an entry has its message with it, of which nobody knows how large it is.
 -- @include backup
 
--- How many entries are read first.
-local FIRST = 8
+-- How many entries are read first, and at once.
+local FIRST, MOST = 8, 64
 
 -- Reads entries, until there are `count` or about `bytes`. fetch: called with how many to skip and how many to read,
 -- returns entries and due times in turn. Returns entries, due times, bytes of all.
@@ -17,7 +17,7 @@ local function slices(fetch, count, bytes)
       end
     end
     local fit = math.ceil((bytes - size) * #entries / math.max(size, 1))
-    ask = #found < 2 * ask and 0 or math.min(fit, count - #entries)
+    ask = #found < 2 * ask and 0 or math.min(fit, count - #entries, MOST)
   end
   return entries, dues
 end
