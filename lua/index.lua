@@ -28,14 +28,21 @@ end
 if last_due == '' then
   local found = index_tail(keys, redis.call('HGET', keys.order, 'tail'), count, bytes)
   if found then
+    forget(keys, found)
     return { 'end', found }
   end
   tail = mark_of(redis.call('LINDEX', keys.backup, -1))
+  redis.call('HSET', keys.order, 'sought', tail)
 end
 local start = last_due == '' and 0 or rank_after(keys.due, last, last_due)
 local entries, dues, _, bodies = page(keys, start, count, bytes)
 local found = index_others(keys, entries, dues, bodies)
+forget(keys, found)
 if start + #entries < redis.call('ZCARD', keys.due) then
   return { 'more', found, cursor_of(entries[#entries]), dues[#dues], tail }
 end
-return { 'end', found + (index_tail(keys, tail, count, bytes) or 0) }
+if redis.call('HGET', keys.order, 'sought') == tail then -- what came since is behind it
+  found = found + (index_tail(keys, tail, count, bytes) or 0)
+  redis.call('HDEL', keys.order, 'sought')
+end
+return { 'end', found }

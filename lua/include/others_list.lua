@@ -6,13 +6,16 @@ local function index_others(keys, entries, dues, bodies)
   local added = 0
   for i, entry in ipairs(entries) do
     if dues[i] and bodies[i] and not is_ours(entry) then
-      local id, is_known = id_of_other(entry, bodies[i]), false
-      local value = redis.call('HGET', keys.twins, field_of(id)) or ''
-      for _, record in ipairs(records_of(value)) do
-        is_known = is_known or record.mark == mark_of(entry)
+      local id, is_known, others = id_of_other(entry, bodies[i]), false, {}
+      for _, record in ipairs(records_of(redis.call('HGET', keys.twins, field_of(id)))) do
+        if record.mark ~= mark_of(entry) then
+          others[#others + 1] = record.bytes
+        else -- unless somebody has given it another due time
+          is_known = tonumber(record.due) == tonumber(dues[i])
+        end
       end
       if not is_known then
-        index(keys, id, value, dues[i], entry, bodies[i])
+        index(keys, id, table.concat(others), dues[i], entry, bodies[i])
         added = added + 1
       end
     end

@@ -16,12 +16,15 @@ local function know_tail(keys)
   end
 end
 
--- Forgets the note when it is of one of some entries, which will be elsewhere in the list.
+-- Forgets what is noted of the tail, as it was known (tail) or when a search for other clients' messages began (sought),
+-- where it is one of some entries, which will be elsewhere in the list.
 local function lose_tail(keys, entries)
-  local known = redis.call('HGET', keys.order, 'tail')
+  local noted = redis.call('HMGET', keys.order, 'tail', 'sought')
   for _, entry in ipairs(entries) do
-    if mark_of(entry) == known then
-      redis.call('HDEL', keys.order, 'tail')
+    for i, name in ipairs({ 'tail', 'sought' }) do
+      if mark_of(entry) == noted[i] then
+        redis.call('HDEL', keys.order, name)
+      end
     end
   end
 end

@@ -6,8 +6,12 @@ import struct
 import pytest
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.waiting import MAX_BYTES
 from tests.lua.conftest import MakeStore
+from tests.lua.forms import list_only
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, popped, refuses_a_key_of_the_wrong_type, waiting
+
+pytestmark = list_only
 
 
 @pytest.fixture
@@ -100,3 +104,60 @@ def test_an_entry_that_only_looks_like_ours_does_not_stop_a_queue(listed: DelayS
     listed.client.zadd(listed.keys.timeout("q"), {made: PAST_MS})
     assert len(listed.transfer("q").lateness_ms) == 1
     assert popped(listed.client, "q\x06\x169") == [b"body"]
+
+
+def test_messages_that_come_while_the_list_is_swept_are_found(listed: DelayStore) -> None:
+    """Between two pages of a search, others offer messages, and a sweep puts the list's tail behind some of them."""
+    listed.offer("q", *(waiting(f"ours{n}") for n in range(120)))
+    for number in range(1, 21):
+        offer(listed, number, task(f"early{number}"), FUTURE_MS + 2)
+    tail = listed.client.lindex(listed.keys.listed("q"), -1)
+    keys, after = listed.keys.stored("q", "list"), [b"", b"", b""]
+    for _ in range(14):
+        word, _, *after = listed._run("index", keys, [*after, 9, MAX_BYTES], "list")
+        assert word == b"more"
+    late = {f"late{number}": entry(number, task(f"late{number}")) for number in range(100, 200)}
+    for number, made in enumerate(late.values(), 100):
+        offer(listed, number, task(f"late{number}"), FUTURE_MS - 1)
+    listed.offer("q", *(waiting(f"gone{n}", FUTURE_MS + 3) for n in range(900)))
+    gone = iter(range(900))
+
+    def order() -> list[bytes]:
+        return list(listed.client.lrange(listed.keys.listed("q"), 0, -1))
+
+    while order()[0] not in late.values():
+        listed.cancel(["q"], [f"gone{next(gone)}"])
+    assert order().index(tail) > order().index(late["late199"])
+    while word == b"more":
+        word, _, *after = listed._run("index", keys, [*after, 9, MAX_BYTES], "list")
+    assert listed.get(["q"], list(late)).keys() == late.keys()
+
+
+def test_the_index_stays_bounded_where_others_offer_and_transfer_all(listed: DelayStore) -> None:
+    """Where we only look for messages, what others have offered and transferred since is forgotten."""
+    timeout = listed.keys.timeout("q")
+    offer(listed, 1, task("far"), FUTURE_MS + 1)
+    for first in range(100, 4100, 100):
+        for number in range(first, first + 100):
+            offer(listed, number, task(f"i{number}"))
+        assert listed.get(["q"], [f"i{first}", "unknown"]).keys() == {f"i{first}"}
+        entries = listed.client.zrangebyscore(timeout, 0, FUTURE_MS)
+        with listed.client.pipeline() as pipe:
+            for made in entries:
+                pipe.lrem(listed.keys.listed("q"), 1, made)
+            pipe.zrem(timeout, *entries)
+            pipe.execute()
+        assert listed.client.hlen(listed.keys.ids("q")) <= 1000 + 2.5 * 101 + 100
+    assert list(listed.get(["q"], ["far", "i100"])) == ["far"]
+
+
+def test_a_message_that_others_reschedule_is_found(listed: DelayStore) -> None:
+    """After another program has given an entry another due time, its message is found again by its id, once."""
+    offer(listed, 1, task("i"))
+    offer(listed, 2, task("i"), FUTURE_MS + 1)
+    assert len(listed.get(["q"], ["i"])["i"]) == 2
+    timeout = listed.keys.timeout("q")
+    listed.client.zadd(timeout, {entry(1, task("i")): FUTURE_MS + 5})
+    listed.client.hdel(listed.keys.notes("q"), "tail")  # so that others' messages are looked for
+    assert listed.index("q") == 1
+    assert [each.due_ms for each in listed.get(["q"], ["i"])["i"]] == [FUTURE_MS + 1, FUTURE_MS + 5]
