@@ -117,7 +117,7 @@ def test_messages_that_come_while_the_list_is_swept_are_found(listed: DelayStore
         word, _, *after = listed._run("index", keys, [*after, 9, MAX_BYTES], "list")
         assert word == b"more"
     late = {f"late{number}": entry(number, task(f"late{number}")) for number in range(100, 200)}
-    for number, made in enumerate(late.values(), 100):
+    for number in range(100, 200):
         offer(listed, number, task(f"late{number}"), FUTURE_MS - 1)
     listed.offer("q", *(waiting(f"gone{n}", FUTURE_MS + 3) for n in range(900)))
     gone = iter(range(900))

@@ -171,13 +171,14 @@ class SharedQueue(RuleBasedStateMachine):
         self.count(popped(self.client, "q"))
 
     def count(self, bodies: list[bytes]) -> None:
+        """Notes messages as delivered: each waited, and waits no more."""
         for body in bodies:
             identity = json.loads(body)["headers"]["id"] if body.startswith(b"{") else body.decode()
             assert self.waiting.pop(identity) == body
 
 
 def test_a_queue_that_a_jvm_uses_too(make_store: MakeStore) -> None:
-    """After any sequence of what we and Redisson do, nothing is lost or double, and every message is found by its id."""
+    """After any sequence of what we and Redisson do, nothing is lost or double, and each message is found by its id."""
     SharedQueue.store = make_store()
     run_state_machine_as_test(
         SharedQueue,
