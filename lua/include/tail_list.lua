@@ -16,7 +16,7 @@ local function know_tail(keys)
   end
 end
 
--- Forgets what is noted of the tail, as it was known (tail) or as it was when a search for other clients' messages began
+-- Forgets what is noted of the tail, as it was known (tail) or when a search for other clients' messages began
 -- (sought), where it is one of some entries, which will be elsewhere in the list.
 local function lose_tail(keys, entries)
   local noted = redis.call('HMGET', keys.order, 'tail', 'sought')
