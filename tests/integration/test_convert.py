@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
 
 import pytest
 import redis
@@ -174,21 +174,19 @@ def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: re
     for start in range(0, MANY, 1000):
         source.offer("q", *(_offer(n) for n in range(start, start + 1000)))
     order = [each.body for each in browsed(source)]
-    with _half_way(broker, store, MANY) as process:
+    with _half_way(broker, store) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    left = store.convertible("q")
-    assert 0 < left < MANY
+        assert 0 < store.convertible("q") < MANY
     assert store.size("q") == MANY
-    with _half_way(broker, store, left) as process:
+    with _half_way(broker, store) as process:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
         assert process.returncode == 1
         assert "broken off; " in errors
-    left = store.convertible("q")
-    assert left > 0
-    with _half_way(broker, store, left) as process:
+    with _half_way(broker, store) as process:
         process.send_signal(signal.SIGSTOP)
+        raw_client.client_unpause()
         source.offer("q", *(waiting(f"late{n}", FUTURE_MS * 2) for n in range(3)))
         process.send_signal(signal.SIGCONT)
         told, errors = process.communicate()
@@ -206,16 +204,28 @@ def _offer(n: int) -> Offer:
     return Offer(f"t{n}", repr(due_ms), n % 3, json.dumps({"headers": {"task": "t", "id": f"t{n}"}, "pad": "x" * 300}))
 
 
-def _half_way(broker: PrivateRedis, store: DelayStore, left: int) -> Any:
-    """Starts a conversion, and waits until some of what is left is moved."""
-    process = subprocess.Popen(
+@contextmanager
+def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.Popen[str]"]:
+    """Starts a conversion, and holds Redis when some of what is left is moved, until the test has done its part."""
+    left = store.convertible("q")
+
+    def has_moved() -> bool:
+        store.client.client_unpause()
+        store.client.client_pause(60_000, all=False)
+        return store.convertible("q") < left
+
+    with subprocess.Popen(
         [BIN / "delayq", "--broker", broker.url, "convert", "q", "--to", store.backup],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    until(lambda: store.convertible("q") < left, what="some are moved")
-    return process
+    ) as process:
+        try:
+            until(has_moved, what="some are moved")
+            yield process
+        finally:
+            store.client.client_unpause()
+            process.kill()
 
 
 def test_it_shows_a_bar_and_completes_names(broker: PrivateRedis, raw_client: redis.Redis) -> None:
