@@ -7,15 +7,15 @@
 -- @include sweep
 
 -- How long the list may be for LREM; how many entries, and bytes, are looked at for each that leaves, and the least
--- bytes.
-local SHORT, PACE, SWEPT = 100, 8, 100000
+-- bytes; with how many messages of its id a new one is compared.
+local SHORT, PACE, SWEPT, COMPARED = 100, 8, 100000, 100
 
--- Returns the messages of an id that wait: id (its own), record, member, due, priority, body of each.
--- Cost O(log N) a message.
-local function waiting_of(keys, id)
+-- Returns the messages of an id that wait, `count` at most: id (its own), record, member, due, priority, body of each.
+-- records: of that id. Cost O(log N) a record.
+local function waiting_of(keys, id, records, count)
   local found = {}
-  for _, record in ipairs(records_of(redis.call('HGET', keys.twins, field_of(id)))) do
-    local entry = locate(keys.due, record.due, record.mark)
+  for _, record in ipairs(records_of(records)) do
+    local entry = #found ~= count and locate(keys.due, record.due, record.mark)
     local body = entry and message_of(entry)
     if body then
       local message = { own = id, record = record.bytes, member = entry, due = record.due, body = body }
@@ -37,15 +37,20 @@ local function add(keys, id, due_ms, priority, body, records, behind)
   keys.fresh[entry], keys.tail = true, mark_of(entry)
 end
 
--- Stores a message; equal ones of an id are stored once, or with `again` as often as they come.
--- Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+-- Stores a message; equal ones of an id are stored once where fewer than COMPARED others came between, or with `again`
+-- as often as they come. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body, again)
-  local records = again and redis.call('HGET', keys.twins, field_of(id)) or ''
-  for _, message in ipairs(again and {} or waiting_of(keys, id)) do
-    if message.body == body and message.priority == priority then
-      return 'repeated'
+  local records = redis.call('HGET', keys.twins, field_of(id)) or ''
+  if not again and records ~= '' then
+    local latest = string.sub(records, -COMPARED * RECORD)
+    local kept = { string.sub(records, 1, #records - #latest) }
+    for i, message in ipairs(waiting_of(keys, id, latest, COMPARED)) do
+      if message.body == body and message.priority == priority then
+        return 'repeated'
+      end
+      kept[i + 1] = message.record
     end
-    records = records .. message.record
+    records = table.concat(kept)
   end
   add(keys, id, due_ms, priority, body, records)
   return records == '' and 'offered' or 'renamed'

@@ -6,13 +6,13 @@
 -- priority, body of each. All but the first have an id of a twin. Cost O(log N) a message found.
 local function find(keys, id, count)
   local found = {}
-  for i, message in ipairs(waiting_of(keys, id)) do
+  for i, message in ipairs(waiting_of(keys, id, redis.call('HGET', keys.twins, field_of(id)), count + 1)) do
     message.id = i == 1 and id or twin_of(id, message.priority, message.body)
-    found[i] = i <= count + 1 and message or nil
+    found[i] = message
   end
   if #found == 0 and may_be_twin(id) then
     local shared = string.sub(id, 1, -TWIN_SUFFIX - 1)
-    local messages = waiting_of(keys, shared)
+    local messages = waiting_of(keys, shared, redis.call('HGET', keys.twins, field_of(shared)))
     for i = #messages, 1, -1 do -- the first is one only if it has become the first since
       if twin_of(shared, messages[i].priority, messages[i].body) == id then
         messages[i].id = id

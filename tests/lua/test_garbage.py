@@ -194,3 +194,18 @@ def test_large_messages_are_looked_at_a_few_at_a_time(
     assert 60 < moved < 130
     assert looks(lambda: store.transfer("q")) <= 100
     assert len(popped(store.client, "q")) < 20
+
+
+def test_many_messages_of_one_id_are_looked_at_a_few_at_a_time(
+    store: DelayStore, looks: Callable[[Callable[[], Any]], int]
+) -> None:
+    """Of hundreds that share an id a publish looks at the latest, among which its second attempt finds the first."""
+    for first in range(0, 600, 100):
+        store.offer("q", *(waiting("i", FUTURE_MS + n, f"{n}") for n in range(first, first + 100)))
+    assert looks(lambda: store.offer("q", waiting("i", body="new"))) <= 110
+    assert store.offer("q", waiting("i", body="new"), waiting("i", FUTURE_MS, "550")).repeated == 2
+    assert looks(lambda: store.get(["q"], ["i"])) <= 110
+    cancelled = 0
+    while found := store.cancel(["q"], ["i"]):
+        cancelled += len(found["i"])
+    assert (cancelled, store.size("q")) == (601, 0)

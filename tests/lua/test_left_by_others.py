@@ -7,6 +7,7 @@ import pytest
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, waiting
+from tests.lua.test_index import task
 
 
 @pytest.fixture
@@ -80,3 +81,21 @@ def test_a_queue_is_known_again_after_a_purge(listed: DelayStore) -> None:
     listed.client.rpush(listed.keys.listed("q"), entry)
     assert listed.offer("q", waiting("again")).place == "first"
     assert listed.queues() == ["q"]
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_an_id_is_free_again_after_another_client_has_transferred_its_message(
+    listed: DelayStore, is_told: bool
+) -> None:
+    """Records of what has left hide no message that is offered again under its id, and are replaced by its own."""
+    body = task("i") if is_told else b"body"
+    listed.offer("q", waiting("far"), waiting("i", PAST_MS, b"other" + body))
+    for number in range(50):
+        assert listed.offer("q", waiting("i", PAST_MS + number, body)).renamed == (number == 0)
+        transfer_as_redisson(listed, PAST_MS + number)
+        assert listed.get(["q"], ["i"]) == {}
+    assert listed.offer("q", waiting("i", body=body), waiting("i", body=b"two"))[1:] == (1, 0, 1)
+    assert [each.body for each in listed.get(["q"], ["i"])["i"]] == [body, b"two"]
+    assert len(listed.client.hget(listed.keys.ids("q"), "i")) == 2 * 17
+    assert len(listed.cancel(["q"], ["i"])["i"]) == 2
+    assert listed.get(["q"], ["i", "far"]).keys() == {"far"}
