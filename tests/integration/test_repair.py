@@ -16,7 +16,7 @@ import redis
 from celery_ext.private_redis import PrivateRedis
 from celery_ext.repair import Findings, all_queues, check
 from kombu_delayq.keys import Keys
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.integration.harness import MakeProj
@@ -282,12 +282,13 @@ def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore
     assert 0 < store.client.pttl(DUE) <= 60_000
 
 
-def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+@pytest.mark.parametrize("backup", BACKUPS)
+def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis, backup: str) -> None:
     """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, options=Options(backup=backup))
     for start in range(0, 30_000, 300):
         store.offer("q", *(offer(n) for n in range(start, start + 300)))
-    raw_client.delete(DUE)
+    raw_client.delete(store.keys.stored("q", backup)[0])
     process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "repair", "--yes"])
     until(lambda: store.size("q") > 2000, what="some are mended")
     process.send_signal(signal.SIGKILL)

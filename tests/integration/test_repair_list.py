@@ -1,7 +1,5 @@
 """``delayq repair`` in Redisson's form: what can be delivered is delivered, once and in order, and found by its id."""
 
-import signal
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +9,10 @@ import redis
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from tests.integration.shell import BIN, lines, run
+from tests.integration.shell import lines, run
 from tests.integration.test_repair import COUNT, PAST, SOUND, delivered, expected, message, offer
 from tests.lua.keyspace import contents
 from tests.lua.test_repair_list import IDS, LISTED, NOTES, TIMEOUT
-from tests.waiting import until
 
 
 def store_of(raw_client: redis.Redis) -> DelayStore:
@@ -121,18 +118,3 @@ def test_queues_of_redisson_alone_are_left_alone(broker: PrivateRedis, raw_clien
     before = contents(raw_client)
     assert run(broker, "repair").stdout == "no queue holds delayed messages\n"
     assert contents(raw_client) == before
-
-
-def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
-    store = store_of(raw_client)
-    for start in range(0, 30_000, 300):
-        store.offer("q", *(offer(n) for n in range(start, start + 300)))
-    raw_client.delete(TIMEOUT)
-    process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "repair", "--yes"])
-    until(lambda: store.size("q") > 2000, what="some are mended")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert store.size("q") < 30_000, "it was through before it was killed"
-    run(broker, "repair", "--yes")
-    assert delivered(store) == list(range(30_000))

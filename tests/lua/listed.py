@@ -4,7 +4,7 @@ import struct
 
 from kombu_delayq.store import DelayStore
 
-#: Redisson's own transfer, as it is in RedissonDelayedQueue.
+#: What Redisson's own transfer does.
 TRANSFER = """
 local expired = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, ARGV[2])
 if #expired > 0 then

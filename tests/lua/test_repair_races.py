@@ -10,25 +10,15 @@ from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import list_only
 from tests.lua.keyspace import PAST_MS, popped, waiting
+from tests.lua.listed import TRANSFER
 from tests.lua.test_index import entry, task
 from tests.lua.test_repair_list import LISTED, TIMEOUT
 from tests.waiting import until
 
 pytestmark = list_only
 
-#: How another client offers, and how it transfers.
+#: How another client offers.
 OFFER = "redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2]) redis.call('RPUSH', KEYS[2], ARGV[2])"
-TRANSFER = """
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], 0, ARGV[1], 'LIMIT', 0, 20)
-for _, entry in ipairs(due) do
-  local _, message = struct.unpack('Bc0Lc0', entry)
-  redis.call('LPUSH', KEYS[3], message)
-  redis.call('LREM', KEYS[2], 1, entry)
-end
-if #due > 0 then
-  redis.call('ZREM', KEYS[1], unpack(due))
-end
-"""
 COUNT = 1000
 
 
@@ -37,7 +27,7 @@ def we_transfer(store: DelayStore, _: int) -> None:
 
 
 def they_transfer(store: DelayStore, _: int) -> None:
-    store.client.eval(TRANSFER, 3, TIMEOUT, LISTED, "q", str(store.now_ms()))
+    store.client.eval(TRANSFER, 3, "q", TIMEOUT, LISTED, str(store.now_ms()), 20, "Bc0Lc0")
 
 
 def repair(store: DelayStore, _: int) -> None:
