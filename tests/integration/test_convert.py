@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import redis
@@ -219,6 +220,8 @@ def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.P
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # What was started in the background of a shell ignores it, and so does all that it starts.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             until(has_moved, what="some are moved")
