@@ -71,8 +71,8 @@ def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj, backup: str) -
         client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         time.sleep(0.1)
     until(lambda: {run["value"] for run in proj.runs()} == set(range(15)))
-    # With them go those of kombu, and at times, more rarely from 5.7 on, its connection: it gives back what the pool has
-    # just begun.
+    # With them go those of kombu, and at times, more rarely from 5.7 on, its connection: it gives back what the pool
+    # has just begun.
     once = [run for run in proj.runs() if not run["redelivered"]]
     assert len(once) == len({run["value"] for run in once})
     until(lambda: listeners(client, backup) == 1, 10, "the leader listens again")
