@@ -67,7 +67,8 @@ def hurry(store: DelayStore) -> int:
     for identity in random.sample(IDS, len(IDS)):
         found = store.get(["q"], [identity]).get(identity, [])
         words.update(store.run_now("q", [Change(each, 0.0, each.body or b"") for each in found]))
-    assert words.keys() <= {"transferred", "not_delayed"}
+    # In Redisson's form, another message has an id as soon as the first of that id has left.
+    assert words.keys() <= {"transferred", "not_delayed"} | ({"changed"} if store.backup == "list" else set())
     return words["transferred"]
 
 
