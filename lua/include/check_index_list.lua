@@ -1,19 +1,7 @@
 -- Checks entries of the backup in Redisson's form.
+-- @include indexed
 -- @include unindex
 -- @include tail
-
--- Whether the index of ids has an entry. Returns also the records of other messages of its id.
-local function is_indexed(keys, id, due, entry)
-  local others, is_known = '', false
-  for _, record in ipairs(records_of(redis.call('HGET', keys.twins, field_of(id)))) do
-    if record.mark ~= mark_of(entry) then
-      others = others .. record.bytes
-    else
-      is_known = is_known or tonumber(record.due) == tonumber(due)
-    end
-  end
-  return is_known, others
-end
 
 -- Returns the word for an entry, and with `mend` mends it: 'sound', 'gone' (there is none), 'lost' (no message is in
 -- it; removed), 'misordered' (the count of marked messages is behind it) or 'unnamed' (it cannot be found by its id).

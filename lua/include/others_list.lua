@@ -1,4 +1,5 @@
 -- Puts messages of other clients into the index of ids.
+-- @include indexed
 -- @include slices
 
 -- Puts those of some entries into the index that are not in it yet. Returns how many. Cost O(number of entries).
@@ -6,16 +7,10 @@ local function index_others(keys, entries, dues, bodies)
   local added = 0
   for i, entry in ipairs(entries) do
     if dues[i] and bodies[i] and not is_ours(entry) then
-      local id, is_known, others = id_of_other(entry, bodies[i]), false, {}
-      for _, record in ipairs(records_of(redis.call('HGET', keys.twins, field_of(id)))) do
-        if record.mark ~= mark_of(entry) then
-          others[#others + 1] = record.bytes
-        else -- unless somebody has given it another due time
-          is_known = tonumber(record.due) == tonumber(dues[i])
-        end
-      end
+      local id = id_of_other(entry, bodies[i])
+      local is_known, others = is_indexed(keys, id, dues[i], entry)
       if not is_known then
-        index(keys, id, table.concat(others), dues[i], entry, bodies[i])
+        index(keys, id, others, dues[i], entry, bodies[i])
         added = added + 1
       end
     end
