@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kombu_delayq.calls import Caller, as_text, in_each_form
-from kombu_delayq.results import Begun, Enqueued, Job, JobRun, Offer
+from kombu_delayq.job_results import Begun, Enqueued, Job, JobRun
+from kombu_delayq.results import Offer
 
 #: Most staged messages that one call sends, and about the most bytes of them.
 PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000

@@ -20,7 +20,8 @@ from celery_ext.spark.schedule import Schedule
 from celery_ext.spark.sending import JobCommitted, Sender, has_room, hold, refused
 from celery_ext.spark.templates import Templates
 from celery_ext.spark.written import Written, summary
-from kombu_delayq.results import Begun, JobRun, Offer
+from kombu_delayq.job_results import Begun, JobRun
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:

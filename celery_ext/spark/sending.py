@@ -10,7 +10,8 @@ from celery_ext import backlog
 from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.patience import Patience
-from kombu_delayq.results import Enqueued, JobRun, Offer
+from kombu_delayq.job_results import Enqueued, JobRun
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 
 #: For how long, in s, the chunks of a job with a rate are made.

@@ -18,7 +18,8 @@ import celery_ext
 from celery_ext import backlog
 from celery_ext.cli import delayq
 from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.results import JobRun, Offer
+from kombu_delayq.job_results import JobRun
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until

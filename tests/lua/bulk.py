@@ -1,6 +1,7 @@
 """Bulk jobs and their messages, for the tests of several files."""
 
-from kombu_delayq.results import JobRun, Offer
+from kombu_delayq.job_results import JobRun
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 
 #: Keys of the job "j".

@@ -3,7 +3,7 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.results import Begun, JobRun
+from kombu_delayq.job_results import Begun, JobRun
 from kombu_delayq.store import DelayStore
 from tests.lua.bulk import GUARD, JOB, STAGED, TTL_MS, begun, now, several
 from tests.lua.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type

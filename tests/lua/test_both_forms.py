@@ -2,8 +2,9 @@
 
 import pytest
 
+from kombu_delayq.job_results import JobRun
 from kombu_delayq.options import BACKUPS
-from kombu_delayq.results import Change, JobRun, Waiting
+from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting

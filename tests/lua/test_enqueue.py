@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.results import Enqueued, JobRun, Offer
+from kombu_delayq.job_results import Enqueued, JobRun
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.lua.bulk import GUARD, JOB, STAGED, TTL_MS, begun, claim, now, several
 from tests.lua.keyspace import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.results import Enqueued, JobRun
+from kombu_delayq.job_results import Enqueued, JobRun
 from kombu_delayq.store import DelayStore
 from tests.lua.bulk import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
 from tests.lua.keyspace import contents, popped, waiting

@@ -4,8 +4,9 @@ from uuid import uuid4
 
 import pytest
 
+from kombu_delayq.job_results import Enqueued, Job
 from kombu_delayq.keys import Keys
-from kombu_delayq.results import Enqueued, Job, Offer
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.lua.bulk import GUARD, JOB, STAGED, begun, claim, now, published, several
 from tests.lua.conftest import MakeStore

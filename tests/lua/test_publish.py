@@ -3,8 +3,9 @@
 import pytest
 from redis.exceptions import ResponseError
 
+from kombu_delayq.job_results import Enqueued
 from kombu_delayq.jobs import PUBLISH_BYTES, PUBLISH_COUNT
-from kombu_delayq.results import Enqueued, Offer
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.lua.bulk import JOB, STAGED, TTL_MS, begun, now, published, several, staged_job
 from tests.lua.keyspace import (

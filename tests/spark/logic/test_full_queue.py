@@ -12,7 +12,8 @@ from celery_ext.spark.job_writer import publish
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.sending import Sender
-from kombu_delayq.results import JobRun, Offer
+from kombu_delayq.job_results import JobRun
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 
 DEPTH = 2

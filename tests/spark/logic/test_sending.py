@@ -11,7 +11,8 @@ from celery_ext.private_redis import PrivateRedis
 from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.sending import JobCommitted, Sender, most_in_chunk
-from kombu_delayq.results import JobRun, Offer
+from kombu_delayq.job_results import JobRun
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from tests.spark.logic.landing import open_store
 from tests.waiting import until
