@@ -6,9 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from tests.bench.app import BACKUP, BROKER, OURS, TRANSPORT, make_app
+from tests.bench.targets.app import BACKUP, BROKER, OURS, TRANSPORT, make_app
 from tests.waiting import until
 
 
@@ -16,7 +15,7 @@ from tests.waiting import until
 def running(broker_url: str, form: str = "hash", transport: str = OURS) -> Iterator[int]:
     """Runs a worker with Celery's defaults (prefork, a child a core). Yields its process id when it works."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "celery", "-A", "tests.bench.app", "worker", "-l", "ERROR"],
+        [sys.executable, "-m", "celery", "-A", "tests.bench.targets.app", "worker", "-l", "ERROR"],
         env={**os.environ, BROKER: broker_url, TRANSPORT: transport, BACKUP: form, "PYTHONWARNINGS": "ignore"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -28,14 +27,3 @@ def running(broker_url: str, form: str = "hash", transport: str = OURS) -> Itera
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(10)
-
-
-def resident_bytes(pid: int) -> int:
-    """Returns the resident memory of a process and all its children; 0 where there is no ``/proc``."""
-    tasks = Path("/proc") / str(pid) / "task"
-    if not tasks.is_dir():
-        return 0
-    lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
-    own = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:")), 0)
-    children = [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
-    return own + sum(resident_bytes(int(child)) for child in children)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import celery_ext.spark
 from celery_ext.connecting import TRANSPORT
 from celery_ext.private_redis import PrivateRedis
-from tests.bench.report import Figure, heading, machine
+from tests.bench.targets.report import Figure, heading, machine
 
 TASK, QUEUE, HOUR_S = "orders.close", "orders", 3600
 #: Rows that are sent one by one, and in a batch of kombu; the rate does not depend on their number.
@@ -210,4 +210,4 @@ def _micro_batches(spark: SparkSession, server: PrivateRedis, directory: Path) -
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench.spark")
+    main(prog_name="python -m tests.bench.targets.spark")

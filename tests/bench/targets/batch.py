@@ -6,8 +6,8 @@ from celery import Celery
 from kombu import Producer
 
 from celery_ext.private_redis import PrivateRedis
-from tests.bench.publish import ARGS, COUNTDOWN_S, compare
-from tests.bench.report import Figure
+from tests.bench.targets.publish import ARGS, COUNTDOWN_S, compare
+from tests.bench.targets.report import Figure
 
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:

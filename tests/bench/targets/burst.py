@@ -12,9 +12,9 @@ from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer import TransferWorker
-from tests.bench.load import QUEUE, fill, make_store
-from tests.bench.report import Figure
-from tests.bench.worker import running
+from tests.bench.targets.load import QUEUE, fill, make_store
+from tests.bench.targets.report import Figure
+from tests.bench.targets.worker import running
 from tests.waiting import until
 
 COUNT = 20_000

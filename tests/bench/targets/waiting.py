@@ -12,8 +12,8 @@ from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
-from tests.bench.load import HOUR_MS, QUEUE, fill, make_store, message, within_the_next_hour
-from tests.bench.report import Figure
+from tests.bench.targets.load import HOUR_MS, QUEUE, fill, make_store, message, within_the_next_hour
+from tests.bench.targets.report import Figure
 
 SMALL = 10_000
 #: Calls of each operation, each for another id.

@@ -9,8 +9,8 @@ from celery import Celery
 
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
-from tests.bench.app import OURS, make_app
-from tests.bench.report import Figure
+from tests.bench.targets.app import OURS, make_app
+from tests.bench.targets.report import Figure
 
 COUNTDOWN_S = 60
 #: Arguments of every task sent.

@@ -7,20 +7,15 @@ from pathlib import Path
 import click
 
 from celery_ext.private_redis import PrivateRedis
-from tests.bench import batch, burst, idle, lateness, memory, publish, redisson, transfer, waiting, worker_memory
-from tests.bench.report import Figure, heading, machine
+from tests.bench.targets import batch, burst, publish, transfer, waiting
+from tests.bench.targets.report import Figure, heading, machine
 
 ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "transfer": transfer.measure,
-    "redisson": redisson.measure,
     "waiting": waiting.measure,
-    "memory": memory.measure,
-    "lateness": lateness.measure,
     "burst": burst.measure,
     "publish": publish.measure,
     "batch": batch.measure,
-    "worker-memory": worker_memory.measure,
-    "idle": idle.measure,
 }
 
 
@@ -47,7 +42,7 @@ def main(quick: bool, only: tuple[str, ...], json_file: Path | None) -> None:
                 figures.append(figure)
                 click.echo(figure.line())
         if len(figures) == before:
-            click.echo(f"{name}: cannot be measured here (batch needs kombu 5.7, worker-memory needs /proc)")
+            click.echo(f"{name}: cannot be measured here: it needs kombu 5.7")
     _notes(figures)
     if json_file:
         report = {"machine": about, "quick": quick, "figures": [figure.as_dict() for figure in figures]}
@@ -64,4 +59,4 @@ def _notes(figures: list[Figure]) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tests.bench")
+    main(prog_name="python -m tests.bench.targets")

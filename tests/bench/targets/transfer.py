@@ -10,8 +10,8 @@ import redis
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
-from tests.bench.load import QUEUE, fill, make_store, one_after_the_other, within_the_last_hour
-from tests.bench.report import Figure
+from tests.bench.targets.load import QUEUE, fill, make_store, one_after_the_other, within_the_last_hour
+from tests.bench.targets.report import Figure
 
 #: How long the backup list may become: that often what waits, and so many more. Source: docs/design.md.
 SHARE, MORE = 1.5, 1000

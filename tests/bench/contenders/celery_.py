@@ -1,0 +1,64 @@
+"""Celery: stock, with kombu-delayq, or on RabbitMQ. Run as a module it is the producer's program."""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from time import time
+from typing import Any
+
+from celery import Celery
+
+from celery_ext import control
+from tests.bench.journal import arrive
+from tests.bench.program import PAYLOAD, Cannot, Producer, serve
+
+app = Celery("bench", broker=os.environ["BENCH_SERVER"])
+if backup := os.environ.get("BENCH_BACKUP"):
+    app.conf.broker_transport = "kombu_delayq.transport:Transport"
+    app.conf.broker_transport_options = {"backup": backup}
+
+
+@app.task(name="bench.arrive", ignore_result=True)
+def task(due: float, payload: str) -> None:
+    """Notes when it begins."""
+    arrive(due)
+
+
+class CeleryProducer(Producer):
+    """Publishes as any app does."""
+
+    def one(self, due: float) -> str:
+        """``apply_async``, with an eta unless the task is due."""
+        return self._publish(due)
+
+    def bulk(self, dues: Sequence[float]) -> list[str]:
+        """``apply_async`` in a ``Producer.batch`` of kombu 5.7."""
+        with app.producer_pool.acquire(block=True) as producer, producer.batch():
+            return [self._publish(due, producer=producer) for due in dues]
+
+    def cancel(self, identity: str) -> None:
+        """Takes it out of Redis."""
+        if not backup:
+            raise Cannot("cannot: a revoke is kept by the workers that hear it, and the message stays")
+        outcome = control.cancel(app, identity)
+        if outcome != "cancelled":
+            raise RuntimeError(f"{identity} was {outcome}")
+
+    def waiting(self) -> int:
+        """Returns the size of the delayed store."""
+        with control.open_store(app) as store:
+            return sum(store.size(queue) for queue in ("celery",))
+
+    def _publish(self, due: float, **options: Any) -> str:
+        if due > time():
+            options["eta"] = datetime.fromtimestamp(due, UTC)
+        return str(task.apply_async((due, PAYLOAD), **options).id)
+
+
+def consume() -> None:
+    """Runs a worker; without children, for only its consumer talks to the broker while nothing happens."""
+    app.worker_main(["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench"])
+
+
+if __name__ == "__main__":
+    serve(CeleryProducer)

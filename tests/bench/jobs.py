@@ -1,0 +1,241 @@
+"""The work that every contender does in the same way."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from math import inf
+from statistics import median
+from time import monotonic, sleep, time
+from typing import Any
+
+import psutil
+import redis
+
+from tests.bench.contender import Cannot, Contender, Failed, Stage
+from tests.bench.results import Gap, Sample
+
+#: Tasks enqueued before those that are measured: the first open connections, the others tell a rate to expect.
+WARM = (20, 200)
+#: How much longer than expected enqueueing may take before tasks come due meanwhile.
+SLOWER = 1.5
+#: Cancelled at each backlog, if that takes no longer than so many s.
+CANCELLED, CANCEL_S = 300, 4.0
+#: How long an overdue backlog is watched while it moves, in s.
+TRANSFER_S = 8.0
+#: How long a contender may still begin tasks after the last was due, in s.
+GRACE_S = 10.0
+#: How long idle consumers are watched, and how long connections have to stay as they are before, in s.
+IDLE_S, STILL_S = 5.0, 3.0
+#: How long programs may take to settle, in s.
+SETTLE_S = 90.0
+#: Within how many s the messages of a backlog come due, at random.
+WITHIN_S = 2.0
+#: How long enqueueing may take, in s.
+ENQUEUE_S = 300.0
+#: By how much memory may change while it is said to be settled.
+SAME_BYTES = 200_000
+HOUR_S = 3600.0
+
+Found = Iterator[Sample | Gap]
+
+
+def backlog(contender: Contender, size: int, *, both: bool, within_s: float) -> Found:
+    """Enqueues a backlog, weighs it, cancels some of it, and lets the rest move when all of it is overdue.
+
+    Args:
+        contender: Whose.
+        size: Messages.
+        both: Half of them are enqueued one at a time, half in bulk; else all in bulk, where there is that.
+        within_s: If enqueueing would take longer than that, in s, nothing is done.
+    """
+    name = contender.name
+    with Stage(contender) as stage:
+        rates = {
+            way == "bulk": [_enqueue(stage, count, time() + 3, 0, way == "bulk")["rate"] for count in WARM][-1]
+            for way in contender.ways
+        }
+        warm = len(rates) * sum(WARM)
+        parts = dict.fromkeys(rates, size // 2) if both and True in rates else {max(rates): size}
+        expected_s = sum(count / rates[bulk] for bulk, count in parts.items())
+        if expected_s > within_s:
+            yield Gap("", name, size, f"not filled: enqueueing {size:,} takes about {expected_s:,.0f} s")
+            return
+        due = time() + expected_s * SLOWER + 3
+        yield from _filled(stage, parts, due, size)
+        yield from _cancelled(stage, size)
+        if "transfer" in contender.gaps:
+            return
+        _sleep_until(due + WITHIN_S)
+        yield from _moved(stage, size, warm + sum(parts.values()))
+
+
+def _filled(stage: Stage, parts: dict[bool, int], due: float, size: int) -> Found:
+    name, server = stage.contender.name, stage.server
+    before, cpu = server.kept_bytes(), server.cpu_s()
+    for bulk, count in parts.items():
+        reads = server.reads()
+        done = _enqueue(stage, count, due, WITHIN_S, bulk)
+        if done["ahead_s"] < 0:
+            raise Failed(f"enqueueing took {-done['ahead_s']:.1f} s longer than expected")
+        row = "enqueue_bulk" if bulk else "enqueue_one"
+        yield Sample(row, name, size, done["rate"])
+        yield Sample(f"{row}_cpu", name, size, done["cpu_s"] / count * 1e6)
+        after = server.reads()
+        if reads is not None and after is not None:
+            yield Sample(f"{row}_reads", name, size, (after - reads) / count)
+    filled = sum(parts.values())
+    yield Sample("offer_cpu", name, size, (server.cpu_s() - cpu) / filled * 1e6)
+    yield Sample("kept", name, size, (server.kept_bytes() - before) / filled)
+
+
+def _cancelled(stage: Stage, size: int) -> Found:
+    name = stage.contender.name
+    try:
+        times = stage.client.ask("cancel", count=CANCELLED, within_s=CANCEL_S)
+    except Cannot as reason:
+        for row in ("cancel", "cancel_worst"):
+            yield Gap(row, name, 0, str(reason))
+        return
+    yield Sample("cancel", name, size, median(times) * 1e3)
+    yield Sample("cancel_worst", name, size, max(times) * 1e3)
+
+
+def _moved(stage: Stage, size: int, enqueued: int) -> Found:
+    contender, server = stage.contender, stage.server
+    # Those cancelled have left already.
+    left = int(stage.client.ask("waiting")) if contender.counts else enqueued
+
+    def moved() -> int:
+        return left - int(stage.client.ask("waiting")) if contender.counts else stage.journal.count()
+
+    server.watch()
+    cpu = server.cpu_s()
+    stage.run(contender.mover or contender.worker)
+    begun = done = 0.0, 0
+
+    def seen() -> int:
+        nonlocal begun, done
+        done = monotonic(), moved()
+        if done[1] == 0:
+            begun = done
+        return done[1]
+
+    stage.until(seen, SETTLE_S, "the first message moves")
+    end = monotonic() + TRANSFER_S
+    stage.until(lambda: seen() >= left or monotonic() > end, TRANSFER_S * 2, "an overdue backlog moves")
+    name = contender.name
+    yield Sample("transfer", name, size, done[1] / (done[0] - begun[0]))
+    yield Sample("transfer_cpu", name, size, (server.cpu_s() - cpu) / done[1] * 1e6)
+    longest_ms = server.longest_ms()
+    if longest_ms is not None:
+        yield Sample("longest", name, size, longest_ms)
+
+
+def lateness(measure: str, rates: Mapping[Contender, float], count: int, seconds: float) -> Found:
+    """Lets tasks come due at random times, or all in one instant, while a worker of each contender runs.
+
+    Args:
+        measure: What the names of the rows begin with.
+        rates: The contenders, at the same time, and how many tasks a second each is expected to enqueue.
+        count: Tasks of each. As many times, random within ``seconds``, are a Poisson process of which the count is
+            known.
+        seconds: From the first due time to the last.
+    """
+    with ExitStack() as opened:
+        stages = {contender: opened.enter_context(Stage(contender)) for contender in rates}
+        for contender, stage in stages.items():
+            stage.ready(contender.worker)
+        first = time() + 2 + SLOWER * sum(count / rate for rate in rates.values())
+        for contender, stage in stages.items():
+            ahead_s = _enqueue(stage, count, first, seconds, bulk="bulk" in contender.ways)["ahead_s"]
+            if ahead_s < 0:
+                raise Failed(f"enqueueing took {-ahead_s:.1f} s longer than expected")
+        end = first + seconds + GRACE_S
+        for stage in stages.values():
+            stage.until(lambda stage=stage: stage.journal.count() >= count or time() > end, end, "all tasks have run")
+        for contender, stage in stages.items():
+            yield from _late(measure, contender.name, stage.journal.late_s(), count)
+
+
+def _late(measure: str, name: str, late_s: list[float], count: int) -> Found:
+    if len(late_s) > count:
+        yield Gap(f"{measure}_more", name, 0, f"{len(late_s) - count:,} of {count:,} tasks ran twice")
+    times_ms = sorted(each * 1e3 for each in late_s)
+    times_ms += [inf] * (count - len(times_ms))
+    for row, at in (("min", 0), ("p50", count // 2), ("p99", count * 99 // 100), ("max", -1)):
+        yield Sample(f"{measure}_{row}", name, 0, times_ms[at])
+    yield Sample(f"{measure}_begun", name, 0, len(late_s) / count)
+
+
+def growth(contender: Contender, count: int) -> Found:
+    """Looks by how much a worker grows while tasks wait that are due much later."""
+    with Stage(contender) as stage:
+        worker = stage.ready(contender.worker)
+        _enqueue(stage, sum(WARM), time(), 0, bulk=False)
+        stage.until(lambda: stage.journal.count() == sum(WARM), SETTLE_S, "a worker runs some tasks")
+        before = _settled(stage, worker)
+        _enqueue(stage, count, time() + HOUR_S, 0, bulk="bulk" in contender.ways)
+        yield Sample("worker", contender.name, count, (_settled(stage, worker) - before) / count)
+
+
+def idle(contender: Contender, count: int) -> Found:
+    """Looks at the server while consumers have nothing to do."""
+    name = contender.name
+    with Stage(contender) as stage:
+        stage.run([*contender.consumers, str(count)])
+        server = stage.server
+        since = 0.0, 0
+
+        def still() -> bool:
+            nonlocal since
+            open_now = server.connections()
+            if open_now != since[1]:
+                since = monotonic(), open_now
+            return open_now >= count and monotonic() - since[0] > STILL_S
+
+        stage.until(still, SETTLE_S, f"{count} consumers are connected")
+        commands, cpu_s, begun = server.commands(), server.cpu_s(), monotonic()
+        sleep(IDLE_S)
+        took_s = monotonic() - begun
+        yield Sample("idle_commands", name, count, (server.commands() - commands) / took_s)
+        yield Sample("idle_cpu", name, count, (server.cpu_s() - cpu_s) / took_s * 100)
+
+
+def limit(contender: Contender, count: int) -> Found:
+    """Pushes messages as a contender's with the bare command, ``LPUSH``, 200 in a pipeline."""
+    with Stage(contender) as stage:
+        stage.client.ask("enqueue", count=1, first=0, last=0, bulk=False)
+        client: Any = redis.Redis.from_url(stage.server.url)
+        message, cpu_s = client.lindex("celery", 0), stage.server.cpu_s()
+        for _ in range(count // 200):
+            pipe = client.pipeline(transaction=False)
+            for _ in range(200):
+                pipe.lpush("bare", message)
+            pipe.execute()
+        yield Sample("limit", "LPUSH", 0, (stage.server.cpu_s() - cpu_s) / (count // 200 * 200) * 1e6)
+        yield Sample("limit_bytes", "LPUSH", 0, len(message))
+
+
+def _sleep_until(moment: float) -> None:
+    sleep(max(0.0, moment - time()))
+
+
+def _enqueue(stage: Stage, count: int, due: float, seconds: float, bulk: bool) -> dict[str, float]:
+    done: dict[str, float] = stage.client.ask(
+        "enqueue", ENQUEUE_S, count=count, first=due, last=due + seconds, bulk=bulk
+    )
+    return {**done, "rate": count / done["seconds"]}
+
+
+def _settled(stage: Stage, process: psutil.Process) -> int:
+    """Waits until a process and its children do not grow any more. Returns their resident memory in bytes."""
+    kept = monotonic(), 0
+
+    def still() -> bool:
+        nonlocal kept
+        found = sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
+        if abs(found - kept[1]) > SAME_BYTES:
+            kept = monotonic(), found
+        return monotonic() - kept[0] > STILL_S
+
+    stage.until(still, SETTLE_S, "a worker has settled")
+    return kept[1]

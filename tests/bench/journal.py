@@ -1,0 +1,41 @@
+"""What every contender's task does: note how late it begins; and how these notes are read."""
+
+import os
+import struct
+from functools import cache
+from pathlib import Path
+from time import time
+
+#: By how much a task began after its due time, in s, less than 0 if before it.
+RECORD = struct.Struct("<d")
+
+
+def arrive(due: float) -> None:
+    """Notes that a task that was due then, in s since the epoch, begins now."""
+    now = time()
+    os.write(_journal(), RECORD.pack(now - due))
+
+
+class Journal:
+    """The notes of all the tasks of one measure, in a file to which every worker appends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def count(self) -> int:
+        """Returns how many tasks have begun."""
+        return self.path.stat().st_size // RECORD.size
+
+    def late_s(self) -> list[float]:
+        """Returns by how much each began too late, in s."""
+        return [late for (late,) in RECORD.iter_unpack(self.path.read_bytes())]
+
+    def clear(self) -> None:
+        """Forgets all."""
+        os.truncate(self.path, 0)
+
+
+@cache
+def _journal() -> int:
+    return os.open(os.environ["BENCH_JOURNAL"], os.O_WRONLY | os.O_APPEND)

@@ -1,0 +1,98 @@
+"""The servers that keep the contenders' messages, each private, and what they are asked."""
+
+from typing import Any, Protocol
+
+from celery_ext.private_redis import PrivateRedis
+
+#: What is noted in SLOWLOG, in µs.
+SLOW_US = 1_000
+
+
+class Server(Protocol):
+    """A server for one measure."""
+
+    @property
+    def url(self) -> str:
+        """Its address, as the contender's programs take it."""
+
+    def start(self) -> None:
+        """Starts it, empty, and returns when it answers."""
+
+    def close(self) -> None:
+        """Ends it and removes what it kept."""
+
+    def kept_bytes(self) -> int:
+        """Returns how much memory it takes, or a database on disk."""
+
+    def cpu_s(self) -> float:
+        """Returns the CPU time that it has taken, in s."""
+
+    def commands(self) -> int:
+        """Returns how many commands, or transactions, it has done, without this call."""
+
+    def reads(self) -> int | None:
+        """Returns how often it has read from a connection, without this call; None where it does not tell."""
+
+    def connections(self) -> int:
+        """Returns how many connections are open, without this one."""
+
+    def watch(self) -> None:
+        """Begins to note long commands."""
+
+    def longest_ms(self) -> float | None:
+        """Returns how long the longest command since ``watch`` kept others waiting; None where none has to wait."""
+
+
+class RedisServer:
+    """A Redis without persistence."""
+
+    def __init__(self) -> None:
+        self._redis = PrivateRedis()
+        self._client: Any = self._redis.client()
+
+    @property
+    def url(self) -> str:
+        """Its address over TCP, database 0."""
+        return self._redis.url
+
+    def start(self) -> None:
+        """Starts it."""
+        self._redis.start()
+        self._client.config_set("slowlog-max-len", 100_000)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._client.close()
+        self._redis.close()
+
+    def kept_bytes(self) -> int:
+        """Returns ``used_memory``."""
+        return int(self._client.info("memory")["used_memory"])
+
+    def cpu_s(self) -> float:
+        """Returns the CPU time of the thread that runs commands."""
+        cpu = self._client.info("cpu")
+        return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
+
+    def commands(self) -> int:
+        """Returns ``total_commands_processed``, which counts what scripts call, too."""
+        return int(self._client.info("stats")["total_commands_processed"])
+
+    def reads(self) -> int | None:
+        """Returns ``total_reads_processed`` (from Redis 7.0 on)."""
+        found = self._client.info("stats").get("total_reads_processed")
+        return None if found is None else int(found)
+
+    def connections(self) -> int:
+        """Returns ``connected_clients`` without this one."""
+        return int(self._client.info("clients")["connected_clients"]) - 1
+
+    def watch(self) -> None:
+        """Empties SLOWLOG."""
+        self._client.config_set("slowlog-log-slower-than", SLOW_US)
+        self._client.slowlog_reset()
+
+    def longest_ms(self) -> float | None:
+        """Returns the longest of SLOWLOG, or what would have been the shortest in it."""
+        entries = self._client.slowlog_get(100_000)
+        return max((entry["duration"] for entry in entries), default=SLOW_US) / 1000
