@@ -1,0 +1,85 @@
+"""What the page says of a run besides its figures."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.bench.contender import Contender
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A contender, as the page introduces it.
+
+    Attributes:
+        name: As in the samples.
+        versions: The versions of what it consists of, by name; empty where it cannot run.
+        settings: What its usual configuration is, in Markdown.
+        why_not: What it lacked on this machine; empty if it ran.
+    """
+
+    name: str
+    versions: Mapping[str, str]
+    settings: str
+    why_not: str = ""
+
+    @classmethod
+    def of(cls, contender: Contender) -> Entrant:
+        """Introduces a contender. Its versions are asked for only if it can run here."""
+        why_not = contender.why_not() or ""
+        return cls(contender.name, {} if why_not else contender.versions(), contender.settings, why_not)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Where, when and of what a run was.
+
+    Attributes:
+        machine: What it ran on, and the servers' versions: what to call it, and what it is.
+        contenders: All of them, in the order of the tables, those that could not run too.
+        date: When it began, in UTC.
+        command: The command that repeats it.
+        took_s: How long it took, in s.
+        quick: Whether sizes were small.
+        notes: What else a reader should know of this run, a sentence or more each, in Markdown.
+    """
+
+    machine: Mapping[str, str]
+    contenders: Sequence[Entrant]
+    date: datetime
+    command: str
+    took_s: float
+    quick: bool = False
+    notes: Sequence[str] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns all of it, for JSON."""
+        return {**asdict(self), "date": self.date.isoformat(timespec="seconds")}
+
+
+def machine() -> dict[str, str]:
+    """Tells what this machine is."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processor": _processor() or platform.machine(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{pages / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "Python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    """Returns what Linux calls the processor; empty where it has no name for it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

@@ -1,0 +1,275 @@
+"""Every row that ``tests.bench.jobs`` yields, described."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a row's values are.
+
+    Attributes:
+        key: Its name in samples and gaps.
+        title: Its name in a heading or a column.
+        unit: Of its values; empty for a share.
+        better: Whether less or more of it is better; None where it is not compared.
+        digits: Decimals shown of values below 100. Greater ones are shown with three significant digits.
+        how: How it is measured, in a sentence.
+        family: A gap of this name also stands for this measure.
+        alike: Values that differ by no more, in its unit, are taken for equal.
+        by: What its sizes are; empty where it has none.
+    """
+
+    key: str
+    title: str
+    unit: str
+    better: Literal["less", "more"] | None
+    digits: int
+    how: str
+    family: str
+    alike: float = 0.0
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Measures that belong together.
+
+    Attributes:
+        key: Its name; a chart of this name goes with it.
+        title: Its heading.
+        tables: The measures of each table. A table of one has a column for each size.
+    """
+
+    key: str
+    title: str
+    tables: tuple[tuple[str, ...], ...]
+
+
+WAITING = "messages waiting"
+CONSUMERS = "idle consumers"
+
+
+def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
+    family = f"enqueue_{way}"
+    return (
+        Measure(
+            family,
+            f"Enqueue with a delay, {words}",
+            "/s",
+            "more",
+            0,
+            "One producer, in one process, enqueues tasks that are due later; the clock runs around its calls only.",
+            family,
+            by=WAITING,
+        ),
+        Measure(
+            f"{family}_cpu",
+            f"The producer's CPU time for a task, {words}",
+            "µs",
+            "less",
+            1,
+            "CPU time of the producer's process meanwhile, divided by the tasks.",
+            family,
+            by=WAITING,
+        ),
+        Measure(
+            f"{family}_reads",
+            f"Round trips for a task, {words}",
+            "",
+            "less",
+            2,
+            "How often Redis read from a connection meanwhile (`total_reads_processed`), divided by the tasks; "
+            "commands sent together are one read, or a few where they are long.",
+            family,
+            alike=0.01,
+            by=WAITING,
+        ),
+    )
+
+
+def _late(key: str, words: str) -> tuple[Measure, ...]:
+    how = "From the due time to the first line of the task, written down by the task itself; "
+
+    def late(which: str, title: str, better: Literal["less", "more"] | None, rest: str) -> Measure:
+        return Measure(f"{key}_{which}", title, "ms", better, 1, how + rest, key, alike=0.5)
+
+    return (
+        late("min", f"{words}: min", None, "the least of all tasks: below 0 is early."),
+        late("p50", f"{words}: p50", "less", "the median."),
+        late("p99", f"{words}: p99", "less", "not exceeded by 99 of 100."),
+        late("max", f"{words}: max", "less", "the most of all tasks."),
+        Measure(
+            f"{key}_begun",
+            f"{words}: begun",
+            "%",
+            "more",
+            1,
+            "Share of the tasks that had begun 10 s after the last due time.",
+            key,
+            alike=0.05,
+        ),
+    )
+
+
+_ALL: tuple[Measure, ...] = (
+    *_enqueue("one", "one at a time"),
+    *_enqueue("bulk", "in bulk"),
+    Measure(
+        "kept",
+        "Memory for a waiting message",
+        "bytes",
+        "less",
+        0,
+        "By how much the server grew while the backlog was enqueued, divided by its messages: Redis's `used_memory`, "
+        "the size of the database, or the memory of RabbitMQ's node and the files that it keeps.",
+        "kept",
+        by=WAITING,
+    ),
+    Measure(
+        "worker",
+        "Memory of the worker for a waiting message",
+        "bytes",
+        "less",
+        0,
+        "By how much the resident memory of a running worker and its children grew while tasks were enqueued that are "
+        "due in an hour, divided by the tasks.",
+        "worker",
+        alike=10.0,
+        by=WAITING,
+    ),
+    Measure(
+        "transfer",
+        "Transfer of an overdue backlog",
+        "/s",
+        "more",
+        0,
+        "When all messages are overdue, which came due at random times, what moves them is started, and watched for "
+        "8 s from the first: a process that only does this where there is one, else a worker; where the producer cannot "
+        "tell what still waits, a message counts as moved when its task begins.",
+        "transfer",
+        by=WAITING,
+    ),
+    Measure(
+        "transfer_cpu",
+        "The server's CPU time for a message transferred",
+        "µs",
+        "less",
+        1,
+        "CPU time of the server from the start of what moves messages until the end, divided by the messages moved.",
+        "transfer",
+        by=WAITING,
+    ),
+    Measure(
+        "longest",
+        "Longest that Redis was blocked meanwhile",
+        "ms",
+        "less",
+        1,
+        "The longest command or script in Redis's `SLOWLOG`, by the clock, which includes what other processes take of "
+        "the cores; those below 1 ms are not looked at.",
+        "transfer",
+        by=WAITING,
+    ),
+    Measure(
+        "cancel",
+        "Cancel a random waiting message: median",
+        "ms",
+        "less",
+        2,
+        "The producer cancels up to 300 random messages one by one, for at most 4 s, through the contender's API.",
+        "cancel",
+        alike=0.05,
+        by=WAITING,
+    ),
+    Measure(
+        "cancel_worst",
+        "Cancel a random waiting message: longest",
+        "ms",
+        "less",
+        1,
+        "The longest of the same calls.",
+        "cancel",
+        alike=0.5,
+        by=WAITING,
+    ),
+    *_late("poisson", "100/s"),
+    *_late("burst", "20,000 at once"),
+    Measure(
+        "idle_commands",
+        "Commands of idle consumers",
+        "/s",
+        "less",
+        1,
+        "What the server did in 5 s while consumers had nothing to do: Redis's `total_commands_processed`, which "
+        "counts what scripts call, or the database's transactions.",
+        "idle",
+        alike=0.5,
+        by=CONSUMERS,
+    ),
+    Measure(
+        "idle_cpu",
+        "The server's CPU for idle consumers",
+        "% of a core",
+        "less",
+        2,
+        "CPU time of the server in the same 5 s.",
+        "idle",
+        alike=0.1,
+        by=CONSUMERS,
+    ),
+    Measure(
+        "offer_cpu",
+        "The server's CPU time for a message enqueued",
+        "µs",
+        "less",
+        1,
+        "CPU time of the server while the backlog was enqueued, divided by its messages.",
+        "offer",
+        by=WAITING,
+    ),
+    Measure(
+        "path_cpu",
+        "The server's CPU time from offer to queue",
+        "µs",
+        "less",
+        1,
+        "The sum of the CPU time for a message enqueued and for a message transferred.",
+        "transfer",
+        by=WAITING,
+    ),
+    Measure(
+        "limit",
+        "Bare `LPUSH`",
+        "µs",
+        None,
+        1,
+        "CPU time of Redis for a message as kombu-delayq's, pushed to a list, 200 in a pipeline.",
+        "limit",
+    ),
+    Measure("limit_bytes", "Size of a message", "bytes", None, 0, "Length of such a message.", "limit"),
+)
+#: By their keys, in the order of the page.
+MEASURES: dict[str, Measure] = {each.key: each for each in _ALL}
+
+_LATE = ("min", "p50", "p99", "max", "begun")
+GROUPS: tuple[Group, ...] = (
+    Group(
+        "enqueue",
+        "Enqueue",
+        (
+            ("enqueue_one",),
+            ("enqueue_bulk",),
+            ("enqueue_one_cpu",),
+            ("enqueue_bulk_cpu",),
+            ("enqueue_one_reads",),
+            ("enqueue_bulk_reads",),
+        ),
+    ),
+    Group("memory", "Memory", (("kept",), ("worker",))),
+    Group("transfer", "Transfer", (("transfer",), ("longest",))),
+    Group("lateness", "Lateness", tuple(tuple(f"{key}_{each}" for each in _LATE) for key in ("poisson", "burst"))),
+    Group("cancel", "Cancel", (("cancel",), ("cancel_worst",))),
+    Group("idle", "When nothing happens", (("idle_commands",), ("idle_cpu",))),
+    Group("path", "From offer to queue", (("offer_cpu",), ("transfer_cpu",), ("path_cpu",))),
+)
