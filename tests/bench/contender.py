@@ -21,6 +21,8 @@ import psutil
 from tests.bench.journal import Journal
 from tests.bench.servers import RedisServer, Server
 
+#: Where the programs run, so that ``tests.bench`` is found.
+ROOT = Path(__file__).parents[2]
 #: How long a program may take to start and answer for the first time, in s.
 START_S = 60.0
 
@@ -49,8 +51,9 @@ class Contender:
         ways: How it enqueues: "one" at a time and, if it has a way for many at once, in "bulk".
         counts: Whether its producer tells how many messages have not been moved; else a message is moved when its
             task begins.
+        heavy: Whether its tasks take so much CPU that those of others would be late beside them.
         env: Further environment variables of its programs.
-        gaps: Why it has no figures, by the name of a measure.
+        gaps: Why it has no figures, by the key of a measure.
         why_not: Says what it lacks on this machine, or returns None.
     """
 
@@ -64,34 +67,53 @@ class Contender:
     server: Callable[[], Server] = RedisServer
     ways: Sequence[str] = ("one", "bulk")
     counts: bool = True
+    heavy: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
     why_not: Callable[[], str | None] = lambda: None
 
 
 class Client:
-    """A running producer's program."""
+    """A running producer's program.
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self._process, self._log = process, log
+    Args:
+        process: With pipes for its commands and answers.
+        log: Where it writes what else it has to say.
+        deadline: When to wait no longer, by the monotonic clock.
+    """
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path, deadline: float) -> None:
+        self._process, self._log, self._deadline = process, log, deadline
         self._lines: SimpleQueue[str] = SimpleQueue()
         Thread(target=self._read, daemon=True).start()
 
-    def ask(self, do: str, timeout_s: float = START_S, **arguments: Any) -> Any:
+    def ask(self, do: str, **arguments: Any) -> Any:
         """Gives a command and waits for its answer.
 
         Raises:
             Cannot: The contender has no such operation.
             Failed: It failed, or there was no answer in time.
         """
+        self.tell(do, **arguments)
+        return self.answer()
+
+    def tell(self, do: str, **arguments: Any) -> None:
+        """Gives a command; ``answer`` is to be called later."""
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # the answer tells
             print(json.dumps({"do": do, **arguments}), file=self._process.stdin, flush=True)
-            line = self._lines.get(timeout=timeout_s)
+
+    def answer(self) -> Any:
+        """Waits for the answer to the command before.
+
+        Raises:
+            Cannot: As of ``ask``.
+            Failed: As of ``ask``.
+        """
+        try:
+            line = self._lines.get(timeout=max(0.0, self._deadline - monotonic()))
         except Empty:
-            raise Failed(f"no answer to {do} within {timeout_s:.0f} s") from None
-        except OSError:
-            line = ""
+            raise Failed("its producer did not answer in time") from None
         if not line:
             raise Failed(f"its producer ended: {_tail(self._log)}")
         answer = json.loads(line)
@@ -109,10 +131,16 @@ class Client:
 
 
 class Stage:
-    """A contender with a server of its own, for one measure. What it starts ends with it."""
+    """A contender with a server of its own, for one measure. What it starts ends with it.
 
-    def __init__(self, contender: Contender) -> None:
+    Args:
+        contender: Whose programs it runs.
+        deadline: When to wait no longer for anything, by the monotonic clock.
+    """
+
+    def __init__(self, contender: Contender, deadline: float) -> None:
         self.contender = contender
+        self._deadline = deadline
         self._directory = tempfile.TemporaryDirectory(prefix="delayq-bench-")
         self._logs = Path(self._directory.name)
         self.journal = Journal(self._logs / "journal")
@@ -122,7 +150,11 @@ class Stage:
     @cached_property
     def client(self) -> Client:
         """Its producer."""
-        return Client(*self._start(self.contender.producer, subprocess.PIPE))
+        return self.another_client()
+
+    def another_client(self) -> Client:
+        """Starts a further producer."""
+        return Client(*self._start(self.contender.producer, subprocess.PIPE), self._deadline)
 
     def run(self, command: Sequence[str]) -> psutil.Process:
         """Starts another of its programs."""
@@ -142,13 +174,13 @@ class Stage:
         Raises:
             Failed: It did not come true, or a program ended.
         """
-        end = monotonic() + within_s
+        end = min(monotonic() + within_s, self._deadline)
         while not condition():
             for log, process in self._processes.items():
                 if process.poll() is not None:
                     raise Failed(f"{log.stem} ended with {process.returncode}: {_tail(log)}")
             if monotonic() > end:
-                raise Failed(f"not within {within_s:.0f} s: {what}")
+                raise Failed(f"it did not come to this in time: {what}")
             sleep(0.005)
 
     def __enter__(self) -> Self:
@@ -171,6 +203,7 @@ class Stage:
         with log.open("ab") as file:
             process = subprocess.Popen(
                 command,
+                cwd=ROOT,
                 env={**os.environ, **self.contender.env, **self._env()},
                 stdin=pipe or subprocess.DEVNULL,
                 stdout=pipe or file,

@@ -27,7 +27,7 @@ class Gap:
     """Why there is no value, in place of one.
 
     Attributes:
-        measure: A key of ``MEASURES``; empty for all of a contender's.
+        measure: What the keys begin with for which it is the reason; empty for all of a contender's.
         contender: Its name.
         size: As of ``Sample``; 0 for all sizes.
         why: The reason, to be read in a table's cell.
@@ -77,7 +77,7 @@ class Results:
         matching = [
             gap.why
             for gap in self.gaps
-            if gap.contender == contender and gap.measure in ("", measure) and gap.size in (0, size)
+            if gap.contender == contender and measure.startswith(gap.measure) and gap.size in (0, size)
         ]
         return matching[0] if matching else "not measured in this run"
 

@@ -1,0 +1,195 @@
+"""What is done in a run, in which order, and within which time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+
+from redis.exceptions import RedisError
+
+from tests.bench import jobs
+from tests.bench.contender import Contender, Failed
+from tests.bench.jobs import Found
+from tests.bench.results import Gap, Results, Sample
+
+#: How long jobs usually take at most, in s, to know whether there is time for one.
+GROWTH_S, LIMIT_S, BACKLOG_S, START_S = 40.0, 20.0, 25.0, 15.0
+#: Messages of a backlog enqueued, and moved, a second, at least.
+FILLED_PER_S = 12_000
+#: How long an idle consumer takes to start, in s.
+CONSUMER_S = 0.5
+#: Contenders that are looked at together where no times are measured.
+TOGETHER = 3
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a run is.
+
+    Attributes:
+        sizes: Backlogs. To the first, tasks are enqueued one at a time and in bulk.
+        fill_s: A backlog is left out if enqueueing it would take longer, in s.
+        rounds: Of the smallest backlog, if there is time.
+        per_s: Tasks that come due a second at random times.
+        seconds: For how long.
+        burst: Tasks that come due in one instant.
+        grown: Tasks that wait while a worker's memory is measured.
+        consumers: Numbers of idle consumers.
+        pushes: Of the bare command.
+        limit_s: When the run ends, whatever is left.
+    """
+
+    sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    fill_s: float = 55.0
+    rounds: int = 3
+    per_s: int = 100
+    seconds: int = 60
+    burst: int = 20_000
+    grown: int = 10_000
+    consumers: tuple[int, ...] = (1, 10, 100)
+    pushes: int = 200_000
+    limit_s: float = 29 * 60.0
+
+
+QUICK = Scale(
+    sizes=(1_000, 4_000),
+    fill_s=5.0,
+    rounds=1,
+    seconds=4,
+    burst=500,
+    grown=1_000,
+    consumers=(1,),
+    pushes=20_000,
+    limit_s=170.0,
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A part of a run.
+
+    Attributes:
+        title: Said while it runs.
+        contenders: Whose, at the same time.
+        takes_s: How long it usually takes at most; without that much time left it is not begun.
+        work: Called with the deadline.
+        measure: What has no figures if it does not run, as of ``Gap``.
+        size: As of ``Gap``.
+    """
+
+    title: str
+    contenders: Sequence[Contender]
+    takes_s: float
+    work: Callable[[float], Found]
+    measure: str
+    size: int = 0
+
+
+class Run:
+    """Runs jobs until all are done or the time is over.
+
+    Args:
+        contenders: Those that can be run.
+        scale: How large.
+        say: Told what is done and what it found.
+    """
+
+    def __init__(self, contenders: Sequence[Contender], scale: Scale, say: Callable[[str], None]) -> None:
+        self.results = Results()
+        self._contenders = contenders
+        self._scale = scale
+        self._say = say
+        self._begun = monotonic()
+        for contender in contenders:
+            self.results.gaps += [Gap(measure, contender.name, 0, why) for measure, why in contender.gaps.items()]
+
+    def run(self) -> None:
+        """Does all that there is time for."""
+        for together in self._plan():
+            longest_s = max(job.takes_s for job in together)
+            left_s = self._begun + self._scale.limit_s - monotonic()
+            if left_s < longest_s:
+                for job in together:
+                    self._leave_out(job, "no time was left for it in this run")
+                continue
+            deadline = monotonic() + min(left_s, 2 * longest_s)
+            with ThreadPoolExecutor(len(together)) as pool:
+                for _ in pool.map(partial(self._do, deadline=deadline), together):
+                    pass
+
+    def _plan(self) -> Iterator[Sequence[Job]]:
+        """Yields jobs that are done at the same time, which are those that do not measure time."""
+        scale = self._scale
+        small, *middle, large = scale.sizes
+        yield from self._backlogs(small)
+        yield from self._poisson()
+        yield from self._bursts()
+        yield from self._at_once("growth", jobs.growth, "worker", scale.grown, GROWTH_S)
+        for count in scale.consumers:
+            yield from self._at_once(f"{count} idle", jobs.idle, "idle", count, START_S + count * CONSUMER_S)
+        for size in middle:
+            yield from self._backlogs(size)
+        yield from self._backlogs(small) if scale.rounds > 1 else ()
+        yield [Job("bare LPUSH", self._contenders[:1], LIMIT_S, self._limit, "limit")]
+        yield from self._backlogs(large)
+        for _ in range(2, scale.rounds):
+            yield from self._backlogs(small)
+            yield from self._bursts()
+
+    def _backlogs(self, size: int) -> Iterator[Sequence[Job]]:
+        both = size == self._scale.sizes[0]
+        within_s = self._scale.fill_s
+        for contender in self._contenders:
+            work = partial(jobs.backlog, contender, size, both=both, within_s=within_s)
+            yield [Job(f"backlog of {size:,}", [contender], BACKLOG_S + size / FILLED_PER_S, work, "", size)]
+
+    def _poisson(self) -> Iterator[Sequence[Job]]:
+        light = [each for each in self._contenders if not each.heavy]
+        groups = [light[0::2], light[1::2], *([each] for each in self._contenders if each.heavy)]
+        count, seconds = self._scale.per_s * self._scale.seconds, self._scale.seconds
+        yield from self._late("poisson", groups, count, seconds)
+
+    def _bursts(self) -> Iterator[Sequence[Job]]:
+        yield from self._late("burst", [[each] for each in self._contenders], self._scale.burst, 0)
+
+    def _late(
+        self, measure: str, groups: Sequence[Sequence[Contender]], count: int, seconds: float
+    ) -> Iterator[Sequence[Job]]:
+        for group in groups:
+            rates = {each: rate for each in group if (rate := self._rate(each))}
+            if rates:
+                takes_s = START_S * len(rates) + seconds + jobs.GRACE_S + sum(count / rate for rate in rates.values())
+                work = partial(jobs.lateness, measure, rates, count, seconds)
+                yield [Job(f"{measure}, {count:,} tasks", list(rates), takes_s, work, measure)]
+
+    def _at_once(
+        self, title: str, work: Callable[[Contender, int, float], Found], measure: str, count: int, takes_s: float
+    ) -> Iterator[Sequence[Job]]:
+        for start in range(0, len(self._contenders), TOGETHER):
+            some = self._contenders[start : start + TOGETHER]
+            yield [Job(title, [each], takes_s, partial(work, each, count), measure, count) for each in some]
+
+    def _limit(self, deadline: float) -> Found:
+        return jobs.limit(self._contenders[0], self._scale.pushes, deadline)
+
+    def _rate(self, contender: Contender) -> float | None:
+        """Returns how many tasks a second it has enqueued in the way that it is to enqueue many."""
+        row = "enqueue_bulk" if "bulk" in contender.ways else "enqueue_one"
+        found = self.results.of(row, contender.name, self._scale.sizes[0])
+        return None if isinstance(found, str) else found.median
+
+    def _do(self, job: Job, deadline: float) -> None:
+        begun, names = monotonic(), ", ".join(each.name for each in job.contenders)
+        try:
+            for found in job.work(deadline):
+                (self.results.samples if isinstance(found, Sample) else self.results.gaps).append(found)
+                self._say(f"    {found}")
+        except (Failed, OSError, RedisError) as error:
+            self._leave_out(job, f"failed: {error}", failed=True)
+        self._say(f"{monotonic() - self._begun:6.0f} s  {job.title}: {names}, {monotonic() - begun:.0f} s")
+
+    def _leave_out(self, job: Job, why: str, *, failed: bool = False) -> None:
+        for contender in job.contenders:
+            self._say(f"{contender.name}, {job.title}: {why}")
+            self.results.gaps.append(Gap(job.measure, contender.name, job.size, why, failed))
