@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.bench.contender import Contender
+    from tests.bench.schedule import Scale
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Facts:
         date: When it began, in UTC.
         command: The command that repeats it.
         took_s: How long it took, in s.
+        numbers: What ``numbers`` returns for its scale.
         quick: Whether sizes were small.
         notes: What else a reader should know of this run, a sentence or more each, in Markdown.
     """
@@ -56,12 +58,30 @@ class Facts:
     date: datetime
     command: str
     took_s: float
+    numbers: Mapping[str, str]
     quick: bool = False
     notes: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Returns all of it, for JSON."""
         return {**asdict(self), "date": self.date.isoformat(timespec="seconds")}
+
+
+def numbers(scale: Scale) -> dict[str, str]:
+    """Returns the numbers that the texts of ``tests.bench.measures`` leave open, as they are shown."""
+    from tests.bench import jobs
+
+    found = {
+        "cancelled": jobs.CANCELLED,
+        "cancel_s": jobs.CANCEL_S,
+        "transfer_s": jobs.TRANSFER_S,
+        "grace_s": jobs.GRACE_S,
+        "idle_s": jobs.IDLE_S,
+        "per_s": scale.per_s,
+        "seconds": scale.seconds,
+        "burst": scale.burst,
+    }
+    return {name: f"{value:,.10g}" for name, value in found.items()}
 
 
 def machine() -> dict[str, str]:

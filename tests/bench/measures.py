@@ -10,14 +10,15 @@ class Measure:
 
     Attributes:
         key: Its name in samples and gaps.
-        title: Its name in a heading or a column.
+        title: Its name in a heading or a column. Like ``how``, it leaves open what ``facts.numbers`` returns.
         unit: Of its values; empty for a share.
         better: Whether less or more of it is better; None where it is not compared.
         digits: Decimals shown of values below 100. Greater ones are shown with three significant digits.
         how: How it is measured, in a sentence.
-        family: A gap of this name also stands for this measure.
-        alike: Values that differ by no more, in its unit, are taken for equal.
+        family: What keeps the measure of this name from having a value keeps this one, too.
+        alike: Values that differ by no more are taken for equal.
         by: What its sizes are; empty where it has none.
+        times: By what values are multiplied when they are shown.
     """
 
     key: str
@@ -29,6 +30,7 @@ class Measure:
     family: str
     alike: float = 0.0
     by: str = ""
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,10 @@ def _late(key: str, words: str) -> tuple[Measure, ...]:
             "%",
             "more",
             1,
-            "Share of the tasks that had begun 10 s after the last due time.",
+            "Share of the tasks that had begun {grace_s} s after the last due time.",
             key,
-            alike=0.05,
+            alike=0.0005,
+            times=100,
         ),
     )
 
@@ -145,8 +148,8 @@ _ALL: tuple[Measure, ...] = (
         "more",
         0,
         "When all messages are overdue, which came due at random times, what moves them is started, and watched for "
-        "8 s from the first: a process that only does this where there is one, else a worker; where the producer cannot "
-        "tell what still waits, a message counts as moved when its task begins.",
+        "{transfer_s} s from the first: a process that only does this where there is one, else a worker; where the "
+        "producer cannot tell what still waits, a message counts as moved when its task begins.",
         "transfer",
         by=WAITING,
     ),
@@ -177,7 +180,7 @@ _ALL: tuple[Measure, ...] = (
         "ms",
         "less",
         2,
-        "The producer cancels up to 300 random messages one by one, for at most 4 s, through the contender's API.",
+        "The producer cancels up to {cancelled} random messages one by one, for at most {cancel_s} s, through the contender's API.",
         "cancel",
         alike=0.05,
         by=WAITING,
@@ -193,15 +196,15 @@ _ALL: tuple[Measure, ...] = (
         alike=0.5,
         by=WAITING,
     ),
-    *_late("poisson", "100/s"),
-    *_late("burst", "20,000 at once"),
+    *_late("poisson", "{per_s}/s"),
+    *_late("burst", "{burst} at once"),
     Measure(
         "idle_commands",
         "Commands of idle consumers",
         "/s",
         "less",
         1,
-        "What the server did in 5 s while consumers had nothing to do: Redis's `total_commands_processed`, which "
+        "What the server did in {idle_s} s while consumers had nothing to do: Redis's `total_commands_processed`, which "
         "counts what scripts call, or the database's transactions.",
         "idle",
         alike=0.5,
@@ -213,7 +216,7 @@ _ALL: tuple[Measure, ...] = (
         "% of a core",
         "less",
         2,
-        "CPU time of the server in the same 5 s.",
+        "CPU time of the server in the same {idle_s} s.",
         "idle",
         alike=0.1,
         by=CONSUMERS,
