@@ -19,6 +19,8 @@ GROWTH_S, LIMIT_S, BACKLOG_S, START_S = 40.0, 20.0, 25.0, 15.0
 FILLED_PER_S = 12_000
 #: How long an idle consumer takes to start, in s.
 CONSUMER_S = 0.5
+#: Why no due time can be set.
+NO_RATE = "not tried: how fast it enqueues is not known in this run"
 #: Contenders that are looked at together where no times are measured.
 TOGETHER = 3
 
@@ -158,6 +160,7 @@ class Run:
     ) -> Iterator[Sequence[Job]]:
         for group in groups:
             rates = {each: rate for each in group if (rate := self._rate(each))}
+            self.results.gaps += [Gap(measure, each.name, 0, NO_RATE) for each in group if each not in rates]
             if rates:
                 takes_s = START_S * len(rates) + seconds + jobs.GRACE_S + sum(count / rate for rate in rates.values())
                 work = partial(jobs.lateness, measure, rates, count, seconds)

@@ -1,0 +1,58 @@
+"""``make bench``: the same work for every contender, within a limit, and no silent gaps."""
+
+from dataclasses import replace
+from math import isfinite
+
+import pytest
+
+from tests.bench.everyone import celery_
+from tests.bench.measures import MEASURES
+from tests.bench.results import Results
+from tests.bench.schedule import QUICK, Run, Scale
+
+TINY = replace(QUICK, sizes=(300, 400), seconds=1, burst=50, grown=200, pushes=1000)
+#: Rows of ``limit``, and what is only there if something is wrong.
+OTHERS = {"limit", "limit_bytes"}
+
+
+def ran(scale: Scale, *contenders: celery_.Contender) -> Results:
+    """Runs contenders and returns what was found."""
+    run = Run(contenders, scale, print)
+    run.run()
+    return run.results
+
+
+@pytest.mark.timeout(300)
+def test_every_measure_of_every_contender_has_a_figure_or_a_reason() -> None:
+    """Stock Celery and kombu-delayq go through all the work, and nothing fails or is missing."""
+    results = ran(TINY, celery_.HASH, celery_.STOCK)
+    assert [gap for gap in results.gaps if gap.failed] == []
+    found = {(each.measure, each.contender) for each in results.samples}
+    assert found >= {(f"poisson_{row}", celery_.HASH.name) for row in ("min", "p50", "p99", "max")}
+    assert {each.measure for each in results.samples if each.contender == celery_.HASH.name} >= {
+        *("enqueue_one", "enqueue_bulk", "kept", "cancel", "transfer", "longest", "worker", "idle_commands"),
+    }
+    for each in results.samples:
+        assert isfinite(each.value), each
+        if each.measure in ("poisson_min", "burst_min"):
+            assert each.value >= 0, each
+    assert {each.measure for each in results.samples} <= {*MEASURES, *OTHERS}
+
+
+def test_what_there_is_no_time_for_is_said() -> None:
+    """A run whose time is over begins nothing, and has a reason for every cell."""
+    results = ran(replace(TINY, limit_s=0.0), celery_.HASH)
+    assert results.samples == []
+    for measure, size in (("enqueue_one", 300), ("transfer", 400), ("worker", 200), ("idle_cpu", 1), ("limit", 0)):
+        assert "no time" in str(results.of(measure, celery_.HASH.name, size)), measure
+    for measure in ("poisson_p50", "burst_max"):
+        assert "not tried" in str(results.of(measure, celery_.HASH.name)), measure
+
+
+def test_a_contender_that_fails_does_not_end_the_run() -> None:
+    """The reason that its program gave is in its cells, and the others are measured."""
+    broken = replace(celery_.STOCK, name="Broken", producer=("sh", "-c", "echo it broke >&2; exit 3"))
+    results = ran(replace(TINY, sizes=(100, 0), consumers=()), broken)
+    assert results.samples == []
+    assert "it broke" in str(results.of("enqueue_one", "Broken", 100))
+    assert any(gap.failed for gap in results.gaps)
