@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -51,6 +52,7 @@ class Contender:
         ways: How it enqueues: "one" at a time and, if it has a way for many at once, in "bulk".
         counts: Whether its producer tells how many messages have not been moved; else a message is moved when its
             task begins.
+        most_consumers: How many consumers its server takes with its default limits.
         heavy: Whether its tasks take so much CPU that those of others would be late beside them.
         env: Further environment variables of its programs.
         gaps: Why it has no figures, by the key of a measure.
@@ -67,6 +69,7 @@ class Contender:
     server: Callable[[], Server] = RedisServer
     ways: Sequence[str] = ("one", "bulk")
     counts: bool = True
+    most_consumers: float = inf
     heavy: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)

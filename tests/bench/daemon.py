@@ -1,0 +1,124 @@
+"""A server's process in a temporary directory, as another user where root must not run it."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import psutil
+
+#: How long a server may take to start, and to end, in s.
+START_S, END_S = 60.0, 10.0
+
+
+class Daemon:
+    """A server of one's own.
+
+    Args:
+        name: Part of its directory's name.
+        user: Who runs it if we are root.
+        end: The signal that ends it at once.
+    """
+
+    def __init__(self, name: str, user: str, end: signal.Signals) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=f"delayq-bench-{name}-"))
+        self.log = self.directory / "log"
+        self._end = end
+        self._as: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            found = pwd.getpwnam(user)
+            os.chown(self.directory, found.pw_uid, found.pw_gid)
+            self._as = {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+        self._processes: list[psutil.Popen] = []
+
+    def run(self, command: Sequence[str]) -> None:
+        """Runs a program of the server to its end.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False, **self._as)
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
+
+    def start(self, command: Sequence[str], ready: Callable[[], Any], env: Mapping[str, str] | None = None) -> None:
+        """Starts a process and returns when it is ready, that is, when ``ready`` raises no ``OSError``.
+
+        Raises:
+            RuntimeError: It ended, or is not ready in time.
+        """
+        with self.log.open("ab") as log:
+            process = psutil.Popen(
+                command,
+                cwd=self.directory,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **self._as,
+            )
+        self._processes.append(process)
+        until = monotonic() + START_S
+        while True:
+            try:
+                ready()
+                return
+            except OSError:
+                if process.poll() is not None or monotonic() > until:
+                    raise RuntimeError(f"{command[0]} did not start:\n{self._tail()}") from None
+                sleep(0.05)
+
+    def close(self) -> None:
+        """Ends all processes, and what they have started, and removes the directory."""
+        for process in reversed(self._processes):
+            with suppress(psutil.NoSuchProcess):
+                tree = process.children(recursive=True)
+                process.send_signal(self._end)
+                with suppress(psutil.TimeoutExpired):
+                    process.wait(END_S)
+                for left in (*tree, process):
+                    with suppress(psutil.NoSuchProcess):
+                        left.kill()
+                process.wait(END_S)
+        self._processes.clear()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def cpu_s(self) -> float:
+        """Returns the CPU time of all processes and those that they have started, also of those that have ended."""
+        return sum(sum(each.cpu_times()[:4]) for each in self._tree())
+
+    def resident_bytes(self) -> int:
+        """Returns the resident memory of all processes and those that they have started."""
+        return sum(int(each.memory_info().rss) for each in self._tree())
+
+    def connections(self, port: int) -> int:
+        """Returns how many clients are connected to a port."""
+        return sum(
+            each.status == psutil.CONN_ESTABLISHED and each.laddr.port == port
+            for process in self._tree()
+            for each in process.net_connections("tcp")
+        )
+
+    def _tree(self) -> list[psutil.Process]:
+        """Returns the processes that run."""
+        parents = [each for each in self._processes if each.is_running()]
+        return [*parents, *(child for each in parents for child in each.children(recursive=True))]
+
+    def _tail(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:]
+
+
+def free_port() -> int:
+    """Returns a port of this machine that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
