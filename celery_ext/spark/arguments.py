@@ -11,8 +11,8 @@ from celery.utils.saferepr import saferepr
 from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
+from celery_ext.encoding import text_to_json, to_json
 from celery_ext.spark.bad_rows import Faults
-from celery_ext.spark.encoding import text_to_json, to_json
 from celery_ext.spark.values import Values
 
 #: What a body has beside the arguments. Source: celery.app.amqp.AMQP.as_task_v2

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import Any
 
+from celery_ext.encoding import to_json
 from celery_ext.spark import headers
 from celery_ext.spark.bad_rows import Faults
-from celery_ext.spark.encoding import to_json
 from celery_ext.spark.options import PRIORITIES, WriteOptions
 from celery_ext.spark.values import Values
 

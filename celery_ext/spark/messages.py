@@ -10,17 +10,18 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from celery_ext.encoding import text_to_json, to_json
 from celery_ext.spark import ids
 from celery_ext.spark.arguments import Arguments
 from celery_ext.spark.bad_rows import Faults, dead_letter
-from celery_ext.spark.encoding import text_to_json, to_json
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.given import Given
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.plan import Plan
 from celery_ext.spark.schedule import Schedule, in_ms, iso
-from celery_ext.spark.templates import Shape, Template, Templates
+from celery_ext.spark.templates import Shape, Templates
 from celery_ext.spark.values import Values
+from celery_ext.templates import Template
 from kombu_delayq.results import Offer
 
 #: Task that a dead letter names when its row names none.
@@ -196,11 +197,11 @@ class _Batch:
         self, expiries: list[int | None] | None, templates: Sequence[Template | None]
     ) -> list[int | None] | None:
         """Returns expiries with those of the tasks themselves, for rows without one."""
-        if all(each is None or each.expires_s is None for each in set(templates)):
+        if all(each is None or each.expires is None for each in set(templates)):
             return expiries
         schedule = self._job.schedule
         return [
-            given if given is not None or each is None or each.expires_s is None else schedule.expiry_us(each.expires_s)
+            given if given is not None or each is None or each.expires is None else schedule.expiry_us(each.expires)
             for given, each in zip(expiries or [None] * self._count, templates, strict=True)
         ]
 

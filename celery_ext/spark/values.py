@@ -9,7 +9,7 @@ from uuid import UUID
 import pyarrow as pa
 from celery.utils.saferepr import saferepr
 
-from celery_ext.spark.encoding import text_to_json, to_json
+from celery_ext.encoding import text_to_json, to_json
 from celery_ext.spark.errors import InvalidColumns
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,7 +9,8 @@ from kombu.common import Broadcast
 
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BadRow
-from celery_ext.spark.templates import SLOTS, Shape, Templates
+from celery_ext.spark.templates import Shape, Templates
+from celery_ext.templates import SLOTS
 from tests.spark.logic import apps
 
 PLAIN = Shape("t", None, None, None, None, None, False)
