@@ -1,6 +1,6 @@
 """The work that every contender does in the same way."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from math import inf
 from statistics import median
@@ -68,11 +68,11 @@ def backlog(contender: Contender, size: int, deadline: float, *, both: bool, wit
             return
         due = time() + expected_s * SLOWER + 3
         yield from _filled(stage, parts, due, size, alone)
-        yield from _cancelled(stage, size)
+        cancelled = yield from _cancelled(stage, size)
         if "transfer" in contender.gaps:
             return
         _sleep_until(due + WITHIN_S)
-        yield from _moved(stage, size, warm + sum(parts.values()))
+        yield from _moved(stage, size, warm + sum(parts.values()) - cancelled)
 
 
 def _filled(stage: Stage, parts: Mapping[bool, int], due: float, size: int, alone: bool) -> Found:
@@ -107,21 +107,23 @@ def _by_two(stage: Stage, count: int, due: float, bulk: bool) -> None:
         _check_ahead(client.answer())
 
 
-def _cancelled(stage: Stage, size: int) -> Found:
+def _cancelled(stage: Stage, size: int) -> Generator[Sample | Gap, None, int]:
+    """Returns how many it has cancelled."""
     name = stage.contender.name
     try:
         times = stage.client.ask("cancel", count=CANCELLED, within_s=CANCEL_S)
     except Cannot as reason:
         yield Gap("cancel", name, 0, str(reason))
-        return
+        return 0
     yield Sample("cancel", name, size, median(times) * 1e3)
     yield Sample("cancel_worst", name, size, max(times) * 1e3)
+    return len(times)
 
 
-def _moved(stage: Stage, size: int, enqueued: int) -> Found:
+def _moved(stage: Stage, size: int, left: int) -> Found:
     contender, server = stage.contender, stage.server
-    # Those cancelled have left already.
-    left = int(stage.client.ask("waiting")) if contender.counts else enqueued
+    if contender.counts:
+        left = int(stage.client.ask("waiting"))
 
     def moved() -> int:
         return left - int(stage.client.ask("waiting")) if contender.counts else stage.journal.count()
