@@ -31,6 +31,10 @@ class Producer(ABC):
     def one(self, due: float) -> Any:
         """Enqueues a task that is due then, in s since the epoch, or at once where that is past. Returns its id."""
 
+    def each(self, dues: Sequence[float]) -> Sequence[Any]:
+        """Calls ``one`` for each; for those with an asynchronous API to do so without leaving their event loop."""
+        return [self.one(due) for due in dues]
+
     def bulk(self, dues: Sequence[float]) -> Sequence[Any]:
         """Enqueues tasks in the way that is meant for many. Returns their ids."""
         raise Cannot("has no bulk operation")
@@ -64,7 +68,7 @@ class _Program:
             for start in range(0, count, BULK):
                 kept += self._producer.bulk(dues[start : start + BULK])
         else:
-            kept = [self._producer.one(due) for due in dues]
+            kept = list(self._producer.each(dues))
         took = {"seconds": perf_counter() - begun, "cpu_s": process_time() - cpu, "ahead_s": first - time()}
         self._keep(kept)
         return took
