@@ -15,10 +15,10 @@ class Measure:
         better: Whether less or more of it is better; None where it is not compared.
         digits: Decimals shown of values below 100. Greater ones are shown with three significant digits.
         how: How it is measured, in a sentence.
-        family: What keeps the measure of this name from having a value keeps this one, too.
-        alike: Values that differ by no more are taken for equal.
         by: What its sizes are; empty where it has none.
+        alike: Values that differ by no more are taken for equal.
         times: By what values are multiplied when they are shown.
+        follows: A measure without which this one has no value either.
     """
 
     key: str
@@ -27,10 +27,10 @@ class Measure:
     better: Literal["less", "more"] | None
     digits: int
     how: str
-    family: str
-    alike: float = 0.0
     by: str = ""
+    alike: float = 0.0
     times: float = 1.0
+    follows: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,6 @@ def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
             "more",
             0,
             "One producer, in one process, enqueues tasks that are due later; the clock runs around its calls only.",
-            family,
             by=WAITING,
         ),
         Measure(
@@ -72,7 +71,6 @@ def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
             "less",
             1,
             "CPU time of the producer's process meanwhile, divided by the tasks.",
-            family,
             by=WAITING,
         ),
         Measure(
@@ -83,7 +81,6 @@ def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
             2,
             "How often Redis read from a connection meanwhile (`total_reads_processed`), divided by the tasks; "
             "commands sent together are one read, or a few where they are long.",
-            family,
             alike=0.01,
             by=WAITING,
         ),
@@ -91,24 +88,22 @@ def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
 
 
 def _late(key: str, words: str) -> tuple[Measure, ...]:
-    how = "From the due time to the first line of the task, written down by the task itself; "
+    def late(which: str, title: str, better: Literal["less", "more"] | None, how: str) -> Measure:
+        return Measure(f"{key}_{which}", title, "ms", better, 1, how, alike=0.5)
 
-    def late(which: str, title: str, better: Literal["less", "more"] | None, rest: str) -> Measure:
-        return Measure(f"{key}_{which}", title, "ms", better, 1, how + rest, key, alike=0.5)
-
+    how = "From the due time to the first line of the task, which the task itself writes down"
     return (
-        late("min", f"{words}: min", None, "the least of all tasks: below 0 is early."),
-        late("p50", f"{words}: p50", "less", "the median."),
-        late("p99", f"{words}: p99", "less", "not exceeded by 99 of 100."),
-        late("max", f"{words}: max", "less", "the most of all tasks."),
+        late("min", f"{words}: min", None, f"{how}: the least of all tasks, where below 0 is early."),
+        late("p50", f"{words}: p50", "less", "p50 is the median of these times."),
+        late("p99", f"{words}: p99", "less", "p99 is the time that one task in 100 exceeds."),
+        late("max", f"{words}: max", "less", "max is the longest of all tasks."),
         Measure(
             f"{key}_begun",
             f"{words}: begun",
             "%",
             "more",
             1,
-            "Share of the tasks that had begun {grace_s} s after the last due time.",
-            key,
+            "Begun is the share of the tasks that had begun {grace_s} s after the last due time.",
             alike=0.0005,
             times=100,
         ),
@@ -126,7 +121,6 @@ _ALL: tuple[Measure, ...] = (
         0,
         "By how much the server grew while the backlog was enqueued, divided by its messages: Redis's `used_memory`, "
         "the size of the database, or the memory of RabbitMQ's node and the files that it keeps.",
-        "kept",
         by=WAITING,
     ),
     Measure(
@@ -137,7 +131,6 @@ _ALL: tuple[Measure, ...] = (
         0,
         "By how much the resident memory of a running worker and its children grew while tasks were enqueued that are "
         "due in an hour, divided by the tasks.",
-        "worker",
         alike=10.0,
         by=WAITING,
     ),
@@ -150,7 +143,6 @@ _ALL: tuple[Measure, ...] = (
         "When all messages are overdue, which came due at random times, what moves them is started, and watched for "
         "{transfer_s} s from the first: a process that only does this where there is one, else a worker; where the "
         "producer cannot tell what still waits, a message counts as moved when its task begins.",
-        "transfer",
         by=WAITING,
     ),
     Measure(
@@ -160,7 +152,6 @@ _ALL: tuple[Measure, ...] = (
         "less",
         1,
         "CPU time of the server from the start of what moves messages until the end, divided by the messages moved.",
-        "transfer",
         by=WAITING,
     ),
     Measure(
@@ -171,8 +162,8 @@ _ALL: tuple[Measure, ...] = (
         1,
         "The longest command or script in Redis's `SLOWLOG`, by the clock, which includes what other processes take of "
         "the cores; those below 1 ms are not looked at.",
-        "transfer",
         by=WAITING,
+        follows="transfer",
     ),
     Measure(
         "cancel",
@@ -180,8 +171,8 @@ _ALL: tuple[Measure, ...] = (
         "ms",
         "less",
         2,
-        "The producer cancels up to {cancelled} random messages one by one, for at most {cancel_s} s, through the contender's API.",
-        "cancel",
+        "The producer cancels up to {cancelled} random messages one by one, for at most {cancel_s} s, through the "
+        "contender's API.",
         alike=0.05,
         by=WAITING,
     ),
@@ -192,7 +183,6 @@ _ALL: tuple[Measure, ...] = (
         "less",
         1,
         "The longest of the same calls.",
-        "cancel",
         alike=0.5,
         by=WAITING,
     ),
@@ -204,9 +194,8 @@ _ALL: tuple[Measure, ...] = (
         "/s",
         "less",
         1,
-        "What the server did in {idle_s} s while consumers had nothing to do: Redis's `total_commands_processed`, which "
-        "counts what scripts call, or the database's transactions.",
-        "idle",
+        "What the server did in {idle_s} s while consumers had nothing to do: Redis's `total_commands_processed`, "
+        "which counts what scripts call, or the database's transactions.",
         alike=0.5,
         by=CONSUMERS,
     ),
@@ -217,7 +206,6 @@ _ALL: tuple[Measure, ...] = (
         "less",
         2,
         "CPU time of the server in the same {idle_s} s.",
-        "idle",
         alike=0.1,
         by=CONSUMERS,
     ),
@@ -228,7 +216,6 @@ _ALL: tuple[Measure, ...] = (
         "less",
         1,
         "CPU time of the server while the backlog was enqueued, divided by its messages.",
-        "offer",
         by=WAITING,
     ),
     Measure(
@@ -238,8 +225,8 @@ _ALL: tuple[Measure, ...] = (
         "less",
         1,
         "The sum of the CPU time for a message enqueued and for a message transferred.",
-        "transfer",
         by=WAITING,
+        follows="transfer",
     ),
     Measure(
         "limit",
@@ -248,9 +235,8 @@ _ALL: tuple[Measure, ...] = (
         None,
         1,
         "CPU time of Redis for a message as kombu-delayq's, pushed to a list, 200 in a pipeline.",
-        "limit",
     ),
-    Measure("limit_bytes", "Size of a message", "bytes", None, 0, "Length of such a message.", "limit"),
+    Measure("limit_bytes", "Size of a message", "bytes", None, 0, "Length of such a message."),
 )
 #: By their keys, in the order of the page.
 MEASURES: dict[str, Measure] = {each.key: each for each in _ALL}

@@ -1,9 +1,19 @@
 """Writes what a run found: the page of the documentation, its charts, and the raw figures."""
 
+import json
+from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
+from tests.bench.columns import with_path
 from tests.bench.facts import Facts
+from tests.bench.measures import GROUPS
 from tests.bench.results import Results
+from tests.bench.sections import Sections
+
+#: Of the page, its directory, and the raw figures in it.
+PAGE, BESIDE, FIGURES = "benchmarks.md", "benchmarks", "figures.json"
 
 
 def write(results: Results, facts: Facts, directory: Path) -> None:
@@ -14,4 +24,49 @@ def write(results: Results, facts: Facts, directory: Path) -> None:
         facts: Of the run.
         directory: Where to: ``docs``, or that of a quick run. Made if it is missing.
     """
-    raise NotImplementedError
+    from tests.bench import charts
+
+    beside = directory / BESIDE
+    beside.mkdir(parents=True, exist_ok=True)
+    (beside / FIGURES).write_text(as_json(results, facts), encoding="utf-8")
+    results = with_path(results)
+    drawn = charts.draw(results, facts, beside)
+    text = "\n".join(lines(results, facts, {name: f"{BESIDE}/{path.name}" for name, path in drawn.items()}))
+    (directory / PAGE).write_text(text + "\n", encoding="utf-8")
+
+
+def lines(results: Results, facts: Facts, charts: dict[str, str]) -> Iterator[str]:
+    """Yields the lines of the page.
+
+    Args:
+        results: With the sums that ``with_path`` adds.
+        facts: Of the run.
+        charts: Where the chart of a group is, by the group's key.
+    """
+    sections = Sections(results, facts)
+    yield from sections.head(f"{BESIDE}/{FIGURES}")
+    yield from sections.glance()
+    yield from sections.targets()
+    yield from sections.method()
+    for group in GROUPS:
+        yield from sections.group(group, charts.get(group.key))
+    yield from sections.contenders()
+    yield from sections.gaps()
+
+
+def as_json(results: Results, facts: Facts) -> str:
+    """Returns all samples, gaps and facts. A value that is not finite, of what did not come to an end, is null."""
+    found = results.as_dict()
+    parts = {name: ",\n  ".join(map(_json, found[name])) for name in ("samples", "gaps")}
+    listed = ",\n".join(f'"{name}": [\n  {part}\n]' for name, part in parts.items())
+    return f'{{\n"facts": {_json(facts.as_dict())},\n{listed}\n}}\n'
+
+
+def _json(value: dict[str, Any]) -> str:
+    plain = {name: _plain(each) if isinstance(each, float) else each for name, each in value.items()}
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: float) -> float | None:
+    """Returns a value with six significant digits."""
+    return float(f"{value:.6g}") if isfinite(value) else None

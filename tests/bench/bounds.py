@@ -1,0 +1,90 @@
+"""The bounds that this project has set itself, held against what a run found."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tests.bench.columns import OURS
+from tests.bench.results import Results, Spread
+
+#: The transport whose producer is compared.
+STOCK = "Celery"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A target.
+
+    Attributes:
+        title: What is bound, with where it was measured.
+        bound: The bound, in words.
+        values: What each form of kombu-delayq reached, by its name; None where that was not measured.
+        keeps: Tells whether a value keeps it.
+    """
+
+    title: str
+    bound: str
+    values: Mapping[str, float | None]
+    keeps: Callable[[float], bool]
+
+    def met(self, name: str) -> bool | None:
+        """Returns whether a form keeps it, by the value that is shown; None where there is none."""
+        value = self.values[name]
+        return None if value is None else self.keeps(round(value, 2))
+
+
+def bounds(results: Results) -> list[Bound]:
+    """Returns all targets, as far as the run tells whether they are met."""
+    ours = sorted({each.contender for each in results.samples if each.contender.startswith(OURS)})
+
+    def bound(title: str, words: str, of: Callable[[str], float | None], keeps: Callable[[float], bool]) -> Bound:
+        return Bound(title, words, {name: of(name) for name in ours}, keeps)
+
+    def worst(key: str, most: bool = False) -> Callable[[str], float | None]:
+        return lambda name: max((_value(each, most) for each in _spreads(results, key, name).values()), default=None)
+
+    def idle(name: str) -> float | None:
+        found = _spreads(results, "idle_cpu", name).get(100)
+        return None if found is None else found.median
+
+    return [
+        bound("Round trips for a task with a delay", "≤ 1", worst("enqueue_one_reads"), lambda value: value <= 1),
+        bound(
+            f"The producer's CPU time for a task with a delay, of {STOCK}'s own",
+            "≤ 1",
+            lambda name: _ratio(results, "enqueue_one_cpu", name),
+            lambda value: value <= 1,
+        ),
+        bound(
+            "Redis's CPU time for a message transferred, at every backlog, µs",
+            "≤ 8",
+            worst("transfer_cpu"),
+            lambda value: value <= 8,
+        ),
+        bound(
+            "Longest that a transfer blocked Redis, of all rounds and backlogs, ms",
+            "≤ 5",
+            worst("longest", most=True),
+            lambda value: value <= 5,
+        ),
+        bound("Redis's CPU for 100 idle consumers, % of a core", "< 1", idle, lambda value: value < 1),
+    ]
+
+
+def _value(found: Spread, most: bool) -> float:
+    return found.most if most else found.median
+
+
+def _spreads(results: Results, key: str, contender: str) -> dict[int, Spread]:
+    """Returns the values of a contender by size."""
+    sizes = {each.size for each in results.samples if (each.measure, each.contender) == (key, contender)}
+    found = {size: results.of(key, contender, size) for size in sorted(sizes)}
+    return {size: each for size, each in found.items() if isinstance(each, Spread)}
+
+
+def _ratio(results: Results, key: str, name: str) -> float | None:
+    """Returns the greatest ratio to stock, of the sizes that both have."""
+    stock = _spreads(results, key, STOCK)
+    ratios = [
+        found.median / stock[size].median for size, found in _spreads(results, key, name).items() if size in stock
+    ]
+    return max(ratios, default=None)
