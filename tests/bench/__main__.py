@@ -36,11 +36,12 @@ def main(quick: bool, only: tuple[str, ...], output: Path | None) -> None:
     for entrant in entrants:
         click.echo(f"{entrant.name}: {entrant.why_not or ', '.join(map(' '.join, entrant.versions.items()))}")
     able = [each for each, entrant in zip(chosen, entrants, strict=True) if not entrant.why_not]
-    run = Run(able, QUICK if quick else Scale(), click.echo)
+    scale = QUICK if quick else Scale()
+    run = Run(able, scale, click.echo)
     run.run()
     directory = output or (ROOT / "build" / "bench" if quick or only else ROOT / "docs")
     command = "make bench-quick" if quick else "make bench"
-    told = Facts(facts.machine(), entrants, date, command, monotonic() - begun, quick)
+    told = Facts(facts.machine(), entrants, date, command, monotonic() - begun, facts.numbers(scale), quick)
     page.write(run.results, told, directory)
     click.echo(f"{directory / 'benchmarks.md'}, after {(monotonic() - begun) / 60:.1f} minutes")
     failed = [gap for gap in run.results.gaps if gap.failed]

@@ -160,8 +160,8 @@ _ALL: tuple[Measure, ...] = (
         "ms",
         "less",
         1,
-        "The longest command or script in Redis's `SLOWLOG`, by the clock, which includes what other processes take of "
-        "the cores; those below 1 ms are not looked at.",
+        "The longest command, script or transaction by Redis's `SLOWLOG` and latency monitor: by the clock, which "
+        "includes what other processes take of the cores. Those below 1 ms are not looked at.",
         by=WAITING,
         follows="transfer",
     ),

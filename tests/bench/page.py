@@ -11,6 +11,7 @@ from tests.bench.facts import Facts
 from tests.bench.measures import GROUPS
 from tests.bench.results import Results
 from tests.bench.sections import Sections
+from tests.bench.tables import Tables
 
 #: Of the page, its directory, and the raw figures in it.
 PAGE, BESIDE, FIGURES = "benchmarks.md", "benchmarks", "figures.json"
@@ -43,13 +44,13 @@ def lines(results: Results, facts: Facts, charts: dict[str, str]) -> Iterator[st
         facts: Of the run.
         charts: Where the chart of a group is, by the group's key.
     """
-    sections = Sections(results, facts)
+    sections, tables = Sections(results, facts), Tables(results, facts)
     yield from sections.head(f"{BESIDE}/{FIGURES}")
     yield from sections.glance()
     yield from sections.targets()
     yield from sections.method()
     for group in GROUPS:
-        yield from sections.group(group, charts.get(group.key))
+        yield from tables.group(group, charts.get(group.key))
     yield from sections.contenders()
     yield from sections.gaps()
 

@@ -1,18 +1,14 @@
-"""The sections of the page that a run writes, in Markdown."""
+"""The sections of the page around those with its tables, in Markdown."""
 
 from collections.abc import Iterator, Sequence
-from string import ascii_lowercase
+from math import inf
 
 from tests.bench.bounds import bounds
-from tests.bench.columns import DASH, NOT_MEASURED, OURS, Column, columns, shown, spread
+from tests.bench.columns import DASH, NOT_MEASURED, OURS, Column
 from tests.bench.facts import Facts
-from tests.bench.measures import MEASURES, Group, Measure
-from tests.bench.reasons import REASONS
-from tests.bench.results import Results, Spread
-
-#: A reason up to so many characters is put into the cell, a longer one below the table.
-SHORT = 24
-NO_REASON = "no reason has been written for this"
+from tests.bench.measures import MEASURES, Measure
+from tests.bench.results import Results
+from tests.bench.tables import Tables, in_cell
 
 Lines = Iterator[str]
 
@@ -27,8 +23,7 @@ class Sections:
 
     def __init__(self, results: Results, facts: Facts) -> None:
         self._results, self._facts = results, facts
-        self._names = [each.name for each in facts.contenders if not each.why_not]
-        self._grace_s = facts.numbers["grace_s"]
+        self._tables = Tables(results, facts)
 
     def head(self, figures: str) -> Lines:
         """Yields the title, and where the figures come from.
@@ -59,7 +54,7 @@ class Sections:
 
     def glance(self) -> Lines:
         """Yields a row for each measure that is compared, at its greatest size."""
-        rows = [(key, self._columns(key)) for key, each in MEASURES.items() if each.better]
+        rows = [(key, self._tables.columns(key)) for key, each in MEASURES.items() if each.better]
         compared = [found for _, found in rows if any(column.leads is not None for column in found)]
         ahead = sum(all(column.leads is not False for column in found) for found in compared)
         yield from ("", "## At a glance", "")
@@ -78,11 +73,11 @@ class Sections:
         def best(name: str | None) -> str:
             if name is None:
                 return NOT_MEASURED
-            value = shown(column.spreads[name].median, measure, self._grace_s)
+            value = self._tables.shown(column.spreads[name].median, measure)
             return f"{name.removeprefix(f'{OURS}, ')}: {value}"
 
         where = f"{column.size:,}" if column.size else ""
-        title = f"{self._open(measure.title)}{f', {measure.unit}' if measure.unit else ''}"
+        title = f"{self._tables.opened(measure.title)}{f', {measure.unit}' if measure.unit else ''}"
         sizes = ", ".join(f"{each.size:,}" for each in behind if each.size)
         leads = f"no{f', at {sizes}' if sizes else ''}" if behind else "yes" if column.leads else DASH
         return f"| {title} | {where} | {best(column.ours)} | {best(column.other)} | {leads} |"
@@ -106,7 +101,7 @@ class Sections:
 
     def method(self) -> Lines:
         """Yields how it was measured."""
-        numbers = self._facts.numbers
+        never = self._tables.shown(inf, MEASURES["poisson_max"])
         yield from ("", "## How it was measured", "")
         yield (
             "Every contender is used through its public API, as its documentation does, with its defaults "
@@ -124,31 +119,8 @@ class Sections:
         yield ""
         yield (
             "A task writes down how late it begins, as the first thing that it does. What has not begun "
-            f"{numbers['grace_s']} s after the last due time counts as infinitely late: “{self._never()}”."
+            f"{self._facts.numbers['grace_s']} s after the last due time counts as infinitely late: “{never}”."
         )
-
-    def group(self, group: Group, chart: str | None) -> Lines:
-        """Yields a group's chart, tables, and why kombu-delayq does not lead in them.
-
-        Args:
-            group: Of measures.
-            chart: Path of its chart, if there is one.
-        """
-        yield from ("", f"## {group.title}")
-        if chart:
-            yield from ("", f"![{group.title}: what the tables below say]({chart})")
-        for table in group.tables:
-            found = [column for key in table for column in self._columns(key)]
-            measures = [MEASURES[key] for key in table]
-            yield from ("", f"**{self._title(measures)}**. {self._how(measures)}", "")
-            if any(column.spreads for column in found):
-                yield from self._table(found)
-            else:
-                yield f"{NOT_MEASURED.capitalize()}."
-            for key in table:
-                yield from self._reason(key)
-        if group.key == "path":
-            yield from self._limit()
 
     def contenders(self) -> Lines:
         """Yields who was compared, with versions and configuration."""
@@ -156,8 +128,8 @@ class Sections:
         for each in self._facts.contenders:
             versions = ", ".join(f"{name} {version}" for name, version in each.versions.items())
             if each.why_not:
-                versions = f"not in this run: {_cell_text(each.why_not)}"
-            yield f"| {each.name} | {versions} | {_cell_text(each.settings)} |"
+                versions = f"not in this run: {in_cell(each.why_not)}"
+            yield f"| {each.name} | {versions} | {in_cell(each.settings)} |"
 
     def gaps(self) -> Lines:
         """Yields every gap of the run."""
@@ -170,103 +142,6 @@ class Sections:
         failed = {(each.contender, each.measure, each.size, each.why) for each in self._results.gaps if each.failed}
         for gap in seen:
             contender, key, size, why = gap
-            what = self._open(MEASURES[key].title) if key in MEASURES else key or "all"
+            what = self._tables.opened(MEASURES[key].title) if key in MEASURES else key or "all"
             mark = "failed: " if gap in failed else ""
-            yield f"| {contender} | {what} | {f'{size:,}' if size else ''} | {mark}{_cell_text(why)} |"
-
-    def _columns(self, key: str) -> list[Column]:
-        return columns(self._results, key, self._names)
-
-    def _table(self, found: Sequence[Column]) -> Lines:
-        notes: dict[str, str] = {}
-        yield f"| | {' | '.join(self._heading(each, found) for each in found)} |"
-        yield f"|---|{'--:|' * len(found)}"
-        dashes = False
-        for name in self._names:
-            cells = [self._cell(column, name, notes) for column in found]
-            dashes = dashes or DASH in cells
-            yield f"| {_ours(name)} | {' | '.join(cells)} |"
-        below = [f"{DASH}: {NOT_MEASURED}"] if dashes else []
-        below += [f"({letter}) {why}" for why, letter in notes.items()]
-        if below:
-            yield from ("", ". ".join(below) + ".")
-
-    def _cell(self, column: Column, name: str, notes: dict[str, str]) -> str:
-        cell = column.cells[name]
-        if isinstance(cell, Spread):
-            text = spread(cell, column.measure, self._grace_s)
-            return f"**{text}**" if name in column.best else text
-        if cell == NOT_MEASURED:
-            return DASH
-        cell = _cell_text(cell)
-        if len(cell) <= SHORT:
-            return cell
-        return f"({notes.setdefault(cell, ascii_lowercase[len(notes) % 26] * (1 + len(notes) // 26))})"
-
-    def _heading(self, column: Column, beside: Sequence[Column]) -> str:
-        """Returns a column's heading: its size where only that differs, else what is measured."""
-        if all(each.measure == column.measure for each in beside):
-            return f"{column.size:,}" if column.measure.by else column.measure.unit
-        return self._open(column.measure.title).rpartition(": ")[2] + f", {column.measure.unit}"
-
-    def _title(self, measures: Sequence[Measure]) -> str:
-        first = measures[0]
-        if len(measures) > 1:
-            return self._open(first.title).partition(": ")[0]
-        unit = f", {first.unit}" if first.unit else ""
-        return f"{self._open(first.title)}{unit}{f', by {first.by}' if first.by else ''}"
-
-    def _how(self, measures: Sequence[Measure]) -> str:
-        return " ".join(dict.fromkeys(self._open(each.how) for each in measures))
-
-    def _reason(self, key: str) -> Lines:
-        behind = [column for column in self._columns(key) if column.leads is False]
-        if behind:
-            measure, column = MEASURES[key], behind[-1]
-            assert column.ours is not None
-            assert column.other is not None
-            mine, best = (
-                shown(column.spreads[each].median, measure, self._grace_s) for each in (column.ours, column.other)
-            )
-            sizes = ", ".join(f"{each.size:,}" for each in behind if each.size)
-            yield ""
-            yield (
-                f"*{self._open(measure.title)}: kombu-delayq does not lead{f' at {sizes}' if sizes else ''} ({mine} "
-                f"against {best}, {column.other}):* {REASONS.get(key, NO_REASON)}"
-            )
-
-    def _limit(self) -> Lines:
-        found, size = (self._results.of(key, "LPUSH") for key in ("limit", "limit_bytes"))
-        yield ""
-        if not isinstance(found, Spread):
-            yield f"**The limit**, bare `LPUSH`: {found}."
-            return
-        measure = MEASURES["limit"]
-        length = f" of {shown(size.median, MEASURES['limit_bytes'], '')} bytes" if isinstance(size, Spread) else ""
-        yield (
-            f"**The limit**, bare `LPUSH`{length}: {spread(found, measure, self._grace_s)} {measure.unit}. "
-            f"{self._open(measure.how)}"
-        )
-        ours = [column for column in self._columns("path_cpu") if column.ours]
-        if ours and ours[-1].ours:
-            mine = ours[-1].spreads[ours[-1].ours].median
-            yield (
-                f"From offer to queue, {ours[-1].ours} takes {mine / found.median:.1f} times as much with "
-                f"{ours[-1].size:,} waiting."
-            )
-
-    def _open(self, text: str) -> str:
-        """Fills in the numbers that a text leaves open."""
-        return text.format_map(self._facts.numbers)
-
-    def _never(self) -> str:
-        return shown(float("inf"), MEASURES["poisson_max"], self._grace_s)
-
-
-def _cell_text(text: str) -> str:
-    """Returns a text as a cell can hold it."""
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def _ours(name: str) -> str:
-    return f"**{name}**" if name.startswith(OURS) else name
+            yield f"| {contender} | {what} | {f'{size:,}' if size else ''} | {mark}{in_cell(why)} |"

@@ -1,0 +1,150 @@
+"""The tables of the page, and what belongs to each."""
+
+from collections.abc import Iterator, Sequence
+from string import ascii_lowercase
+
+from tests.bench.columns import DASH, NOT_MEASURED, OURS, Column, columns, shown, spread
+from tests.bench.facts import Facts
+from tests.bench.measures import MEASURES, Group, Measure
+from tests.bench.reasons import REASONS
+from tests.bench.results import Results, Spread
+
+#: A reason up to so many characters is put into the cell, a longer one below the table.
+SHORT = 24
+NO_REASON = "no reason has been written for this"
+
+Lines = Iterator[str]
+
+
+class Tables:
+    """Writes them.
+
+    Args:
+        results: What was measured, and what could not be.
+        facts: Of the run.
+    """
+
+    def __init__(self, results: Results, facts: Facts) -> None:
+        self._results, self._facts = results, facts
+        self._names = [each.name for each in facts.contenders if not each.why_not]
+        self._grace_s = facts.numbers["grace_s"]
+
+    def group(self, group: Group, chart: str | None) -> Lines:
+        """Yields a group's chart, tables, and why kombu-delayq does not lead in them.
+
+        Args:
+            group: Of measures.
+            chart: Path of its chart, if there is one.
+        """
+        yield from ("", f"## {group.title}")
+        if chart:
+            yield from ("", f"![{group.title}: what the tables below say]({chart})")
+        for table in group.tables:
+            found = [column for key in table for column in self.columns(key)]
+            measures = [MEASURES[key] for key in table]
+            yield from ("", f"**{self._title(measures)}**. {self._how(measures)}", "")
+            if any(column.spreads for column in found):
+                yield from self._table(found)
+            else:
+                yield f"{NOT_MEASURED.capitalize()}."
+            for key in table:
+                yield from self._reason(key)
+        if group.key == "path":
+            yield from self._limit()
+
+    def columns(self, key: str) -> list[Column]:
+        """Returns the columns of a measure."""
+        return columns(self._results, key, self._names)
+
+    def shown(self, value: float, measure: Measure) -> str:
+        """Returns a value as in a cell, without its unit."""
+        return shown(value, measure, self._grace_s)
+
+    def opened(self, text: str) -> str:
+        """Returns a text of ``tests.bench.measures`` with the numbers that it leaves open."""
+        return text.format_map(self._facts.numbers)
+
+    def _table(self, found: Sequence[Column]) -> Lines:
+        notes: dict[str, str] = {}
+        yield f"| | {' | '.join(self._heading(each, found) for each in found)} |"
+        yield f"|---|{'--:|' * len(found)}"
+        dashes = False
+        for name in self._names:
+            cells = [self._cell(column, name, notes) for column in found]
+            dashes = dashes or DASH in cells
+            yield f"| {_ours(name)} | {' | '.join(cells)} |"
+        below = [f"{DASH}: {NOT_MEASURED}"] if dashes else []
+        below += [f"({letter}) {why}" for why, letter in notes.items()]
+        if below:
+            yield from ("", ". ".join(below) + ".")
+
+    def _cell(self, column: Column, name: str, notes: dict[str, str]) -> str:
+        cell = column.cells[name]
+        if isinstance(cell, Spread):
+            text = spread(cell, column.measure, self._grace_s)
+            return f"**{text}**" if name in column.best else text
+        if cell == NOT_MEASURED:
+            return DASH
+        cell = in_cell(cell)
+        if len(cell) <= SHORT:
+            return cell
+        return f"({notes.setdefault(cell, ascii_lowercase[len(notes) % 26] * (1 + len(notes) // 26))})"
+
+    def _heading(self, column: Column, beside: Sequence[Column]) -> str:
+        """Returns a column's heading: its size where only that differs, else what is measured."""
+        if all(each.measure == column.measure for each in beside):
+            return f"{column.size:,}" if column.measure.by else column.measure.unit
+        return self.opened(column.measure.title).rpartition(": ")[2] + f", {column.measure.unit}"
+
+    def _title(self, measures: Sequence[Measure]) -> str:
+        first = measures[0]
+        if len(measures) > 1:
+            return self.opened(first.title).partition(": ")[0]
+        unit = f", {first.unit}" if first.unit else ""
+        return f"{self.opened(first.title)}{unit}{f', by {first.by}' if first.by else ''}"
+
+    def _how(self, measures: Sequence[Measure]) -> str:
+        return " ".join(dict.fromkeys(self.opened(each.how) for each in measures))
+
+    def _reason(self, key: str) -> Lines:
+        behind = [column for column in self.columns(key) if column.leads is False]
+        if behind:
+            measure, column = MEASURES[key], behind[-1]
+            assert column.ours is not None
+            assert column.other is not None
+            mine, best = (self.shown(column.spreads[each].median, measure) for each in (column.ours, column.other))
+            sizes = ", ".join(f"{each.size:,}" for each in behind if each.size)
+            yield ""
+            yield (
+                f"*{self.opened(measure.title)}: kombu-delayq does not lead{f' at {sizes}' if sizes else ''} ({mine} "
+                f"against {best}, {column.other}):* {REASONS.get(key, NO_REASON)}"
+            )
+
+    def _limit(self) -> Lines:
+        found, size = (self._results.of(key, "LPUSH") for key in ("limit", "limit_bytes"))
+        yield ""
+        if not isinstance(found, Spread):
+            yield f"**The limit**, bare `LPUSH`: {found}."
+            return
+        measure = MEASURES["limit"]
+        length = f" of {self.shown(size.median, MEASURES['limit_bytes'])} bytes" if isinstance(size, Spread) else ""
+        yield (
+            f"**The limit**, bare `LPUSH`{length}: {spread(found, measure, self._grace_s)} {measure.unit}. "
+            f"{self.opened(measure.how)}"
+        )
+        ours = [column for column in self.columns("path_cpu") if column.ours]
+        if ours and ours[-1].ours:
+            mine = ours[-1].spreads[ours[-1].ours].median
+            yield (
+                f"From offer to queue, {ours[-1].ours} takes {mine / found.median:.1f} times as much with "
+                f"{ours[-1].size:,} waiting."
+            )
+
+
+def in_cell(text: str) -> str:
+    """Returns a text as a cell can hold it."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _ours(name: str) -> str:
+    return f"**{name}**" if name.startswith(OURS) else name
