@@ -36,14 +36,16 @@ class Sections:
         yield "# Benchmarks"
         yield ""
         yield (
-            f"kombu-delayq beside what people use instead: the same work, the same machine, the same run. "
+            "kombu-delayq beside what people use instead: the same work, the same machine, the same run. "
             f"`{facts.command}` wrote this page on {facts.date:%Y-%m-%d} at {facts.date:%H:%M} UTC, in "
             f"{facts.took_s / 60:.0f} minutes, from [these figures]({figures})."
         )
         yield ""
         if facts.quick:
             yield "This was a quick run: small backlogs, a round each. Its figures are rough."
-            yield ""
+        else:
+            yield "[How to measure](reference/benchmarks.md) tells how to repeat it, for some contenders only, too."
+        yield ""
         yield f"Machine: {machine}."
         for note in facts.notes:
             yield from ("", note)
