@@ -54,6 +54,7 @@ def backlog(contender: Contender, size: int, deadline: float, *, both: bool, wit
     """
     name = contender.name
     with Stage(contender, deadline) as stage:
+        stage.client.ask("enqueue", count=0, first=0, last=0, bulk=False)  # its start may take longer than WARM_S
         rates = {
             way == "bulk": [_enqueue(stage, count, time() + WARM_S, 0, way == "bulk")["rate"] for count in WARM][-1]
             for way in contender.ways
