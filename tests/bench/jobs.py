@@ -38,6 +38,8 @@ TWO = 1.4
 #: By how much memory may change while it is said to be settled.
 SAME_BYTES = 200_000
 HOUR_S = 3600.0
+#: Of what only some servers count.
+NOT_TOLD = "its server does not tell"
 
 Found = Iterator[Sample | Gap]
 
@@ -84,6 +86,7 @@ def _filled(stage: Stage, parts: Mapping[bool, int], due: float, size: int, alon
             yield from _rates(stage, size, count, due, bulk)
         else:
             _by_two(stage, count, due, bulk)
+            yield Gap("enqueue_bulk" if bulk else "enqueue_one", name, size, "enqueued by two")
     filled = sum(parts.values())
     yield Sample("offer_cpu", name, size, (server.cpu_s() - cpu_s) / filled * 1e6)
     yield Sample("kept", name, size, (server.kept_bytes() - before) / filled)
@@ -96,7 +99,9 @@ def _rates(stage: Stage, size: int, count: int, due: float, bulk: bool) -> Found
     row = "enqueue_bulk" if bulk else "enqueue_one"
     yield Sample(row, stage.contender.name, size, done["rate"])
     yield Sample(f"{row}_cpu", stage.contender.name, size, done["cpu_s"] / count * 1e6)
-    if reads is not None and after is not None:
+    if reads is None or after is None:
+        yield Gap(f"{row}_reads", stage.contender.name, size, NOT_TOLD)
+    else:
         yield Sample(f"{row}_reads", stage.contender.name, size, (after - reads) / count)
 
 
@@ -148,7 +153,9 @@ def _moved(stage: Stage, size: int, left: int) -> Found:
     yield Sample("transfer", name, size, done[1] / (done[0] - begun[0]))
     yield Sample("transfer_cpu", name, size, (server.cpu_s() - cpu) / done[1] * 1e6)
     longest_ms = server.longest_ms()
-    if longest_ms is not None:
+    if longest_ms is None:
+        yield Gap("longest", name, size, NOT_TOLD)
+    else:
         yield Sample("longest", name, size, longest_ms)
 
 

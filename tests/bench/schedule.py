@@ -105,6 +105,8 @@ class Run:
         self._begun = monotonic()
         for contender in contenders:
             self.results.gaps += [Gap(measure, contender.name, 0, why) for measure, why in contender.gaps.items()]
+            if "bulk" not in contender.ways:
+                self.results.gaps.append(Gap("enqueue_bulk", contender.name, 0, "has no way for many"))
 
     def run(self) -> None:
         """Does all that there is time for."""
