@@ -54,9 +54,9 @@ def jars(version: str, cache: Path) -> Path:
     return there
 
 
-def compiled(libraries: Path, into: Path) -> str:
-    """Compiles the Java files. Returns the class path."""
-    sources = sorted((HERE / "java").glob("*.java"))
+def compiled(libraries: Path, into: Path, directory: Path = HERE / "java") -> str:
+    """Compiles the Java files of a directory. Returns the class path."""
+    sources = sorted(directory.glob("*.java"))
     subprocess.run(["javac", "-Xlint:all", "-Werror", "-cp", f"{libraries}/*", "-d", into, *sources], check=True)
     return f"{into}{os.pathsep}{libraries}/*"
 

@@ -46,7 +46,7 @@ BULLMQ = Contender(
     producer=("node", str(HERE / "producer.mjs")),
     worker=("node", str(HERE / "worker.mjs")),
     consumers=("node", str(HERE / "worker.mjs")),
-    settings="a `Worker` with its defaults: one job at a time, and whenever it asks for one, the ids of up to 1,000 due "
-    "jobs move; many idle workers share a process, each with its own connections",
+    settings="a `Worker` with its defaults: one job at a time, and whenever it asks for one, the ids of up to 1,000 "
+    "due jobs move; many idle workers share a process, each with its own connections",
     why_not=why_not,
 )
