@@ -208,6 +208,11 @@ def growth(contender: Contender, count: int, deadline: float) -> Found:
 def idle(contender: Contender, count: int, deadline: float) -> Found:
     """Looks at the server while consumers have nothing to do."""
     name = contender.name
+    if count > contender.most_consumers:
+        yield Gap(
+            "idle", name, count, f"with its default limits the server takes only {contender.most_consumers} consumers"
+        )
+        return
     with Stage(contender, deadline) as stage:
         stage.run([*contender.consumers, str(count)])
         server = stage.server
@@ -224,7 +229,11 @@ def idle(contender: Contender, count: int, deadline: float) -> Found:
         commands, cpu_s, begun = server.commands(), server.cpu_s(), monotonic()
         sleep(IDLE_S)
         took_s = monotonic() - begun
-        yield Sample("idle_commands", name, count, (server.commands() - commands) / took_s)
+        later = server.commands()
+        if commands is None or later is None:
+            yield Gap("idle_commands", name, count, "its server does not count commands")
+        else:
+            yield Sample("idle_commands", name, count, (later - commands) / took_s)
         yield Sample("idle_cpu", name, count, (server.cpu_s() - cpu_s) / took_s * 100)
 
 

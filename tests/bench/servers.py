@@ -27,8 +27,8 @@ class Server(Protocol):
     def cpu_s(self) -> float:
         """Returns the CPU time that it has taken, in s."""
 
-    def commands(self) -> int:
-        """Returns how many commands, or transactions, it has done, without this call."""
+    def commands(self) -> int | None:
+        """Returns how many commands, or transactions, it has done, without this call; None where it does not tell."""
 
     def reads(self) -> int | None:
         """Returns how often it has read from a connection, without this call; None where it does not tell."""
@@ -74,7 +74,7 @@ class RedisServer:
         cpu = self._client.info("cpu")
         return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
 
-    def commands(self) -> int:
+    def commands(self) -> int | None:
         """Returns ``total_commands_processed``, which counts what scripts call, too."""
         return int(self._client.info("stats")["total_commands_processed"])
 
