@@ -55,7 +55,7 @@ def bounds(results: Results) -> list[Bound]:
             lambda value: value <= 1,
         ),
         bound(
-            "Redis's CPU time for a message transferred, at every backlog, µs",
+            f"Redis's CPU time for a transferred message{_bytes(results)}, at every backlog, µs",
             "≤ 8",
             worst("transfer_cpu"),
             lambda value: value <= 8,
@@ -68,6 +68,12 @@ def bounds(results: Results) -> list[Bound]:
         ),
         bound("Redis's CPU for 100 idle consumers, % of a core", "< 1", idle, lambda value: value < 1),
     ]
+
+
+def _bytes(results: Results) -> str:
+    """Returns how long Celery's messages were, if that is known."""
+    found = results.of("limit_bytes", "LPUSH")
+    return f" of {found.median:,.0f} bytes" if isinstance(found, Spread) else ""
 
 
 def _value(found: Spread, most: bool) -> float:

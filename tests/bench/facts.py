@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from celery_ext.private_redis import find_server
 
 if TYPE_CHECKING:
     from tests.bench.contender import Contender
@@ -43,7 +46,7 @@ class Facts:
     """Where, when and of what a run was.
 
     Attributes:
-        machine: What it ran on, and the servers' versions: what to call it, and what it is.
+        machine: What it ran on: what to call it, and what it is.
         contenders: All of them, in the order of the tables, those that could not run too.
         date: When it began, in UTC.
         command: The command that repeats it.
@@ -85,7 +88,7 @@ def numbers(scale: Scale) -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """Tells what this machine is."""
+    """Tells what this machine is, and its Redis."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "processor": _processor() or platform.machine(),
@@ -93,7 +96,14 @@ def machine() -> dict[str, str]:
         "memory": f"{pages / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
+        "Redis": _redis(),
     }
+
+
+def _redis() -> str:
+    """Returns the version of the server that is started."""
+    done = subprocess.run([find_server(), "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.partition("v=")[2].partition(" ")[0]
 
 
 def _processor() -> str:

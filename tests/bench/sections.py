@@ -116,7 +116,8 @@ class Sections:
         yield (
             "The contenders take turns, and what is short is repeated: A B C, A B C. A cell is the median of the "
             "rounds, with the least and the greatest behind it where they differ. **Bold** is the best median of a "
-            "column. Lateness by Poisson is measured of several contenders at the same time."
+            "column. Worker's memory, idle consumers and Poisson's lateness are measured of several contenders at the "
+            "same time, of which each still has its own server."
         )
         yield ""
         yield (
@@ -145,5 +146,5 @@ class Sections:
         for gap in seen:
             contender, key, size, why = gap
             what = self._tables.opened(MEASURES[key].title) if key in MEASURES else key or "all"
-            mark = "failed: " if gap in failed else ""
+            mark = "failed: " if gap in failed and not why.startswith("failed") else ""
             yield f"| {contender} | {what} | {f'{size:,}' if size else ''} | {mark}{in_cell(why)} |"

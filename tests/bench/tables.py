@@ -124,7 +124,8 @@ class Tables:
         found, size = (self._results.of(key, "LPUSH") for key in ("limit", "limit_bytes"))
         yield ""
         if not isinstance(found, Spread):
-            yield f"**The limit**, bare `LPUSH`: {found}."
+            why = next((gap.why for gap in self._results.gaps if gap.measure == "limit"), found)
+            yield f"**The limit**, bare `LPUSH`: {why}."
             return
         measure = MEASURES["limit"]
         length = f" of {self.shown(size.median, MEASURES['limit_bytes'])} bytes" if isinstance(size, Spread) else ""
