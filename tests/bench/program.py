@@ -89,10 +89,12 @@ class _Program:
         return self._producer.waiting()
 
     def _keep(self, ids: Sequence[Any]) -> None:
-        """Keeps a random sample of all ids."""
-        self._kept += random.sample(ids, min(KEPT, len(ids)))
+        """Keeps a random sample of all ids, those of earlier commands as likely as these."""
+        self._seen += len(ids)
+        fresh = len(ids) if self._seen <= KEPT else round(KEPT * len(ids) / self._seen)
+        older = min(len(self._kept), KEPT - fresh)
+        self._kept = random.sample(self._kept, older) + random.sample(ids, fresh)
         random.shuffle(self._kept)
-        del self._kept[KEPT:]
 
 
 def serve(make: Callable[[], Producer]) -> None:
