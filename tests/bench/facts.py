@@ -94,7 +94,7 @@ def machine() -> dict[str, str]:
         "processor": _processor() or platform.machine(),
         "cores": str(len(os.sched_getaffinity(0))),
         "memory": f"{pages / 2**30:.0f} GiB",
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "Python": platform.python_version(),
         "Redis": _redis(),
     }
