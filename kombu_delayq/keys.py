@@ -96,6 +96,11 @@ class Keys:
         """STRING with a TTL: name of the leading transfer worker."""
         return f"{self.prefix}delayq:transfer"
 
+    @property
+    def deputy(self) -> str:
+        """STRING with a TTL: name of the transfer worker that leads next."""
+        return f"{self.prefix}delayq:deputy"
+
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of who goes through a queue of dead letters, one at a time."""
         return f"{self.prefix}delayq:replaying:{queue}"

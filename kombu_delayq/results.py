@@ -85,10 +85,12 @@ class Lease(NamedTuple):
     Attributes:
         leader: Name of the leading transfer worker.
         queues: Queues that hold or held delayed messages.
+        rank: Of the worker that asked: 1 leads, 2 is the deputy, which leads next, and 0 stands by.
     """
 
     leader: str
     queues: list[str]
+    rank: int
 
 
 class QueueForm(NamedTuple):

@@ -9,9 +9,10 @@ from kombu_delayq.calls import as_text, in_each_form
 from kombu_delayq.convert import Conversion
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
+from kombu_delayq.leases import Leases
 from kombu_delayq.parts import QueueParts
 from kombu_delayq.repairs import Repairs
-from kombu_delayq.results import Heads, Lease, Offer, Offered, QueueForm, QueueStats, Transferred
+from kombu_delayq.results import Heads, Offer, Offered, QueueForm, QueueStats, Transferred
 from kombu_delayq.upkeep import Upkeep
 from kombu_delayq.waiting import WaitingMessages
 from kombu_delayq.wake import WakeListener
@@ -22,7 +23,7 @@ OLDEST_REDIS = (6, 2)
 LIST_SHARE = 2
 
 
-class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJobs):
+class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJobs, Leases):
     """Keeps messages until they are due. Errors of the Redis client pass through as they are."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -132,16 +133,6 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         now, *heads = self._run("heads", [self._due(*form) for form in forms], [])
         return Heads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
 
-    def lead(self, name: str) -> Lease:
-        """Takes or renews the lease of the leading transfer worker, if nobody else holds it."""
-        ttl_ms = round(self.options.lease_ttl * 1000)
-        leader, queues = self._run("lead", [self.keys.lease, self.keys.queues], [name, ttl_ms])
-        return Lease(as_text(leader), sorted(map(as_text, queues)))
-
-    def release(self, name: str) -> bool:
-        """Gives the lease back. Returns whether it was held under this name."""
-        return as_text(self._run("release", [self.keys.lease], [name])) == "released"
-
     @in_each_form
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages, in either form of backup."""
@@ -165,11 +156,6 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
     def queues(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
         return sorted(map(as_text, self.client.smembers(self.keys.queues)))
-
-    def leader(self) -> str | None:
-        """Returns the name of the leading transfer worker."""
-        name = self.client.get(self.keys.lease)
-        return None if name is None else as_text(name)
 
     @in_each_form
     def keep_alive(self, queue: str, expire_ms: int) -> None:

@@ -22,8 +22,9 @@ from kombu_delayq.wake import WakeListener
 
 logger = get_logger(__name__)
 
-#: How far polls are spread, so that workers that started together do not all ask together.
-JITTER = (1.0, 1.15)
+#: Poll intervals from one look at Redis to the next, of the leader and its deputy, and of those that stand by; at
+#: random within these, so that workers that started together do not all ask together.
+LOOKS, STANDBY_LOOKS = (1.0, 1.15), (3.0, 5.0)
 #: Longest single wait in s for an announcement, which is how long a stop may go unnoticed.
 LISTEN_S = 0.2
 #: Share of a queue's expiry after which it is put off again while it has a consumer.
@@ -36,8 +37,9 @@ _threads: dict[str, int] = {}
 class TransferWorker:
     """Moves due messages, in a thread of a consumer or as a process of its own.
 
-    Any number may run. The one that holds the lease sleeps until the exact due time; the others look
-    every poll interval, so that a leader that died costs no more than that.
+    Any number may run. The one that holds the lease sleeps until the exact due time. Another is its deputy, which looks
+    every poll interval, so that a leader that died costs no more than that. All others look more rarely, in case both
+    have died, or cannot deliver something that they can.
 
     Args:
         connect: Makes a store with connections of its own; called again after each outage.
@@ -55,7 +57,7 @@ class TransferWorker:
         on_transfer: Callable[[str, Transferred], None] | None = None,
     ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
-        self.leading = False
+        self._rank: int | None = None  # see Lease; None while it does not know
         self._connect = connect
         self._queues = queues
         self._expires = expires
@@ -71,6 +73,11 @@ class TransferWorker:
         self._warned = ""
         self._may_listen = True
         self._may_follow = True  # queues in Redisson's form
+
+    @property
+    def leading(self) -> bool:
+        """Whether it holds the lease."""
+        return self._rank == 1
 
     def start(self) -> None:
         """Runs in a daemon thread, which no error ends.
@@ -125,9 +132,12 @@ class TransferWorker:
             listening = cleanup.enter_context(ExitStack())
             listener = None
             while not self._stopping.is_set():
-                until = monotonic() + store.options.poll_interval * random.uniform(*JITTER)
-                leading = self._lead(store)
-                if not leading:
+                if self._stood_by(store):
+                    continue
+                begun = monotonic()
+                self._lead(store)
+                until = begun + self._poll_s(store)
+                if not self.leading:
                     listening.close()
                     listener = None
                 elif listener is None and self._may_listen:
@@ -137,11 +147,20 @@ class TransferWorker:
                     listener.follow(self._listed(store))
                 self._outage.is_over()
                 try:
-                    self._deliver(store, listener, until, on_time=leading)
+                    self._deliver(store, listener, until, on_time=self.leading)
                 except NoPermissionError as error:
                     self._hear_less(error, follows=listener is not None and listener.follows)
                     listening.close()
                     listener = None
+
+    def _stood_by(self, store: DelayStore) -> bool:
+        """Waits for the next look if this worker stands by and has nothing to do. Returns whether it did."""
+        begun = monotonic()
+        if self._rank != 0 or not store.all_quiet(self._known, self._queues()):
+            return False
+        self._keep_alive(store)
+        self._stopping.wait(begun + self._poll_s(store) - monotonic())
+        return True
 
     def _check(self, store: DelayStore) -> None:
         store.check_version()
@@ -150,19 +169,28 @@ class TransferWorker:
             logger.warning("%s", warning)
         self._warned = warning
 
-    def _lead(self, store: DelayStore) -> bool:
+    def _lead(self, store: DelayStore) -> None:
+        led = self.leading
         lease = store.lead(self.name)
-        leading = lease.leader == self.name
-        if leading != self.leading:
-            logger.info("transfer worker %s %s", self.name, "leads" if leading else f"stands by for {lease.leader}")
-        self.leading = leading
+        self._rank = lease.rank
+        if self.leading != led:
+            what = f"stands by for {lease.leader}" if led else "leads"
+            logger.info("transfer worker %s %s", self.name, what)
         self._known = set(lease.queues)
         self._agenda.look_after([*lease.queues, *self._queues()])
-        return leading
+
+    def _poll_s(self, store: DelayStore) -> float:
+        """Returns how long it is from one look at Redis to the next in s."""
+        poll_s = store.options.poll_interval
+        if self._rank:
+            return poll_s * random.uniform(*LOOKS)
+        # Each worker puts off the expiry of its own queues.
+        expire_s = min(self._expires().values(), default=inf) / 1000 * KEEP_ALIVE_SHARE
+        return max(min(poll_s * random.uniform(*STANDBY_LOOKS), expire_s), poll_s)
 
     def _release(self, store: DelayStore) -> None:
-        if self.leading:
-            self.leading = False
+        rank, self._rank = self._rank, None
+        if rank:
             # Where Redis does not answer, the lease ends by itself.
             with suppress(RedisError, OSError):
                 store.release(self.name)

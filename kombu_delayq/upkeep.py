@@ -50,7 +50,7 @@ class Upkeep(Caller):
 
         def hold() -> None:
             args = [name, round(REPLAYING_TTL_S * 1000)]
-            while as_text(self._run("lead", [self.keys.replaying(queue), self.keys.queues], args)[0]) != name:
+            while as_text(self._run("lead", [self.keys.queues, self.keys.replaying(queue)], args)[0]) != name:
                 sleep(REPLAYING_POLL_S)
 
         hold()

@@ -1,23 +1,42 @@
 -- Takes or renews a lease, such as that of the leading transfer worker, and names the queues to look after.
--- KEYS[1] lease   STRING  name of who holds it, with a TTL
--- KEYS[2] queues  SET     queues that hold or held delayed messages
--- ARGV[1] name    of who asks
--- ARGV[2] ttl     ms
--- Returns {name of the holder, {queue, queue, ...}}
--- Atomic: at any moment at most one holds the lease.
+-- KEYS[1] queues    SET     queues that hold or held delayed messages
+-- KEYS[2...] lease  STRING  name of who holds it, with a TTL; that of the leader first, then of who would lead next
+-- ARGV[1] name      of who asks
+-- ARGV[2] ttl       ms
+-- Returns {name of who holds the first lease, number of the lease that the asker holds now or 0, {queue, queue, ...}}
+-- Atomic: at any moment at most one holds a lease, and nobody holds two.
 -- Cost: O(queues)
 -- @include wrong_type
 
-local lease, queues = KEYS[1], KEYS[2]
+local queues = KEYS[1]
 local name, ttl = ARGV[1], ARGV[2]
 
-local wrong = wrong_type({ [lease] = 'string', [queues] = 'set' })
-if wrong then
-  return wrong
+-- What a key holds, or an error that names it: asked for only then, as this is called all the time.
+local function read(command, key, kept)
+  local found = redis.pcall(command, key)
+  local failed = type(found) == 'table' and found.err
+  return found, failed and (wrong_type({ [key] = kept }) or found)
 end
-local leader = redis.call('GET', lease)
-if not leader or leader == name then
-  redis.call('SET', lease, name, 'PX', ttl)
-  leader = name
+
+local known, failed = read('SMEMBERS', queues, 'set')
+local holders, given = {}, 0
+for i = 2, #KEYS do
+  local holder, wrong = read('GET', KEYS[i], 'string')
+  failed = failed or wrong
+  if given == 0 and (not holder or holder == name) then
+    given = i - 1
+  end
+  holders[i - 1] = holder
 end
-return { leader, redis.call('SMEMBERS', queues) }
+if failed then
+  return failed
+end
+if given > 0 then
+  redis.call('SET', KEYS[given + 1], name, 'PX', ttl)
+  for i = given + 1, #holders do
+    if holders[i] == name then
+      redis.call('DEL', KEYS[i + 1])
+    end
+  end
+end
+return { given == 1 and name or holders[1], given, known }

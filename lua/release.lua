@@ -1,15 +1,17 @@
--- Gives a lease back, so that another may have it at once.
--- KEYS[1] lease  STRING  name of who holds it
--- ARGV[1] name   of who gives it back
+-- Gives leases back, so that another may have them at once.
+-- KEYS[...] lease  STRING  name of who holds it
+-- ARGV[1] name  of who gives them back
 -- Returns 'released' or 'not_leading'
--- Atomic: only the holder gives it back.
+-- Atomic: only the holder gives a lease back.
 -- Cost: O(1)
 
-local lease = KEYS[1]
 local name = ARGV[1]
 
-if redis.call('GET', lease) ~= name then
-  return 'not_leading'
+local outcome = 'not_leading'
+for _, lease in ipairs(KEYS) do
+  if redis.call('GET', lease) == name then
+    redis.call('DEL', lease)
+    outcome = 'released'
+  end
 end
-redis.call('DEL', lease)
-return 'released'
+return outcome

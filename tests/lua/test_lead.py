@@ -1,4 +1,4 @@
-"""``lead.lua``: takes or renews the lease of the leading transfer worker."""
+"""``lead.lua``: takes or renews the lease of the leading transfer worker, or of its deputy."""
 
 import pytest
 from redis.exceptions import ResponseError
@@ -9,32 +9,70 @@ from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import contents, waiting
 from tests.waiting import until
 
+LEASE, DEPUTY = "delayq:transfer", "delayq:deputy"
+
 
 def test_the_first_to_ask_leads(store: DelayStore) -> None:
     """Without a lease whoever asks gets it, with its time to live, and the queues in order of their names."""
     for queue in ("b", "a", "ü {x} y"):
         store.offer(queue, waiting("i"))
-    assert store.lead("one") == Lease("one", ["a", "b", "ü {x} y"])
-    assert store.client.get("delayq:transfer") == b"one"
-    assert 0 < store.client.pttl("delayq:transfer") <= store.options.lease_ttl * 1000
+    assert store.lead("one") == Lease("one", ["a", "b", "ü {x} y"], 1)
+    assert store.client.get(LEASE) == b"one"
+    assert 0 < store.client.pttl(LEASE) <= store.options.lease_ttl * 1000
+    assert not store.client.exists(DEPUTY)
+
+
+def test_the_second_is_the_deputy(store: DelayStore) -> None:
+    """Who asks next holds a lease of its own, which changes nothing about the leader's."""
+    store.lead("one")
+    store.client.pexpire(LEASE, 2000)
+    assert store.lead("two") == Lease("one", [], 2)
+    assert (store.client.get(LEASE), store.client.get(DEPUTY)) == (b"one", b"two")
+    assert store.client.pttl(LEASE) <= 2000
+    assert 2000 < store.client.pttl(DEPUTY) <= store.options.lease_ttl * 1000
 
 
 def test_the_others_learn_who_leads(store: DelayStore) -> None:
-    """While a lease is held, nobody else gets it, nor changes how long it lasts."""
-    store.lead("one")
-    store.client.pexpire("delayq:transfer", 2000)
+    """While both leases are held, nobody else gets one, nor changes how long they last; it learns the queues too."""
+    store.offer("q", waiting("i"))
+    for name in ("one", "two"):
+        store.lead(name)
+    for key in (LEASE, DEPUTY):
+        store.client.pexpire(key, 2000)
     before = contents(store.client)
-    assert store.lead("two") == Lease("one", [])
+    assert store.lead("three") == Lease("one", ["q"], 0)
     assert contents(store.client) == before
-    assert store.client.pttl("delayq:transfer") <= 2000
+    assert max(map(store.client.pttl, (LEASE, DEPUTY))) <= 2000
 
 
-def test_the_leader_renews_its_lease(store: DelayStore) -> None:
-    """The holder that asks again has its full time again."""
+@pytest.mark.parametrize(("name", "rank", "key"), [("one", 1, LEASE), ("two", 2, DEPUTY)])
+def test_a_holder_renews_its_own_lease(store: DelayStore, name: str, rank: int, key: str) -> None:
+    """The leader, or the deputy, that asks again has its full time again, and the other one not."""
+    for each in ("one", "two"):
+        store.lead(each)
+    for each in (LEASE, DEPUTY):
+        store.client.pexpire(each, 500)
+    assert store.lead(name) == Lease("one", [], rank)
+    assert [each for each in (LEASE, DEPUTY) if store.client.pttl(each) > 500] == [key]
+
+
+def test_a_deputy_that_leads_makes_room_for_the_next(store: DelayStore) -> None:
+    """When the leader is gone, its deputy leads and is deputy no more; who asks next is."""
     store.lead("one")
-    store.client.pexpire("delayq:transfer", 500)
-    assert store.lead("one").leader == "one"
-    assert store.client.pttl("delayq:transfer") > 500
+    store.lead("two")
+    store.client.delete(LEASE)
+    assert store.lead("two") == Lease("two", [], 1)
+    assert not store.client.exists(DEPUTY)
+    assert store.lead("three") == Lease("two", [], 2)
+
+
+def test_whoever_asks_first_leads_when_the_leader_is_gone(store: DelayStore) -> None:
+    """Another one than the deputy leads if it asks before; the deputy stays what it is."""
+    store.lead("one")
+    store.lead("two")
+    store.client.delete(LEASE)
+    assert store.lead("three") == Lease("three", [], 1)
+    assert store.lead("two") == Lease("three", [], 2)
 
 
 def test_a_lease_ends_by_itself(make_store: MakeStore) -> None:
@@ -45,7 +83,7 @@ def test_a_lease_ends_by_itself(make_store: MakeStore) -> None:
     until(lambda: store.lead("two").leader == "two")
 
 
-@pytest.mark.parametrize("key", ["delayq:transfer", "delayq:queues"])
+@pytest.mark.parametrize("key", [LEASE, DEPUTY, "delayq:queues"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no lease is given."""
     store.client.rpush(key, "somebody else's")

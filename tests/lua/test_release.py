@@ -12,6 +12,15 @@ def test_the_holder_gives_the_lease_back(store: DelayStore) -> None:
     assert store.lead("two").leader == "two"
 
 
+def test_the_deputy_gives_its_lease_back(store: DelayStore) -> None:
+    """After the deputy's release the leader has its lease still, and another worker is the deputy at once."""
+    store.lead("one")
+    store.lead("two")
+    assert store.release("two")
+    assert contents(store.client) == {b"delayq:transfer": b"one"}
+    assert store.lead("three").rank == 2
+
+
 def test_nobody_else_gives_it_back(store: DelayStore) -> None:
     """A release under another name than the holder's changes nothing."""
     store.lead("one")
