@@ -15,6 +15,7 @@ class Program {
   constructor(producer) {
     this.producer = producer;
     this.kept = [];
+    this.seen = 0;
   }
 
   /** Enqueues tasks whose due times are random between two. Returns how long that took, in s. */
@@ -33,7 +34,7 @@ class Program {
     const seconds = (performance.now() - begun) / 1e3;
     const { user, system } = process.cpuUsage(cpu);
     const took = { seconds, cpu_s: (user + system) / 1e6, ahead_s: first - Date.now() / 1e3 };
-    this.kept = sample(this.kept.concat(sample(ids)));
+    this.keep(ids);
     return took;
   }
 
@@ -50,15 +51,22 @@ class Program {
     return times;
   }
 
+  /** Keeps a random sample of all ids, those of earlier commands as likely as these. */
+  keep(ids) {
+    this.seen += ids.length;
+    const fresh = this.seen <= KEPT ? ids.length : Math.round((KEPT * ids.length) / this.seen);
+    this.kept = sample([...sample(this.kept, KEPT - fresh), ...sample(ids, fresh)], KEPT);
+  }
+
   /** Returns how many messages wait. */
   waiting() {
     return this.producer.waiting();
   }
 }
 
-/** Returns some of these in random order. Shuffles the front of the array in place. */
-function sample(all) {
-  const size = Math.min(KEPT, all.length);
+/** Returns as many of these in random order, or all if there are fewer. Shuffles the front of the array in place. */
+function sample(all, most) {
+  const size = Math.min(most, all.length);
   for (let at = 0; at < size; at++) {
     const other = at + Math.floor(Math.random() * (all.length - at));
     [all[at], all[other]] = [all[other], all[at]];

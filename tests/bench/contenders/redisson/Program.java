@@ -11,6 +11,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.stream.Collectors;
 import java.util.stream.DoubleStream;
 
 /** The program of a producer, as tests/bench/program.py is for those in Python. */
@@ -49,7 +50,8 @@ final class Program {
             (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
     private final Producer producer;
-    private final List<Double> kept = new ArrayList<>();
+    private List<Double> kept = new ArrayList<>();
+    private long seen;
 
     private Program(Producer producer) {
         this.producer = producer;
@@ -123,15 +125,18 @@ final class Program {
         return times;
     }
 
-    /** Keeps a random sample of all due times. */
+    /** Keeps a random sample of all due times, those of earlier commands as likely as these. */
     private void keep(double[] dues) {
-        List<Double> all = new ArrayList<>(dues.length);
-        for (double due : dues) {
-            all.add(due);
-        }
+        seen += dues.length;
+        int fresh = seen <= KEPT ? dues.length : (int) Math.round((double) KEPT * dues.length / seen);
+        List<Double> all = sample(kept, KEPT - fresh);
+        all.addAll(sample(DoubleStream.of(dues).boxed().collect(Collectors.toList()), fresh));
+        kept = sample(all, KEPT);
+    }
+
+    /** Returns as many of these in random order, or all if there are fewer. Shuffles the list in place. */
+    private static List<Double> sample(List<Double> all, int most) {
         Collections.shuffle(all);
-        kept.addAll(all.subList(0, Math.min(KEPT, all.size())));
-        Collections.shuffle(kept);
-        kept.subList(Math.min(KEPT, kept.size()), kept.size()).clear();
+        return new ArrayList<>(all.subList(0, Math.min(most, all.size())));
     }
 }
