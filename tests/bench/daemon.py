@@ -32,6 +32,7 @@ class Daemon:
         self.directory = Path(tempfile.mkdtemp(prefix=f"delayq-bench-{name}-"))
         self.log = self.directory / "log"
         self._end = end
+        self._env = {**os.environ, "HOME": str(self.directory)}
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:
             found = pwd.getpwnam(user)
@@ -39,17 +40,24 @@ class Daemon:
             self._as = {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
         self._processes: list[psutil.Popen] = []
 
-    def run(self, command: Sequence[str]) -> None:
-        """Runs a program of the server to its end.
+    def settings(self, env: Mapping[str, str]) -> None:
+        """Adds environment variables for all programs that are started from now on."""
+        self._env |= env
+
+    def run(self, command: Sequence[str]) -> str:
+        """Runs a program of the server to its end. Returns what it writes.
 
         Raises:
             RuntimeError: It failed.
         """
-        done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False, **self._as)
+        done = subprocess.run(
+            command, cwd=self.directory, env=self._env, capture_output=True, text=True, check=False, **self._as
+        )
         if done.returncode:
             raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
+        return done.stdout
 
-    def start(self, command: Sequence[str], ready: Callable[[], Any], env: Mapping[str, str] | None = None) -> None:
+    def start(self, command: Sequence[str], ready: Callable[[], Any]) -> None:
         """Starts a process and returns when it is ready, that is, when ``ready`` raises no ``OSError``.
 
         Raises:
@@ -59,7 +67,7 @@ class Daemon:
             process = psutil.Popen(
                 command,
                 cwd=self.directory,
-                env={**os.environ, **(env or {})},
+                env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -94,17 +102,24 @@ class Daemon:
 
     def cpu_s(self) -> float:
         """Returns the CPU time of all processes and those that they have started, also of those that have ended."""
-        return sum(sum(each.cpu_times()[:4]) for each in self._tree())
+        while True:
+            # What has ended counts with its parent, once it cannot be asked itself.
+            with suppress(psutil.NoSuchProcess):
+                return sum(sum(each.cpu_times()[:4]) for each in self._tree())
 
-    def resident_bytes(self) -> int:
-        """Returns the resident memory of all processes and those that they have started."""
-        return sum(int(each.memory_info().rss) for each in self._tree())
+    def file_bytes(self, part: str) -> int:
+        """Returns how much of the disk the files below a part of the directory take."""
+        blocks = 0
+        for each in (self.directory / part).rglob("*"):
+            with suppress(FileNotFoundError):
+                blocks += each.stat().st_blocks
+        return blocks * 512
 
     def connections(self, port: int) -> int:
         """Returns how many clients are connected to a port."""
         return sum(
             each.status == psutil.CONN_ESTABLISHED and each.laddr.port == port
-            for process in self._tree()
+            for process in self._processes
             for each in process.net_connections("tcp")
         )
 
@@ -115,6 +130,11 @@ class Daemon:
 
     def _tail(self) -> str:
         return self.log.read_text(errors="replace")[-2000:]
+
+
+def knock(port: int) -> None:
+    """Raises OSError unless a port of this machine accepts connections."""
+    socket.create_connection(("127.0.0.1", port), timeout=1).close()
 
 
 def free_port() -> int:

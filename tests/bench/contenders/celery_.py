@@ -1,4 +1,4 @@
-"""Celery: stock, with kombu-delayq, or on RabbitMQ. Run as a module it is the producer's program."""
+"""Celery: stock, or with kombu-delayq. Run as a module it is the producer's program."""
 
 import os
 from collections.abc import Sequence
