@@ -82,6 +82,7 @@ class Column:
 def columns(results: Results, key: str, contenders: Sequence[str]) -> list[Column]:
     """Returns the columns of a measure: one if it has no sizes, else one for each that has values or a gap."""
     measure = MEASURES[key]
+    contenders = [each for each in contenders if not measure.only or each in measure.only]
     if not measure.by:
         return [Column(measure, 0, {name: _cell(results, measure, name, 0) for name in contenders})]
     sizes = {each.size for each in results.samples if each.measure == key}

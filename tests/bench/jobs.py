@@ -12,6 +12,7 @@ import redis
 
 from tests.bench.contender import Cannot, Contender, Failed, Stage
 from tests.bench.results import Gap, Sample
+from tests.bench.servers import Server
 
 #: Tasks enqueued before those that are measured: the first open connections, the others tell a rate to expect.
 WARM = (20, 200)
@@ -38,6 +39,8 @@ TWO = 1.4
 #: By how much memory may change while it is said to be settled.
 SAME_BYTES = 200_000
 HOUR_S = 3600.0
+#: Commands in a pipeline.
+PUSHED = 200
 #: Of what only some servers count.
 NOT_TOLD = "its server does not tell"
 
@@ -238,18 +241,23 @@ def idle(contender: Contender, count: int, deadline: float) -> Found:
 
 
 def limit(contender: Contender, count: int, deadline: float) -> Found:
-    """Pushes messages as a contender's with the bare command, ``LPUSH``, 200 in a pipeline."""
+    """Pushes messages as a contender's with the bare command."""
     with Stage(contender, deadline) as stage:
         stage.client.ask("enqueue", count=1, first=0, last=0, bulk=False)
-        client: Any = redis.Redis.from_url(stage.server.url)
-        message, cpu_s = client.lindex("celery", 0), stage.server.cpu_s()
-        for _ in range(count // 200):
-            pipe = client.pipeline(transaction=False)
-            for _ in range(200):
-                pipe.lpush("bare", message)
-            pipe.execute()
-        yield Sample("limit", "LPUSH", 0, (stage.server.cpu_s() - cpu_s) / (count // 200 * 200) * 1e6)
+        message: Any = redis.Redis.from_url(stage.server.url).lindex("celery", 0)
+        yield Sample("limit", "LPUSH", 0, push(stage.server, message, count))
         yield Sample("limit_bytes", "LPUSH", 0, len(message))
+
+
+def push(server: Server, message: bytes, count: int) -> float:
+    """Pushes a message often with ``LPUSH``, in pipelines. Returns the CPU time of Redis for one, in µs."""
+    client, cpu_s = redis.Redis.from_url(server.url), server.cpu_s()
+    for _ in range(count // PUSHED):
+        pipe = client.pipeline(transaction=False)
+        for _ in range(PUSHED):
+            pipe.lpush("bare", message)
+        pipe.execute()
+    return (server.cpu_s() - cpu_s) / (count // PUSHED * PUSHED) * 1e6
 
 
 def _sleep_until(moment: float) -> None:

@@ -16,6 +16,7 @@ class Measure:
         digits: Decimals shown of values below 100. Greater ones are shown with three significant digits.
         how: How it is measured, in a sentence.
         by: What its sizes are; empty where it has none.
+        only: Who alone has it; empty for all contenders.
         alike: Values that differ by no more are taken for equal.
         times: By what values are multiplied when they are shown.
         follows: A measure without which this one has no value either.
@@ -28,6 +29,7 @@ class Measure:
     digits: int
     how: str
     by: str = ""
+    only: tuple[str, ...] = ()
     alike: float = 0.0
     times: float = 1.0
     follows: str = ""
@@ -50,6 +52,7 @@ class Group:
 
 WAITING = "messages waiting"
 CONSUMERS = "idle consumers"
+FORMS = ("kombu-delayq, hash", "kombu-delayq, list")
 
 
 def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
@@ -108,6 +111,10 @@ def _late(key: str, words: str) -> tuple[Measure, ...]:
             times=100,
         ),
     )
+
+
+def _script(key: str, title: str, unit: str, how: str) -> Measure:
+    return Measure(f"script_{key}", title, unit, None, 1, how, by=WAITING, only=FORMS)
 
 
 _ALL: tuple[Measure, ...] = (
@@ -236,6 +243,24 @@ _ALL: tuple[Measure, ...] = (
         1,
         "CPU time of Redis for a message as kombu-delayq's, pushed to a list, 200 in a pipeline.",
     ),
+    _script(
+        "offer", "Redis's CPU time for a message of 1,000 bytes offered", "µs", "Offered in calls of 200 messages."
+    ),
+    _script(
+        "transfer",
+        "Redis's CPU time for a message of 1,000 bytes transferred",
+        "µs",
+        "All are due, at random times within an hour, and are moved by one call of the script after the other.",
+    ),
+    _script("longest", "Redis's CPU time for the longest of these calls", "ms", "From one call's end to the next's."),
+    Measure(
+        "script_limit",
+        "Bare `LPUSH`",
+        "µs",
+        None,
+        1,
+        "CPU time of Redis for a message of 1,000 bytes, pushed to a list, 200 in a pipeline.",
+    ),
     Measure("limit_bytes", "Size of a message", "bytes", None, 0, "Length of such a message."),
 )
 #: By their keys, in the order of the page.
@@ -261,4 +286,5 @@ GROUPS: tuple[Group, ...] = (
     Group("cancel", "Cancel", (("cancel",), ("cancel_worst",))),
     Group("idle", "When nothing happens", (("idle_commands",), ("idle_cpu",))),
     Group("path", "From offer to queue", (("offer_cpu",), ("transfer_cpu",), ("path_cpu",))),
+    Group("script", "The scripts alone", (("script_offer",), ("script_transfer",), ("script_longest",))),
 )

@@ -7,7 +7,7 @@ from shutil import which
 
 import amqp
 
-from tests.bench.daemon import Daemon, free_port, knock
+from tests.bench.daemon import Daemon, connected, free_port, knock
 
 #: Where Debian keeps its programs; those on the PATH are for the node of the system.
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
@@ -62,8 +62,8 @@ class RabbitServer:
         return None
 
     def connections(self) -> int:
-        """Returns how many sockets of clients it has."""
-        return self._daemon.connections(self._port)
+        """Returns how many clients are connected."""
+        return connected(self._port)
 
     def watch(self) -> None:
         """Does nothing."""

@@ -12,11 +12,14 @@ from tests.bench import jobs
 from tests.bench.contender import Contender, Failed
 from tests.bench.jobs import Found
 from tests.bench.results import Gap, Results, Sample
+from tests.bench.scripts import script_limit, scripts
 
 #: How long jobs usually take at most, in s, to know whether there is time for one.
 GROWTH_S, LIMIT_S, BACKLOG_S, START_S = 40.0, 20.0, 25.0, 15.0
 #: Messages of a backlog enqueued, and moved, a second, at least.
 FILLED_PER_S = 12_000
+#: Messages offered and transferred a second by scripts alone, at least, in either form.
+SCRIPTED_PER_S = 12_000
 #: How long an idle consumer takes to start, in s.
 CONSUMER_S = 0.5
 #: Why no due time can be set.
@@ -135,7 +138,7 @@ class Run:
         for size in middle:
             yield from self._backlogs(size)
         yield from self._backlogs(small) if scale.rounds > 1 else ()
-        yield [Job("bare LPUSH", self._contenders[:1], LIMIT_S, self._limit, "limit")]
+        yield from self._scripts()
         yield from self._backlogs(large)
         for _ in range(2, scale.rounds):
             yield from self._backlogs(small)
@@ -175,8 +178,26 @@ class Run:
             some = self._contenders[start : start + TOGETHER]
             yield [Job(title, [each], takes_s, partial(work, each, count), measure, count) for each in some]
 
-    def _limit(self, deadline: float) -> Found:
-        return jobs.limit(self._contenders[0], self._scale.pushes, deadline)
+    def _scripts(self) -> Iterator[Sequence[Job]]:
+        """CPU times of Redis, which the forms do not take from each other."""
+        ours = [each for each in self._contenders if each.env.get("BENCH_BACKUP")]
+        if ours:
+            pushes = self._scale.pushes
+            yield [Job("bare LPUSH", ours[:1], LIMIT_S, partial(jobs.limit, ours[0], pushes), "limit")]
+            yield [Job("bare LPUSH, 1,000 bytes", ours[:1], LIMIT_S, partial(script_limit, pushes), "script_limit")]
+        for size in self._scale.sizes if ours else ():
+            takes_s = LIMIT_S + size / SCRIPTED_PER_S
+            yield [
+                Job(
+                    f"scripts, {size:,} messages of 1,000 bytes",
+                    [each],
+                    takes_s,
+                    partial(scripts, each.name, each.env["BENCH_BACKUP"], size),
+                    "script",
+                    size,
+                )
+                for each in ours
+            ]
 
     def _rate(self, contender: Contender) -> float | None:
         """Returns how many tasks a second it has enqueued in the way that it is to enqueue many."""

@@ -5,12 +5,14 @@ from string import ascii_lowercase
 
 from tests.bench.columns import DASH, NOT_MEASURED, OURS, Column, columns, shown, spread
 from tests.bench.facts import Facts
-from tests.bench.measures import MEASURES, Group, Measure
+from tests.bench.measures import FORMS, MEASURES, Group, Measure
 from tests.bench.reasons import REASONS
 from tests.bench.results import Results, Spread
 
 #: A reason up to so many characters is put into the cell, a longer one below the table.
 SHORT = 24
+#: What is held against a bare command: the group, the command's measure, and those that make up the whole way.
+LIMITS = {"path": ("limit", ("path_cpu",)), "script": ("script_limit", ("script_offer", "script_transfer"))}
 NO_REASON = "no reason has been written for this"
 
 Lines = Iterator[str]
@@ -49,8 +51,8 @@ class Tables:
                 yield f"{NOT_MEASURED.capitalize()}."
             for key in table:
                 yield from self._reason(key)
-        if group.key == "path":
-            yield from self._limit()
+        if group.key in LIMITS:
+            yield from self._limit(*LIMITS[group.key])
 
     def columns(self, key: str) -> list[Column]:
         """Returns the columns of a measure."""
@@ -69,7 +71,7 @@ class Tables:
         yield f"| | {' | '.join(self._heading(each, found) for each in found)} |"
         yield f"|---|{'--:|' * len(found)}"
         dashes = False
-        for name in self._names:
+        for name in found[0].cells:
             cells = [self._cell(column, name, notes) for column in found]
             dashes = dashes or DASH in cells
             yield f"| {_ours(name)} | {' | '.join(cells)} |"
@@ -120,26 +122,25 @@ class Tables:
                 f"against {best}, {column.other}):* {REASONS.get(key, NO_REASON)}"
             )
 
-    def _limit(self) -> Lines:
-        found, size = (self._results.of(key, "LPUSH") for key in ("limit", "limit_bytes"))
+    def _limit(self, limit: str, sums: Sequence[str]) -> Lines:
+        found, size = (self._results.of(key, "LPUSH") for key in (limit, "limit_bytes"))
         yield ""
         if not isinstance(found, Spread):
-            why = next((gap.why for gap in self._results.gaps if gap.measure == "limit"), found)
+            why = next((gap.why for gap in self._results.gaps if limit.startswith(gap.measure) and gap.measure), found)
             yield f"**The limit**, bare `LPUSH`: {why}."
             return
-        measure = MEASURES["limit"]
+        measure = MEASURES[limit]
         length = f" of {self.shown(size.median, MEASURES['limit_bytes'])} bytes" if isinstance(size, Spread) else ""
         yield (
-            f"**The limit**, bare `LPUSH`{length}: {spread(found, measure, self._grace_s)} {measure.unit}. "
-            f"{self.opened(measure.how)}"
+            f"**The limit**, bare `LPUSH`{length if limit == 'limit' else ''}: "
+            f"{spread(found, measure, self._grace_s)} {measure.unit}. {self.opened(measure.how)}"
         )
-        ours = [column for column in self.columns("path_cpu") if column.ours]
-        if ours and ours[-1].ours:
-            mine = ours[-1].spreads[ours[-1].ours].median
-            yield (
-                f"From offer to queue, {ours[-1].ours} takes {mine / found.median:.1f} times as much with "
-                f"{ours[-1].size:,} waiting."
-            )
+        for name in FORMS:
+            parts = [self.columns(key)[-1:] for key in sums]
+            cells = [column.cells.get(name) for part in parts for column in part]
+            if len(cells) == len(sums) and all(isinstance(cell, Spread) for cell in cells):
+                times = sum(cell.median for cell in cells if isinstance(cell, Spread)) / found.median
+                yield f"From offer to queue, {name} takes {times:.1f} times as much with {parts[0][0].size:,} waiting."
 
 
 def in_cell(text: str) -> str:

@@ -15,7 +15,7 @@ from tests.bench.results import Gap, Results, Spread
 from tests.unit.made_up import FACTS, HASH, LIST, results
 
 NAMES = [HASH, LIST, "Celery", "Hare"]
-JOBS = Path(__file__).parents[1] / "bench" / "jobs.py"
+JOBS, SCRIPTS = (Path(__file__).parents[1] / "bench" / name for name in ("jobs.py", "scripts.py"))
 
 
 def column(found: Results, key: str, size: int = 100) -> Column:
@@ -33,14 +33,14 @@ def keys_in(source: str) -> set[str]:
 
 def test_every_measure_of_the_jobs_is_described() -> None:
     """Each name in a sample of the jobs is that of a measure, and each measure is in a table of the page."""
-    names = keys_in(JOBS.read_text(encoding="utf-8"))
-    assert {"kept", "transfer", "*_begun"} <= names
+    names = keys_in(JOBS.read_text(encoding="utf-8")) | keys_in(SCRIPTS.read_text(encoding="utf-8"))
+    assert {"kept", "transfer", "*_begun", "script_offer"} <= names
     literal = {name for name in names if "*" not in name and name != "row"}
     assert literal <= set(MEASURES)
     for name in names - literal - {"row"}:
         assert any(re.fullmatch(name.replace("*", ".*"), key) for key in MEASURES), name
     in_tables = {key for group in GROUPS for table in group.tables for key in table}
-    assert set(MEASURES) - in_tables == {"limit", "limit_bytes"}
+    assert set(MEASURES) - in_tables == {"limit", "limit_bytes", "script_limit"}
 
 
 def test_texts_of_measures_leave_only_known_numbers_open() -> None:
@@ -147,8 +147,8 @@ def test_targets_are_held_against_the_worst_size() -> None:
     found = results(
         *[("enqueue_one_reads", name, 100, 1.001) for name in (HASH, LIST)],
         *[("enqueue_one_cpu", name, 100, cpu) for name, cpu in ((HASH, 90.0), (LIST, 130.0), ("Celery", 100.0))],
-        *[("transfer_cpu", HASH, size, cpu) for size, cpu in ((100, 7.0), (200, 8.2))],
-        *[("longest", HASH, 100, value) for value in (4.0, 4.5, 6.0)],
+        *[("script_transfer", HASH, size, cpu) for size, cpu in ((100, 7.0), (200, 8.2))],
+        *[("script_longest", HASH, 100, value) for value in (4.0, 4.5, 6.0)],
         *[("idle_cpu", name, count, cpu) for name in (HASH, LIST) for count, cpu in ((10, 5.0), (100, 0.4))],
     )
     reads, cpu, transfer, longest, idle = bounds(found)

@@ -32,6 +32,7 @@ RQ = Contender(
     worker=python("rq.cli", "worker", "--with-scheduler", "--quiet", "--config", f"{_PROGRAMS}.rq_"),
     mover=python(f"{_PROGRAMS}.rq_", "move"),
     consumers=python(_FORKED, f"{_PROGRAMS}.rq_"),
+    heavy=True,
     settings=(
         "`rq worker --with-scheduler --quiet`: forks for each job. Its scheduler moves up to 1,000 jobs, then sleeps "
         "for 1 s. Due times are cut to whole seconds, so that a job may begin up to 1 s early. Arguments are "
