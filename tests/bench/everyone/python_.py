@@ -49,7 +49,8 @@ HUEY = Contender(
     settings=(
         "`huey_consumer --quiet` with its defaults: one worker thread and the scheduler, which looks once a second. "
         "A delayed task is put into the queue, and into the schedule by the worker that meets it there before it is "
-        "due. A cancelled (revoked) task stays where it is and is not run"
+        "due: a backlog that no worker has met is weighed, and runs, as a queue. A cancelled (revoked) task stays "
+        "where it is and is not run"
     ),
     ways=("one",),
     counts=False,
@@ -87,8 +88,8 @@ ARQ = Contender(
     worker=_arq("arq", f"{_PROGRAMS}.arq_.WorkerSettings", "--custom-log-dict", f"{_PROGRAMS}.arq_.LOGGING"),
     consumers=_arq(_FORKED, f"{_PROGRAMS}.arq_"),
     settings=(
-        "`arq` with its defaults: one process, 10 jobs at once, looks every 0.5 s and takes up to 100 jobs then. "
-        "Jobs are run where they wait"
+        "`arq` with its defaults, but only warnings in its log: one process, 10 jobs at once, looks every 0.5 s and "
+        "takes up to 100 jobs then. Jobs are run where they wait"
     ),
     ways=("one",),
     counts=False,
