@@ -1,5 +1,7 @@
-"""What kombu-delayq adds for the users of Celery: delay chains, delay levels, and a hand on tasks that wait."""
+"""What kombu-delayq adds for Celery: delay chains and levels, many calls at once, a hand on tasks that wait."""
 
+from celery_ext.bulk import send_many
+from celery_ext.bulk_template import Call
 from celery_ext.chains import DelayChain
 from celery_ext.control import browse, cancel, count, get, reschedule, run_now
 from celery_ext.delayed_task import DelayedTask
@@ -8,6 +10,7 @@ from celery_ext.levels import DelayLevels
 from celery_ext.signals import delay_chain_exhausted
 
 __all__ = [
+    "Call",
     "DelayChain",
     "DelayLevels",
     "DelayedTask",
@@ -19,4 +22,5 @@ __all__ = [
     "install",
     "reschedule",
     "run_now",
+    "send_many",
 ]

@@ -2,15 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from celery import Celery
 
 from celery_ext import worker
 from celery_ext.chains import DelayChain
 from celery_ext.levels import delay_of_level
 from celery_ext.task import DelayChainTask
-
-if TYPE_CHECKING:
-    from celery import Celery
 
 
 def install(app: "Celery") -> None:
@@ -34,6 +33,15 @@ def install(app: "Celery") -> None:
     worker.attach()  # for workers that the `celery` command does not start
 
 
+def sends_as_celery(app: "Celery") -> bool:
+    """Whether calls of ``send_task`` pass nothing but Celery's own and, after ``install``, ours."""
+    app = getattr(app, "_get_current_object", lambda: app)()
+    sender = vars(app).get("send_task")
+    if isinstance(sender, _Sender):
+        sender = sender.before
+    return sender is None and type(app).send_task is Celery.send_task
+
+
 class _Registry(dict[str, Any]):
     """Stands to the left of the class of a task registry."""
 
@@ -47,7 +55,8 @@ class _Sender:
 
     def __init__(self, app: "Celery") -> None:
         self._app = app
-        self._send_task = vars(app).get("send_task")
+        #: What stood in its place; None for the class's.
+        self.before = vars(app).get("send_task")
         self._last_eta: dict[float, datetime] = {}
 
     def __call__(
@@ -76,7 +85,7 @@ class _Sender:
             if delay_s:
                 options["eta"] = self._eta(delay_s)
         # That of the class is looked up now: tracers replace it when the process begins its work.
-        send_task = self._send_task or partial(type(self._app).send_task, self._app)
+        send_task = self.before or partial(type(self._app).send_task, self._app)
         return send_task(*args, **options)
 
     def _eta(self, delay_s: float) -> datetime:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kombu.connection import Connection
@@ -56,10 +58,12 @@ class Template:
         text, *rest = _WRITTEN_MARKS.split(dumps(message))
         self._format = "%s".join(piece.replace("%", "%%") for piece in (text, *rest[1::2]))
         self._order = [SLOTS.index(_WRITTEN[mark]) for mark in rest[::2]]
+        self._pick = itemgetter(*self._order)
 
     def fill(self, slots: Sequence[str]) -> str:
         """Returns a message. slots: JSON text for each of ``SLOTS``; ``headers`` begins with a comma."""
-        return self._format % tuple(slots[at] for at in self._order)
+        text: str = self._format % self._pick(slots)
+        return text
 
     def filled(self, columns: Sequence[Iterable[str]]) -> Iterator[str]:
         """Yields many messages. columns: for each of ``SLOTS``, as of ``fill``, one a message."""
@@ -96,12 +100,13 @@ class Catcher:
         self.producer.publish = self._note
         self._messages: list[tuple[str, dict[str, Any]]] = []
 
-    def template(self, of: str, expires: Any = None) -> Template:
+    def template(self, of: str, expires: Any = None, said: Mapping[str, Any] = MappingProxyType({})) -> Template:
         """Returns the only message that was sent, as a template.
 
         Args:
             of: Name of its task.
             expires: As of ``Template``.
+            said: Headers that are to be others than those of that message.
 
         Raises:
             NoTemplate: It went to no queue, or to several.
@@ -111,6 +116,7 @@ class Catcher:
             raise NoTemplate(f"task {of} goes to several queues or none ({queues}): name one")
         queue, message = self._messages[0]
         headers, properties = message["headers"], message["properties"]
+        headers.update(said)
         message["body"], properties["delivery_tag"] = MARK["body"], MARK["tag"]
         for name in ("argsrepr", "kwargsrepr", *(("expires",) if headers["expires"] else ())):
             headers[name] = MARK[name]

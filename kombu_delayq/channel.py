@@ -1,7 +1,8 @@
 """What delayed delivery adds to a channel of kombu's Redis transport."""
 
 import os
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,38 @@ class DelayedChannel(_Channel):
         """Makes a batch for ``Producer.batch``, kombu 5.7."""
         return DelayedPublishBatch(self, max_size)
 
+    def put_many(self, queue: str, offers: Sequence[Offer]) -> None:
+        """Publishes messages that are sealed already: stores those with a due time, and pushes the others.
+
+        Args:
+            queue: Where they go; no fanout.
+            offers: At most as many as ``batch`` sends in one call. An empty due time is now.
+        """
+        delayed = [offer for offer in offers if offer.due]
+        if delayed:
+            self._check_version()
+            self.store.offer(queue, *delayed, expire_ms=self.expire_ms(queue))
+        ready: defaultdict[str, list[str | bytes]] = defaultdict(list)
+        for offer in offers:
+            if not offer.due:
+                ready[self._q_for_pri(queue, offer.priority)].append(offer.body)
+        if ready:
+            self._push(queue, ready)
+
+    def _push(self, queue: str, ready: dict[str, list[str | bytes]]) -> None:
+        expire_ms = self.expire_ms(queue)
+        with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
+            for key, bodies in ready.items():
+                pipe.lpush(key, *bodies)
+            for step in self.priority_steps if expire_ms else ():
+                pipe.pexpire(self._q_for_pri(queue, step), expire_ms)
+            pipe.execute()
+
+    def _check_version(self) -> None:
+        if not self._version_checked:
+            self.store.check_version()
+            self._version_checked = True
+
     def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
         if auto_delete and not kwargs.get("durable"):
             self._transient_queues.add(queue)  # Celery declares its reply queues so
@@ -96,9 +129,7 @@ class DelayedChannel(_Channel):
         if due is None or not (due.relative or due.ms > time() * 1000):
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
-        if not self._version_checked:
-            self.store.check_version()
-            self._version_checked = True
+        self._check_version()
         offer = self._offer(message, due)
         batch = kwargs.get("_publish_batch")
         if batch is not None:

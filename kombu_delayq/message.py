@@ -29,7 +29,7 @@ _PICKLE, _JSON = "application/x-python-serialize", "application/json"
 #: Longest delay in s that is taken for one: the span of years that a datetime can name.
 _MAX_DELAY_S = 9999 * 366 * 86400
 #: Stands for the delivery tag while a message is sealed; as long as a UUID.
-_NO_TAG = "delayq-delivery-tag-not-yet-known-00"
+NO_TAG = "delayq-delivery-tag-not-yet-known-00"
 #: What ``kombu.utils.json.dumps`` does, without a new encoder for each message.
 _dumps = JSONEncoder().encode
 
@@ -100,12 +100,16 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     properties = message["properties"]
     if task_id is None:
         return str(properties["delivery_tag"]), _dumps(message)
-    properties["delivery_tag"] = _NO_TAG
+    properties["delivery_tag"] = NO_TAG
     text: str = _dumps(message)
-    digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
-    tag = tag_of(digest)
+    tag = _tag_of_content(text)
     properties["delivery_tag"] = tag
-    return task_id, text.replace(_NO_TAG, tag)
+    return task_id, text.replace(NO_TAG, tag)
+
+
+def seal_text(text: str) -> str:
+    """Does what ``seal`` does for a task whose message is JSON text already, with ``NO_TAG`` for its delivery tag."""
+    return text.replace(NO_TAG, _tag_of_content(text))
 
 
 def with_eta(body: bytes, due_ms: float) -> bytes:
@@ -148,6 +152,10 @@ def moment_of(due_ms: float) -> datetime:
 def tag_of(digits: str) -> str:
     """Returns a delivery tag as kombu writes them, a UUID, of the first 32 hex digits."""
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:32]}"
+
+
+def _tag_of_content(text: str) -> str:
+    return tag_of(sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 def _task_id(of: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,218 @@
+"""``send_many``: pages on their way to Redis, what goes wrong with them, and what workers make of them."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kombu.exceptions import EncodeError, OperationalError
+
+from celery_ext import Call, browse, cancel, send_many
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq import DelayTooLong
+from tests.integration.harness import MakeProj, Proj
+from tests.waiting import until
+
+HOUR = timedelta(hours=1)
+RECORD = "proj.record"
+
+
+def messages(proj: Proj) -> Counter[str]:
+    """Counts the messages of each id that are in the queue or wait."""
+    waiting = Counter(each.id for each in browse(proj.app, "celery"))
+    return waiting + Counter({"now": int(proj.server.client().llen("celery"))})
+
+
+@pytest.mark.both_forms
+def test_workers_run_what_is_sent_in_bulk(proj: Proj) -> None:
+    """Calls with and without a delay run once, none too early, and their results come under the ids that were told."""
+    ids: list[str] = []
+    due = time.time() + 2
+    eta = datetime.fromtimestamp(due, UTC)
+    calls = (Call((n,), eta=eta if n % 2 else None) for n in range(500))
+    assert send_many(proj.app, RECORD, calls, on_sent=ids.extend) == 500
+    assert len({UUID(each) for each in ids}) == 500
+    assert {UUID(each).version for each in ids} == {4}
+    cancelled = ids.pop(499)
+    assert cancel(proj.app, cancelled) == "cancelled"
+    proj.worker()
+    runs = proj.await_runs(499)
+    assert {run["id"]: run["value"] for run in runs} == dict(zip(ids, range(499), strict=True))
+    assert all(run["at"] >= due for run in runs if run["value"] % 2)
+    assert proj.app.AsyncResult(ids[7]).get(timeout=10) == 7
+    assert len(proj.runs()) == 499
+
+
+def test_pages_are_sent_while_calls_are_read(proj: Proj) -> None:
+    """No more than a page is read before it is sent; pages end where they are full of calls or of bytes."""
+    read = 0
+
+    def calls(count: int, size: int) -> Iterator[Call]:
+        nonlocal read
+        for _ in range(count):
+            read += 1
+            yield Call(("x" * size,), countdown=600)
+
+    def note(ids: list[str]) -> None:
+        pages.append(len(ids))
+        assert sum(pages) == read == proj.delayed()
+
+    pages: list[int] = []
+    assert send_many(proj.app, RECORD, calls(450, 10), on_sent=note) == 450
+    assert pages == [200, 200, 50]
+    assert send_many(proj.app, RECORD, calls(20, 100_000), on_sent=note) == 20
+    assert pages[3:] == [4] * 5
+    assert send_many(proj.app, RECORD, iter(())) == 0
+
+
+def _failing() -> Iterator[Call]:
+    yield Call((1,), countdown=60)
+    raise KeyError("no more")
+
+
+BAD: dict[str, tuple[Any, type[Exception], str]] = {
+    "arguments that the task does not take": (Call((1, 2)), TypeError, "positional argument"),
+    "an argument that has no JSON": (Call((object(),)), EncodeError, "not JSON serializable"),
+    "args that are none": (Call({1}), TypeError, "must be a list or tuple"),  # type: ignore[arg-type]
+    "kwargs that are none": (Call((), [("value", 1)]), TypeError, "mapping"),  # type: ignore[arg-type]
+    "a delay that is too long": (Call((1,), countdown=7201), DelayTooLong, "max_delay"),
+    "an eta that is too far away": (Call((1,), eta=datetime.now(UTC) + 3 * HOUR), DelayTooLong, "max_delay"),
+    "two times": (Call((1,), countdown=1, eta="2044-01-01"), ValueError, "both countdown=1 and eta="),
+    "a countdown after the year 9999": (Call((1,), countdown=1e12), OverflowError, ""),
+    "no call": ((1, 2), TypeError, "celery_ext.Call, not tuple"),
+}
+
+
+@pytest.mark.parametrize(("bad", "error", "said"), BAD.values(), ids=BAD)
+def test_what_is_before_a_bad_call_is_sent(make_proj: MakeProj, bad: Any, error: type[Exception], said: str) -> None:
+    """A call that cannot be sent raises what ``apply_async`` would; all before it are sent and told, none after."""
+    proj = make_proj(broker_transport_options={"max_delay": 7200})
+    proj.app.task(name=RECORD, shared=False)(only_value)
+    ids: list[str] = []
+    calls = [*(Call((n,), countdown=60) for n in range(250)), bad, Call((0,), countdown=60)]
+    with pytest.raises(error, match=said):
+        send_many(proj.app, RECORD, calls, on_sent=ids.extend)
+    assert len(ids) == 250
+    assert messages(proj) == Counter(ids)
+    with pytest.raises(error, match=said):
+        send_many(proj.app, RECORD, [bad], on_sent=ids.extend)
+    assert messages(proj) == Counter(ids)
+
+
+def only_value(value: Any = None) -> None:
+    """Takes one argument."""
+
+
+def test_what_is_before_a_failure_of_the_callers_is_sent(proj: Proj) -> None:
+    """An exception of what makes the calls, or of ``on_sent``, goes through; what was read before is sent."""
+    ids: list[str] = []
+    with pytest.raises(KeyError, match="no more"):
+        send_many(proj.app, RECORD, _failing(), on_sent=ids.extend)
+    assert messages(proj) == Counter(ids)
+
+    def fail(page: list[str]) -> None:
+        ids.extend(page)
+        raise LookupError("not wanted")
+
+    with pytest.raises(LookupError, match="not wanted"):
+        send_many(proj.app, RECORD, [Call((n,), countdown=60) for n in range(500)], on_sent=fail)
+    assert len(ids) == 201
+    assert messages(proj) == Counter(ids)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"task_id": "x", "args": (1,)}, TypeError, "no option args, task_id"),
+        ({"chord": {}}, TypeError, "no option chord"),
+        ({"producer": None}, TypeError, "no option producer"),
+        ({"DelaySeconds": 5}, TypeError, "no option DelaySeconds"),
+        ({"countdown": 1, "eta": datetime.now(UTC)}, ValueError, "either countdown or eta"),
+        ({"delay_level": 1, "countdown": 1}, ValueError, "delay_level=1 cannot go together with countdown"),
+        ({"delay_level": "x"}, ValueError, "delay level is a whole number"),
+        ({"delay_chain": "soon"}, ValueError, "soon"),
+        ({"serializer": "none"}, Exception, "none"),
+    ],
+)
+def test_options_that_calls_cannot_share_are_refused(
+    proj: Proj, options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    """An option that would be lost, or that is wrong, is an error before anything is sent."""
+    with pytest.raises(error, match=said):
+        send_many(proj.app, RECORD, [Call((1,))], **options)
+    assert messages(proj) == Counter()
+
+
+def test_an_id_that_is_given_twice(proj: Proj) -> None:
+    """Calls of one id are as many messages; the very same call, while it waits, is one, as with ``apply_async``."""
+    eta = datetime.now(UTC) + HOUR
+    send_many(proj.app, RECORD, [Call((n,), eta=eta, task_id="x") for n in (1, 2)])
+    assert messages(proj) == {"x": 2}
+    send_many(proj.app, RECORD, [Call((n,), eta=eta, task_id="x") for n in (1, 2)])
+    proj.app.send_task(RECORD, (1,), eta=eta, task_id="x")
+    assert messages(proj) == {"x": 2}
+    send_many(proj.app, RECORD, [Call((), eta=eta)] * 3)
+    assert len(list(browse(proj.app, "celery"))) == 5
+
+
+def test_the_queue_is_declared(proj: Proj) -> None:
+    """The queue's binding is in Redis, as ``apply_async`` leaves it."""
+    send_many(proj.app, RECORD, [Call()], queue="elsewhere")
+    theirs = proj.server.client().smembers("_kombu.binding.elsewhere")
+    assert len(theirs) == 1
+
+
+def test_a_key_prefix(make_proj: MakeProj) -> None:
+    """With ``global_keyprefix`` all goes to keys with it, and workers find it there."""
+    proj = make_proj(broker_transport_options={"global_keyprefix": "my:"})
+    send_many(proj.app, RECORD, [Call((n,), countdown=n) for n in range(2)], priority=5)
+    keys = [key for key in proj.server.client().scan_iter() if not key.startswith("celery-task-meta")]
+    assert len(keys) >= 4
+    assert all(key.startswith("my:") for key in keys)
+    proj.worker(pool="solo")
+    assert {run["value"] for run in proj.await_runs(2)} == {0, 1}
+
+
+def test_a_lost_connection_is_made_again(proj: Proj) -> None:
+    """Connections that Redis ends between pages cost nothing: no message is lost, and none is sent twice."""
+    client = proj.server.client()
+    ids: list[str] = []
+
+    def cut(page: list[str]) -> None:
+        ids.extend(page)
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    calls = (Call((n,), countdown=600) for n in range(1000))
+    assert send_many(proj.app, RECORD, calls, on_sent=cut) == 1000
+    assert messages(proj) == Counter(ids)
+
+
+@pytest.mark.parametrize("options", [{}, {"retry": False}])
+def test_a_broker_that_does_not_answer(own_server: PrivateRedis, make_proj: MakeProj, options: dict[str, Any]) -> None:
+    """It is tried as often as ``task_publish_retry_policy`` says; then the error is the one of ``apply_async``."""
+    proj = make_proj(own_server, task_publish_retry_policy={"max_retries": 1, "interval_start": 0})
+    send_many(proj.app, RECORD, [Call()])
+    own_server.close()
+    with pytest.raises(OperationalError):
+        send_many(proj.app, RECORD, [Call()], **options)
+
+
+def test_a_full_redis(own_server: PrivateRedis, make_proj: MakeProj) -> None:
+    """When Redis is full the caller gets its error; what was told to be sent is there, and no message in part."""
+    proj = make_proj(own_server, task_publish_retry_policy={"max_retries": 1, "interval_start": 0})
+    client = own_server.client()
+    client.config_set("maxmemory", client.info("memory")["used_memory"] + 3_000_000)
+    ids: list[str] = []
+    calls = (Call(("x" * 1000,), countdown=600) for _ in range(10_000))
+    with pytest.raises(Exception, match="command not allowed when used memory"):
+        send_many(proj.app, RECORD, calls, on_sent=ids.extend)
+    client.config_set("maxmemory", 0)
+    assert 0 < len(ids) < 10_000
+    waiting = {each.id for each in browse(proj.app, "celery")}
+    assert waiting >= set(ids)
+    assert proj.lengths() == (len(waiting), len(waiting))
+    send_many(proj.app, RECORD, [Call(countdown=600)])
+    assert until(lambda: proj.delayed() == len(waiting) + 1)
