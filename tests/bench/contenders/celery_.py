@@ -8,7 +8,7 @@ from typing import Any
 
 from celery import Celery
 
-from celery_ext import control
+from celery_ext import Call, control, send_many
 from tests.bench.journal import arrive
 from tests.bench.program import PAYLOAD, Cannot, Producer, serve
 
@@ -32,7 +32,11 @@ class CeleryProducer(Producer):
         return self._publish(due)
 
     def bulk(self, dues: Sequence[float]) -> list[str]:
-        """``apply_async`` in a ``Producer.batch`` of kombu 5.7."""
+        """``send_many`` of kombu-delayq; else ``apply_async`` in a ``Producer.batch`` of kombu 5.7."""
+        if backup:
+            ids: list[str] = []
+            send_many(app, task, (Call((due, PAYLOAD), **_when(due)) for due in dues), on_sent=ids.extend)
+            return ids
         with app.producer_pool.acquire(block=True) as producer, producer.batch():
             return [self._publish(due, producer=producer) for due in dues]
 
@@ -50,9 +54,11 @@ class CeleryProducer(Producer):
             return sum(store.size(queue) for queue in ("celery",))
 
     def _publish(self, due: float, **options: Any) -> str:
-        if due > time():
-            options["eta"] = datetime.fromtimestamp(due, UTC)
-        return str(task.apply_async((due, PAYLOAD), **options).id)
+        return str(task.apply_async((due, PAYLOAD), **_when(due), **options).id)
+
+
+def _when(due: float) -> dict[str, Any]:
+    return {"eta": datetime.fromtimestamp(due, UTC)} if due > time() else {}
 
 
 def consume() -> None:
