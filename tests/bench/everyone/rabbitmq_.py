@@ -16,7 +16,7 @@ RABBITMQ = Contender(
         "`celery worker` with its defaults: prefork, a child a core; quorum queues, a topic exchange. Native delayed "
         "delivery: a message passes through up to 28 queues, in which it expires after 1 s, 2 s, 4 s and so on. The "
         "delay is cut to whole seconds; the worker keeps the message for the rest. Messages are written to disk. "
-        "Publishing is not confirmed, as is Celery's default, but the last message is waited for. RabbitMQ with "
+        "Each publish waits for the node's confirmation (`confirm_publish`), as in Celery's example. RabbitMQ with "
         "default settings, without plugins"
     ),
     server=RabbitServer,
