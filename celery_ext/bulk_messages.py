@@ -1,7 +1,7 @@
 """Calls become messages, by a template that all of them share."""
 
 import os
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from numbers import Real
@@ -63,22 +63,26 @@ class BulkMessages:
             kombu.exceptions.EncodeError: The arguments cannot be written.
         """
         args, kwargs = call.args or (), call.kwargs or {}
-        if self._check is not None:
-            self._check(*args, **kwargs)
-        if not isinstance(args, (list, tuple)):
-            raise TypeError("task args must be a list or tuple")
-        if not isinstance(kwargs, Mapping):
-            raise TypeError("task keyword arguments must be a mapping")
+        self._accept(args, kwargs)
         task_id = call.task_id or next(self._ids)
         eta, due = self._due(call, task_id)
         expires, expiration = ("null", "null") if self._expires is None else self._expiry()
         own = f'"{task_id}"' if call.task_id is None else text_to_json(task_id)
         # A task whose id is given has the delivery tag that apply_async would give it, so that the same twice is known.
         tag = _UNTAGGED if call.task_id else f'"{next(self._tags)}"'
-        body = f'"{b64encode(self._write(args, kwargs)).decode()}"'
+        body = f'"{b2a_base64(self._write(args, kwargs), newline=False).decode()}"'
         reprs = (self._repr(0, args), self._repr(1, kwargs))
         text = self._template.fill((body, own, eta, expires, expiration, "", "", "", *reprs, "", tag))
         return Offer(task_id, due, self._priority, seal_text(text) if call.task_id else text)
+
+    def _accept(self, args: Any, kwargs: Any) -> None:
+        """Checks arguments. Source: celery.app.task.Task.apply_async, celery.app.amqp.AMQP.as_task_v2."""
+        if self._check is not None:
+            self._check(*args, **kwargs)
+        if not isinstance(args, (list, tuple)):
+            raise TypeError("task args must be a list or tuple")
+        if not isinstance(kwargs, Mapping):
+            raise TypeError("task keyword arguments must be a mapping")
 
     def _due(self, call: Call, task_id: str) -> tuple[str, str]:
         """Returns the eta as JSON text, and the due time as of ``Offer``."""
