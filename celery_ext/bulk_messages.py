@@ -52,6 +52,9 @@ class BulkMessages:
         self._most = [self._app.amqp.argsrepr_maxsize, self._app.amqp.kwargsrepr_maxsize]
         self._levels = self._app.conf.get("task_repr_maxlevels", 3)
         self._check_delay = broker.check_delay
+        #: The app's time, asked for once, and what ``time`` said then and says at the call in hand.
+        self._base: datetime | None = None
+        self._base_s = self._at_s = 0.0
         self._ids, self._tags = _uuids(random=True), _uuids(random=False)
 
     def of(self, call: Call) -> Offer:
@@ -62,6 +65,7 @@ class BulkMessages:
             DelayTooLong: The transport option ``max_delay`` does not allow the delay.
             kombu.exceptions.EncodeError: The arguments cannot be written.
         """
+        self._at_s = time()
         args, kwargs = call.args or (), call.kwargs or {}
         self._accept(args, kwargs)
         task_id = call.task_id or next(self._ids)
@@ -101,7 +105,7 @@ class BulkMessages:
             if due is None:  # as a message of apply_async, for the worker to complain of
                 return text, ""
             ms = due.ms
-        delay_ms = ms - time() * 1000
+        delay_ms = ms - self._at_s * 1000
         if delay_ms <= 0:
             return text, ""
         self._check_delay(delay_ms / 1000, f"task {task_id}")
@@ -117,14 +121,21 @@ class BulkMessages:
             due = eta_of({"headers": {"eta": expires}})
             if due is None:
                 raise ValueError(f"expires={expires!r} is no time")
-            return text_to_json(expires), _in_ms(due.ms / 1000 - self._app.now().timestamp())
+            return text_to_json(expires), _in_ms(due.ms / 1000 - self._now().timestamp())
         moment = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
-        return f'"{expires.isoformat()}"', _in_ms((moment - self._app.now()).total_seconds())
+        return f'"{expires.isoformat()}"', _in_ms((moment - self._now()).total_seconds())
 
     def _after(self, seconds: float) -> datetime:
         """Returns the time so many s from now, in the app's zone. Source: celery.app.amqp.AMQP.as_task_v2."""
-        now: datetime = self._app.now()
+        now = self._now()
         return (now.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(now.tzinfo)
+
+    def _now(self) -> datetime:
+        """Returns the app's time at the call in hand. ``Celery.now`` looks up settings, which takes its time."""
+        if self._base is None:
+            self._base, self._base_s = self._app.now(), self._at_s
+        passed = timedelta(seconds=self._at_s - self._base_s)
+        return (self._base.astimezone(UTC) + passed).astimezone(self._base.tzinfo)
 
     def _repr(self, which: int, arguments: Any) -> str:
         given = self._reprs[which]

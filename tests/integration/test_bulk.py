@@ -68,6 +68,21 @@ def test_pages_are_sent_while_calls_are_read(proj: Proj) -> None:
     assert send_many(proj.app, RECORD, iter(())) == 0
 
 
+def test_a_countdown_begins_when_its_call_is_read(proj: Proj) -> None:
+    """Calls of one page that are read one after the other are due one after the other, each when it says."""
+    read: list[float] = []
+
+    def calls() -> Iterator[Call]:
+        for n in range(2):
+            until(lambda: not read or time.time() > read[-1] + 0.2)
+            read.append(time.time())
+            yield Call((n,), countdown=600)
+
+    send_many(proj.app, RECORD, calls())
+    dues = [each.due.timestamp() for each in browse(proj.app, "celery")]
+    assert dues == [pytest.approx(each + 600, abs=0.1) for each in read]
+
+
 def _failing() -> Iterator[Call]:
     yield Call((1,), countdown=60)
     raise KeyError("no more")
