@@ -9,7 +9,7 @@ import click
 
 from tests.bench import facts, page
 from tests.bench.contender import ROOT
-from tests.bench.everyone import EVERYONE
+from tests.bench.entrants import EVERYONE
 from tests.bench.facts import Entrant, Facts
 from tests.bench.schedule import QUICK, Run, Scale
 

@@ -10,14 +10,11 @@ from typing import Any
 import psutil
 import redis
 
-from tests.bench.contender import Cannot, Contender, Failed, Stage
+from tests.bench.contender import Cannot, Contender, Stage
+from tests.bench.filling import NOT_TOLD, WARM, Filling, check_ahead
 from tests.bench.results import Gap, Sample
 from tests.bench.servers import Server
 
-#: Tasks enqueued before those that are measured: the first open connections, the others tell a rate to expect.
-WARM = (20, 200)
-#: How long enqueueing these may take, in s.
-WARM_S = 5.0
 #: How much longer than expected enqueueing may take before tasks come due meanwhile.
 SLOWER = 1.25
 #: Cancelled at each backlog, if that takes no longer than so many s.
@@ -30,19 +27,11 @@ GRACE_S = 25.0
 IDLE_S, STILL_S = 4.0, 2.5
 #: How long programs may take to settle, in s.
 SETTLE_S = 90.0
-#: Within how many s the messages of a backlog come due, at random.
-WITHIN_S = 2.0
-#: What would take one producer longer than that, in s, is enqueued by two, and its rate is not measured.
-ALONE_S = 20.0
-#: By how much two are faster than one, at least.
-TWO = 1.4
 #: By how much memory may change while it is said to be settled.
 SAME_BYTES = 200_000
 HOUR_S = 3600.0
 #: Commands in a pipeline.
 PUSHED = 200
-#: Of what only some servers count.
-NOT_TOLD = "its server does not tell"
 
 Found = Iterator[Sample | Gap]
 
@@ -57,63 +46,17 @@ def backlog(contender: Contender, size: int, deadline: float, *, both: bool, wit
         both: Half of them are enqueued one at a time, half in bulk; else all in bulk, where there is that.
         within_s: If enqueueing would take longer than that, in s, nothing is done.
     """
-    name = contender.name
     with Stage(contender, deadline) as stage:
-        stage.client.ask("enqueue", count=0, first=0, last=0, bulk=False)  # its start may take longer than WARM_S
-        rates = {
-            way == "bulk": [_enqueue(stage, count, time() + WARM_S, 0, way == "bulk")["rate"] for count in WARM][-1]
-            for way in contender.ways
-        }
-        warm = len(rates) * sum(WARM)
-        parts = dict.fromkeys(rates, size // 2) if both and True in rates else {max(rates): size}
-        expected_s = sum(count / rates[bulk] for bulk, count in parts.items())
-        alone = both or expected_s <= ALONE_S
-        expected_s /= 1 if alone else TWO
-        if expected_s > within_s:
-            yield Gap("", name, size, f"not filled: enqueueing {size:,} takes about {expected_s:,.0f} s")
+        filling = Filling(stage, size, both=both)
+        if filling.expected_s > within_s:
+            why = f"not filled: enqueueing {size:,} takes about {filling.expected_s:,.0f} s"
+            yield Gap("", contender.name, size, why)
             return
-        due = time() + expected_s * SLOWER + 3
-        yield from _filled(stage, parts, due, size, alone)
+        yield from filling.fill()
         cancelled = yield from _cancelled(stage, size)
-        if "transfer" in contender.gaps:
-            return
-        _sleep_until(due + WITHIN_S)
-        yield from _moved(stage, size, warm + sum(parts.values()) - cancelled)
-
-
-def _filled(stage: Stage, parts: Mapping[bool, int], due: float, size: int, alone: bool) -> Found:
-    name, server = stage.contender.name, stage.server
-    before, cpu_s = server.kept_bytes(), server.cpu_s()
-    for bulk, count in parts.items():
-        if alone:
-            yield from _rates(stage, size, count, due, bulk)
-        else:
-            _by_two(stage, count, due, bulk)
-            yield Gap("enqueue_bulk" if bulk else "enqueue_one", name, size, "enqueued by two")
-    filled = sum(parts.values())
-    yield Sample("offer_cpu", name, size, (server.cpu_s() - cpu_s) / filled * 1e6)
-    yield Sample("kept", name, size, (server.kept_bytes() - before) / filled)
-
-
-def _rates(stage: Stage, size: int, count: int, due: float, bulk: bool) -> Found:
-    reads = stage.server.reads()
-    done = _enqueue(stage, count, due, WITHIN_S, bulk)
-    after = stage.server.reads()
-    row = "enqueue_bulk" if bulk else "enqueue_one"
-    yield Sample(row, stage.contender.name, size, done["rate"])
-    yield Sample(f"{row}_cpu", stage.contender.name, size, done["cpu_s"] / count * 1e6)
-    if reads is None or after is None:
-        yield Gap(f"{row}_reads", stage.contender.name, size, NOT_TOLD)
-    else:
-        yield Sample(f"{row}_reads", stage.contender.name, size, (after - reads) / count)
-
-
-def _by_two(stage: Stage, count: int, due: float, bulk: bool) -> None:
-    clients = stage.client, stage.another_client()
-    for client, part in zip(clients, (count // 2, count - count // 2), strict=True):
-        client.tell("enqueue", count=part, first=due, last=due + WITHIN_S, bulk=bulk)
-    for client in clients:
-        _check_ahead(client.answer())
+        if "transfer" not in contender.gaps:
+            filling.await_due()
+            yield from _moved(stage, size, filling.count - cancelled)
 
 
 def _cancelled(stage: Stage, size: int) -> Generator[Sample | Gap, None, int]:
@@ -260,22 +203,13 @@ def push(server: Server, message: bytes, count: int) -> float:
     return (server.cpu_s() - cpu_s) / (count // PUSHED * PUSHED) * 1e6
 
 
-def _sleep_until(moment: float) -> None:
-    sleep(max(0.0, moment - time()))
-
-
 def _enqueue(stage: Stage, count: int, due: float, seconds: float, bulk: bool) -> dict[str, float]:
     """Enqueues tasks. With a due time that is past they are for now; else raises Failed if any was due too soon."""
     now = time()
     done = stage.client.ask("enqueue", count=count, first=due, last=due + seconds, bulk=bulk)
     if due > now:
-        _check_ahead(done)
+        check_ahead(done)
     return {**done, "rate": count / done["seconds"]}
-
-
-def _check_ahead(done: dict[str, float]) -> None:
-    if done["ahead_s"] < 0:
-        raise Failed(f"enqueueing took {-done['ahead_s']:.1f} s longer than expected, so tasks came due meanwhile")
 
 
 def _settled(stage: Stage, process: psutil.Process) -> int:

@@ -22,8 +22,6 @@ FILLED_PER_S = 12_000
 SCRIPTED_PER_S = 12_000
 #: How long an idle consumer takes to start, in s.
 CONSUMER_S = 0.5
-#: Why no due time can be set.
-NO_RATE = "not tried: how fast it enqueues is not known in this run"
 #: Contenders that are looked at together where no times are measured.
 TOGETHER = 3
 
@@ -42,6 +40,7 @@ class Scale:
         grown: Tasks that wait while a worker's memory is measured.
         consumers: Numbers of idle consumers.
         pushes: Of the bare command.
+        together: So many contenders are worked with at the same time, where times are measured too.
         limit_s: When the run ends, whatever is left.
     """
 
@@ -54,11 +53,12 @@ class Scale:
     grown: int = 10_000
     consumers: tuple[int, ...] = (1, 10, 100)
     pushes: int = 200_000
+    together: int = 1
     limit_s: float = 29 * 60.0
 
 
 QUICK = Scale(
-    sizes=(1_000, 4_000),
+    sizes=(2_000,),
     fill_s=5.0,
     rounds=1,
     seconds=4,
@@ -66,6 +66,7 @@ QUICK = Scale(
     grown=1_000,
     consumers=(1,),
     pushes=20_000,
+    together=4,
     limit_s=170.0,
 )
 
@@ -128,28 +129,37 @@ class Run:
     def _plan(self) -> Iterator[Sequence[Job]]:
         """Yields jobs that are done at the same time, which are those that do not measure time."""
         scale = self._scale
-        small, *middle, large = scale.sizes
+        small, *more = scale.sizes
         yield from self._backlogs(small)
         yield from self._poisson()
         yield from self._bursts()
         yield from self._at_once("growth", jobs.growth, "worker", scale.grown, GROWTH_S)
         for count in scale.consumers:
             yield from self._at_once(f"{count} idle", jobs.idle, "idle", count, START_S + count * CONSUMER_S)
-        for size in middle:
-            yield from self._backlogs(size)
-        yield from self._backlogs(small) if scale.rounds > 1 else ()
         yield from self._scripts()
-        yield from self._backlogs(large)
+        for at, size in enumerate(more):
+            yield from self._backlogs(size)
+            if at == 0:
+                yield from self._backlogs(small)
         for _ in range(2, scale.rounds):
             yield from self._backlogs(small)
             yield from self._bursts()
 
     def _backlogs(self, size: int) -> Iterator[Sequence[Job]]:
-        both = size == self._scale.sizes[0]
-        within_s = self._scale.fill_s
-        for contender in self._contenders:
-            work = partial(jobs.backlog, contender, size, both=both, within_s=within_s)
-            yield [Job(f"backlog of {size:,}", [contender], BACKLOG_S + size / FILLED_PER_S, work, "", size)]
+        both, within_s = size == self._scale.sizes[0], self._scale.fill_s
+        takes_s = BACKLOG_S + size / FILLED_PER_S
+        for some in _split(self._contenders, self._scale.together):
+            yield [
+                Job(
+                    f"backlog of {size:,}",
+                    [each],
+                    takes_s,
+                    partial(jobs.backlog, each, size, both=both, within_s=within_s),
+                    "",
+                    size,
+                )
+                for each in some
+            ]
 
     def _poisson(self) -> Iterator[Sequence[Job]]:
         light = [each for each in self._contenders if not each.heavy]
@@ -158,24 +168,23 @@ class Run:
         yield from self._late("poisson", groups, count, seconds)
 
     def _bursts(self) -> Iterator[Sequence[Job]]:
-        yield from self._late("burst", [[each] for each in self._contenders], self._scale.burst, 0)
+        yield from self._late("burst", list(_split(self._contenders, self._scale.together)), self._scale.burst, 0)
 
     def _late(
         self, measure: str, groups: Sequence[Sequence[Contender]], count: int, seconds: float
     ) -> Iterator[Sequence[Job]]:
         for group in groups:
-            rates = {each: rate for each in group if (rate := self._rate(each))}
-            self.results.gaps += [Gap(measure, each.name, 0, NO_RATE) for each in group if each not in rates]
+            rates = {each: rate for each in group if (rate := self._rate(measure, each, count))}
             if rates:
-                takes_s = START_S * len(rates) + seconds + jobs.GRACE_S + sum(count / rate for rate in rates.values())
+                fill_s = sum(count / rate for rate in rates.values())
+                takes_s = START_S + 2 * len(rates) + jobs.SLOWER * fill_s + seconds + jobs.GRACE_S
                 work = partial(jobs.lateness, measure, rates, count, seconds)
                 yield [Job(f"{measure}, {count:,} tasks", list(rates), takes_s, work, measure)]
 
     def _at_once(
         self, title: str, work: Callable[[Contender, int, float], Found], measure: str, count: int, takes_s: float
     ) -> Iterator[Sequence[Job]]:
-        for start in range(0, len(self._contenders), TOGETHER):
-            some = self._contenders[start : start + TOGETHER]
+        for some in _split(self._contenders, TOGETHER):
             yield [Job(title, [each], takes_s, partial(work, each, count), measure, count) for each in some]
 
     def _scripts(self) -> Iterator[Sequence[Job]]:
@@ -199,11 +208,18 @@ class Run:
                 for each in ours
             ]
 
-    def _rate(self, contender: Contender) -> float | None:
-        """Returns how many tasks a second it has enqueued in the way that it is to enqueue many."""
+    def _rate(self, measure: str, contender: Contender, count: int) -> float | None:
+        """Returns how many tasks a second it has enqueued in the way for many; None if that takes too long."""
         row = "enqueue_bulk" if "bulk" in contender.ways else "enqueue_one"
         found = self.results.of(row, contender.name, self._scale.sizes[0])
-        return None if isinstance(found, str) else found.median
+        if isinstance(found, str):
+            why = "not tried: how fast it enqueues is not known in this run"
+        elif count / found.median > self._scale.fill_s:
+            why = f"not tried: enqueueing {count:,} takes about {count / found.median:,.0f} s"
+        else:
+            return found.median
+        self.results.gaps.append(Gap(measure, contender.name, 0, why))
+        return None
 
     def _do(self, job: Job, deadline: float) -> None:
         begun, names = monotonic(), ", ".join(each.name for each in job.contenders)
@@ -219,3 +235,9 @@ class Run:
         for contender in job.contenders:
             self._say(f"{contender.name}, {job.title}: {why}")
             self.results.gaps.append(Gap(job.measure, contender.name, job.size, why, failed))
+
+
+def _split(contenders: Sequence[Contender], count: int) -> Iterator[Sequence[Contender]]:
+    """Yields so many at a time."""
+    for start in range(0, len(contenders), count):
+        yield contenders[start : start + count]

@@ -10,7 +10,7 @@ from tests.bench.measures import MEASURES
 from tests.bench.results import Results
 from tests.bench.schedule import QUICK, Run, Scale
 
-TINY = replace(QUICK, sizes=(300, 400), seconds=1, burst=50, grown=200, pushes=1000)
+TINY = replace(QUICK, sizes=(300,), seconds=1, burst=50, grown=200, pushes=1000, together=2)
 #: Rows of ``limit``, and what is only there if something is wrong.
 OTHERS = {"limit", "limit_bytes"}
 
@@ -43,7 +43,7 @@ def test_what_there_is_no_time_for_is_said() -> None:
     """A run whose time is over begins nothing, and has a reason for every cell."""
     results = ran(replace(TINY, limit_s=0.0), celery_.HASH)
     assert results.samples == []
-    for measure, size in (("enqueue_one", 300), ("transfer", 400), ("worker", 200), ("idle_cpu", 1), ("limit", 0)):
+    for measure, size in (("enqueue_one", 300), ("transfer", 300), ("worker", 200), ("idle_cpu", 1), ("limit", 0)):
         assert "no time" in str(results.of(measure, celery_.HASH.name, size)), measure
     for measure in ("poisson_p50", "burst_max"):
         assert "not tried" in str(results.of(measure, celery_.HASH.name)), measure
@@ -52,7 +52,7 @@ def test_what_there_is_no_time_for_is_said() -> None:
 def test_a_contender_that_fails_does_not_end_the_run() -> None:
     """The reason that its program gave is in its cells, and the others are measured."""
     broken = replace(celery_.STOCK, name="Broken", producer=("sh", "-c", "echo it broke >&2; exit 3"))
-    results = ran(replace(TINY, sizes=(100, 0), consumers=()), broken)
+    results = ran(replace(TINY, sizes=(100,), consumers=()), broken)
     assert results.samples == []
     assert "it broke" in str(results.of("enqueue_one", "Broken", 100))
     assert any(gap.failed for gap in results.gaps)

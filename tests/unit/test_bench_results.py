@@ -15,7 +15,7 @@ from tests.bench.results import Gap, Results, Spread
 from tests.unit.made_up import FACTS, HASH, LIST, results
 
 NAMES = [HASH, LIST, "Celery", "Hare"]
-JOBS, SCRIPTS = (Path(__file__).parents[1] / "bench" / name for name in ("jobs.py", "scripts.py"))
+SOURCES = [Path(__file__).parents[1] / "bench" / name for name in ("jobs.py", "filling.py", "scripts.py")]
 
 
 def column(found: Results, key: str, size: int = 100) -> Column:
@@ -33,7 +33,7 @@ def keys_in(source: str) -> set[str]:
 
 def test_every_measure_of_the_jobs_is_described() -> None:
     """Each name in a sample of the jobs is that of a measure, and each measure is in a table of the page."""
-    names = keys_in(JOBS.read_text(encoding="utf-8")) | keys_in(SCRIPTS.read_text(encoding="utf-8"))
+    names = {name for source in SOURCES for name in keys_in(source.read_text(encoding="utf-8"))}
     assert {"kept", "transfer", "*_begun", "script_offer"} <= names
     literal = {name for name in names if "*" not in name and name != "row"}
     assert literal <= set(MEASURES)

@@ -1,4 +1,4 @@
-"""How fast messages that are due move to their queue, and whether a large backlog slows that down."""
+"""How fast messages that are due move to their queue, at what cost, and whether a large backlog slows that down."""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -10,9 +10,12 @@ import redis
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
+from tests.bench.targets.blocks import blocks, cpu_s
 from tests.bench.targets.load import QUEUE, fill, make_store, one_after_the_other, within_the_last_hour
 from tests.bench.targets.report import Figure
 
+#: The most CPU time of Redis that a message may take, in µs, in the default form.
+CPU_US = 8
 #: How long the backup list may become: that often what waits, and so many more. Source: docs/design.md.
 SHARE, MORE = 1.5, 1000
 
@@ -22,7 +25,7 @@ class Run(NamedTuple):
 
     Attributes:
         per_s: Messages moved a second.
-        redis_us: Redis's time for a message.
+        redis_us: CPU time of Redis's main thread for a message.
         longest_ms: The longest script call, by the clock on the wall.
         longest_cpu_ms: The most CPU time that Redis took for one call, and for what is asked about it.
         fullest: The longest that the backup list was, as a part of what it may be; 0 where there is no list.
@@ -54,19 +57,23 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
             yield Figure(f"{name}, rate at {large:,} / at {small:,}", rates[large] / rates[small], "", 0.7, True)
         value = median(run.per_s for run in even[form])
         yield Figure(f"{name}, {middle:,} waiting, one constant delay", value, "msg/s", target_even, True)
-        yield from _in_redis(name, large, [*of[large], *of[middle], *even[form]], of[large])
+        yield from _in_redis(name, [*of[large], *of[middle], *even[form]], of)
+    yield from blocks(quick)
 
 
-def _in_redis(name: str, large: int, runs: list[Run], largest: list[Run]) -> Iterator[Figure]:
+def _in_redis(name: str, runs: list[Run], of: dict[int, list[Run]]) -> Iterator[Figure]:
     each = ", ".join(f"{run.longest_ms:.1f}" for run in runs)
     note = f"of each run: {each} ms; wall clock, so it includes what other processes take of the core"
     yield Figure(f"{name}, longest script call (SLOWLOG)", max(run.longest_ms for run in runs), "ms", 10, note=note)
     longest_cpu_ms = max(run.longest_cpu_ms for run in runs)
     yield Figure(
-        f"{name}, longest script call, CPU time", longest_cpu_ms, "ms", 10, note="INFO cpu, Redis's main thread"
+        f"{name}, longest script call, CPU time", longest_cpu_ms, "ms", 5, note="INFO cpu, Redis's main thread"
     )
-    redis_us = median(run.redis_us for run in largest)
-    yield Figure(f"{name}, Redis CPU a message, {large:,} waiting", redis_us, "µs", note="commandstats")
+    for count, those in of.items():
+        redis_us = median(run.redis_us for run in those)
+        target = CPU_US if name.endswith("hash") else None
+        note = "INFO cpu, Redis's main thread, calls and what is asked about them"
+        yield Figure(f"{name}, Redis CPU a message, {count:,} waiting", redis_us, "µs", target, note=note)
     fullest = max(run.fullest for run in runs)
     if fullest:
         note = f"the longest of all runs, after each call; the bound is {SHARE} times what waits and {MORE:,}"
@@ -90,9 +97,9 @@ def _run(store: DelayStore, count: int) -> Run:
     client: Any = store.client
     client.config_set("slowlog-log-slower-than", 1000)
     client.config_set("slowlog-max-len", 100_000)
-    client.config_resetstat()
     client.slowlog_reset()
-    took_s, moved, fullest, longest_cpu_s, before_s = 0.0, 0, 0.0, 0.0, _cpu_s(client)
+    took_s, moved, fullest, longest_cpu_s, before_s = 0.0, 0, 0.0, 0.0, cpu_s(client)
+    first_s = before_s
     while moved < count:
         start = perf_counter()
         done = store.transfer(QUEUE)
@@ -100,20 +107,12 @@ def _run(store: DelayStore, count: int) -> Run:
         if not done.moved:
             raise RuntimeError(f"{moved} of {count} messages were moved, {client.llen(QUEUE)} are in the queue")
         moved += done.moved
-        after_s = _cpu_s(client)
+        after_s = cpu_s(client)
         longest_cpu_s, before_s = max(longest_cpu_s, after_s - before_s), after_s
         if store.backup == "list":
             length = client.llen(store.keys.listed(QUEUE))
             fullest = max(fullest, length / (SHARE * (count - moved) + MORE))
     if client.llen(QUEUE) != count:
         raise RuntimeError(f"{client.llen(QUEUE)} of {count} messages are in the queue")
-    stats = client.info("commandstats")
-    script_us = sum(stats.get(name, {"usec": 0})["usec"] for name in ("cmdstat_evalsha", "cmdstat_eval"))
     longest_us = max((entry["duration"] for entry in client.slowlog_get(100_000)), default=0)
-    return Run(count / took_s, script_us / count, longest_us / 1000, longest_cpu_s * 1000, fullest)
-
-
-def _cpu_s(client: Any) -> float:
-    """Returns the CPU time that Redis's main thread has taken."""
-    found = client.info("cpu")
-    return float(found["used_cpu_user_main_thread"] + found["used_cpu_sys_main_thread"])
+    return Run(count / took_s, (before_s - first_s) / count * 1e6, longest_us / 1000, longest_cpu_s * 1000, fullest)
