@@ -98,13 +98,14 @@ class Options:
         200,
         _number(1, 5000, whole=True),
         "messages",
-        "The most messages that one call of the transfer script moves.",
+        "The most messages that one call of the transfer script moves; half of it in Redisson's form.",
     )
     transfer_batch_bytes: int = _option(
         1_000_000,
         _number(1, 100_000_000, whole=True),
         "bytes",
-        "About the most bytes that one call of the transfer script moves, which bounds how long Redis is busy with it.",
+        "About the most bytes that one call of the transfer script moves, which bounds how long Redis is busy with it; a "
+        "sixteenth of it in Redisson's form.",
     )
     cancelled_ttl: float = _option(
         86_400.0,

@@ -45,14 +45,16 @@ class Transferred(NamedTuple):
     """What one call of the transfer script did.
 
     Attributes:
-        lateness_ms: For each message moved, ms from its due time to the transfer, by Redis's clock.
+        moved: Number of messages moved.
         lost: Number of index entries without a body; they are gone from the index.
+        latest_ms: How late the message due first was, by Redis's clock; 0 when none was due.
         now_ms: Redis's clock.
         next_due_ms: When the queue's next message is due, or None.
     """
 
-    lateness_ms: list[float]
+    moved: int
     lost: int
+    latest_ms: float
     now_ms: float
     next_due_ms: float | None
 

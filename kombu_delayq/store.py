@@ -18,9 +18,9 @@ from kombu_delayq.waiting import WaitingMessages
 from kombu_delayq.wake import WakeListener
 
 OLDEST_REDIS = (6, 2)
-#: A call that transfers entries of Redisson's form takes one of so many shares of a batch: an entry costs Redis as
-#: much more.
-LIST_SHARE = 2
+#: A call that transfers entries of Redisson's form takes one of so many shares of a batch, of its messages and of its
+#: bytes: so much more an entry costs Redis, and each byte, for an entry that leaves lets others be read.
+LIST_SHARE, LIST_BYTES_SHARE = 2, 16
 
 
 class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJobs, Leases):
@@ -118,13 +118,13 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             backup: The form in which they are, by default the store's own.
         """
         keys = [*self._stored(queue, backup), *self._ready(queue)]
-        share = LIST_SHARE if (backup or self.backup) == "list" else 1
-        batch = (max(self.options.transfer_batch // share, 1), max(self.options.transfer_batch_bytes // share, 1))
+        share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (backup or self.backup) == "list" else (1, 1)
+        batch = (max(self.options.transfer_batch // share, 1), max(self.options.transfer_batch_bytes // bytes_share, 1))
         args = [*batch, *self._list_of_priority]
-        _, lost, now, head, dues = self._run("transfer", keys, args, backup)
+        moved, lost, first, now, head = self._run("transfer", keys, args, backup)
         now_ms = float(now)
-        lateness_ms = [now_ms - float(due) for due in dues.split()]
-        return Transferred(lateness_ms, lost, now_ms, float(head) if head else None)
+        latest_ms = now_ms - float(first) if first else 0.0
+        return Transferred(moved, lost, latest_ms, now_ms, float(head) if head else None)
 
     @in_each_form
     def heads(self, queues: Sequence[str]) -> Heads:

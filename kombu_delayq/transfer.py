@@ -274,7 +274,7 @@ class TransferWorker:
     def _tell(self, queue: str, done: Transferred) -> None:
         if done.lost:
             logger.error("queue %r: %d delayed messages had no body and are lost", queue, done.lost)
-        if done.lateness_ms and self._on_transfer is not None:
+        if done.moved and self._on_transfer is not None:
             self._on_transfer(queue, done)
 
     def _keep_alive(self, store: DelayStore) -> None:

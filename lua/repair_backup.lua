@@ -14,6 +14,7 @@
 -- @include wrong_type
 -- @include marks
 -- @include twins
+-- @include order
 -- @include announce
 -- @include expire
 
@@ -35,10 +36,11 @@ local function check(id, due_ms)
     return 'gone'
   end
   local state = 'sound'
-  if is_marked(value) and (order_of(value) or 0) > (tonumber(redis.call('GET', keys.order) or 0) or 0) then
+  if is_marked(value) and (order_of(value) or 0) > number_in(keys.order) % SEEN then
     state = 'misordered'
     if mend then
-      redis.call('SET', keys.order, order_of(value))
+      local number = number_in(keys.order)
+      set_number(keys.order, number - number % SEEN + order_of(value))
     end
   end
   if is_twin(id, value) and not redis.call('ZSCORE', keys.twins, id) then

@@ -7,13 +7,17 @@
 -- ARGV[1] count   most messages to move
 -- ARGV[2] bytes   about the most bytes to move
 -- ARGV[3...12] for priority 0-9: which of the lists it goes to, counted from 0
--- Returns {number moved, number without a body, now, next due or '', due times of the moved, blank-separated}
--- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
+-- Returns {number moved, number without a body, due time of the first or '', now, next due or ''}
+-- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
 -- @include clock
 -- @include wrong_type
--- @include take
--- @include push
+-- @include batch
+-- @include large
+
+-- How many messages are read at once: as many as fit the buffer of 16 KB in which Redis gives a script its reply, for
+-- more than that is copied again.
+local REPLY, AT_MOST = 15000, 32
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -23,21 +27,39 @@ local wrong = wrong_stored(keys, 5)
 if wrong then
   return wrong
 end
-local members, dues, priorities, bodies = take(keys, now, count, bytes)
-local ready, moved, lost = {}, {}, 0
-for i, body in ipairs(bodies) do
-  if body then
-    local list = KEYS[5 + tonumber(ARGV[3 + tonumber(priorities[i])])]
-    ready[list] = ready[list] or {}
-    table.insert(ready[list], body)
-    table.insert(moved, dues[i])
-  else
-    lost = lost + 1
+local is_large, expire = has_large(keys), redis.call('PTTL', keys.due)
+local ready = { unpack(KEYS, 5) }
+local function list_of(priority)
+  return ready[1 + tonumber(ARGV[3 + tonumber(priority)])]
+end
+local usual, foremost, batch = list_of('0'), ready[1], new_batch()
+local moved, lost, ask, first = 0, 0, is_large and 1 or at_first(), nil
+local function settle_batch()
+  local pushed, without = settle(batch, keys, 5, expire)
+  moved, lost, batch = moved + pushed, lost + without, new_batch()
+end
+
+while count > 0 and bytes > 0 do
+  ask = math.min(ask, count)
+  local members, bodies, priorities, size, due = take(keys, now, #batch.members, ask, not first)
+  if #members == 0 then
+    break
   end
+  if priorities or #batch.members > 0 or usual ~= foremost then
+    hold(batch, members, bodies, priorities, list_of)
+  else
+    batch = { ready = { [usual] = bodies }, members = members, bodies = bodies, lost = 0 }
+  end
+  -- What goes to other lists than the first is pushed after all that goes there.
+  if leaves_in_parts() and is_for(batch, foremost) then
+    settle_batch()
+  end
+  first, count, bytes = first or due, #members < ask and 0 or count - ask, bytes - size
+  ask = is_large and 1 or math.max(1, math.min(4 * #members, math.floor(REPLY * #members / size), AT_MOST))
 end
-push(ready, 5, redis.call('PTTL', keys.due))
-if #members > 0 then
-  drop(keys, members, bodies)
+settle_batch()
+local head = next_due(keys, now, is_large)
+if is_large and not head then
+  forget_large(keys)
 end
-local head = redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
-return { #moved, lost, string.format('%.17g', now), head[2] or '', table.concat(moved, ' ') }
+return { moved, lost, first or '', string.format('%.17g', now), head or '' }

@@ -80,4 +80,4 @@ def _app_queues(target: Target) -> list[str]:
 
 
 def _tell(queue: str, done: Transferred) -> None:
-    logger.debug("queue %r: %d transferred, latest %.1f ms late", queue, len(done.lateness_ms), max(done.lateness_ms))
+    logger.debug("queue %r: %d transferred, latest %.1f ms late", queue, done.moved, done.latest_ms)

@@ -2,6 +2,7 @@
 -- with a mark where one is needed.
 -- @include marks
 -- @include twins
+-- @include large
 
 -- Stores a message under its id; equal bytes are stored once, other bytes under a taken id get their own.
 -- keys: due, backup, order, twins; again: whether equal bytes are another message. Returns 'offered', 'repeated' or
@@ -27,29 +28,6 @@ local function put(keys, id, due_ms, priority, body, again)
     state = 'renamed'
   end
   redis.call('ZADD', keys.due, due_ms, mark .. id)
+  note_large(keys, body)
   return state
-end
-
--- Reads the bodies of messages, as many as are about `bytes` long. found: members and due times in turn.
--- Returns members, their due times, their priorities, their bodies (false: it is missing). Cost O(number found).
-local function read(keys, found, bytes)
-  local members, dues, priorities, bodies = {}, {}, {}, {}
-  local size, slice, done = 0, 1, 0
-  while done < #found / 2 and size < bytes do
-    local ids = {}
-    for i = done + 1, math.min(done + slice, #found / 2) do
-      members[i], dues[i] = found[2 * i - 1], found[2 * i]
-      ids[#ids + 1] = id_of(members[i])
-    end
-    for i, value in ipairs(redis.call('HMGET', keys.backup, unpack(ids))) do
-      if value then
-        priorities[done + i], bodies[done + i] = opened(value)
-        size = size + #value
-      else
-        bodies[done + i] = false
-      end
-    end
-    done, slice = done + #ids, math.min(slice * 2, 64)
-  end
-  return members, dues, priorities, bodies
 end

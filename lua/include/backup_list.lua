@@ -1,14 +1,14 @@
 -- The backup in Redisson's form: ZSET `due` and LIST `backup` have the same entries. Beside them, `order` is a HASH
 -- with the count of messages marked (order), the tail of the list as it was known (tail) and as it was when the latest
 -- search for other clients' messages began (sought), and how far records were searched for those to be forgotten
--- (forgotten); `twins` is a HASH, the index of messages by id.
+-- (forgotten), and whether there are large messages (large); `twins` is a HASH, the index of messages by id.
 -- @include locate
 -- @include ids
--- @include sweep
+-- @include remove
+-- @include large
 
--- How long the list may be for LREM; how many entries, and bytes, are looked at for each that leaves, and the least
--- bytes; with how many messages of its id a new one is compared.
-local SHORT, PACE, SWEPT, COMPARED = 100, 8, 100000, 100
+-- With how many messages of its id a new one is compared.
+local COMPARED = 100
 
 -- Returns the messages of an id that wait, `count` at most: id (its own), record, member, due, priority, body of each.
 -- records: of that id. Cost O(log N) a record.
@@ -34,6 +34,7 @@ local function add(keys, id, due_ms, priority, body, records, behind)
   redis.call('ZADD', keys.due, due, entry)
   redis.call('RPUSH', keys.backup, entry)
   index(keys, id, records, due, entry, body, behind)
+  note_large(keys, body)
   keys.fresh[entry], keys.tail = true, mark_of(entry)
 end
 
@@ -54,25 +55,4 @@ local function put(keys, id, due_ms, priority, body, again)
   end
   add(keys, id, due_ms, priority, body, records)
   return records == '' and 'offered' or 'renamed'
-end
-
--- Removes entries. ids: of their messages. Cost O(log N) an entry.
-local function remove_entries(keys, entries, ids)
-  local is_short, bytes = redis.call('LLEN', keys.backup) <= SHORT, 0
-  for _, entry in ipairs(entries) do
-    bytes = bytes + #entry
-    if is_short then
-      redis.call('LREM', keys.backup, 1, entry)
-    end
-  end
-  redis.call('ZREM', keys.due, unpack(entries))
-  if redis.call('EXISTS', keys.due) == 0 then
-    redis.call('UNLINK', keys.backup, keys.order, keys.twins)
-    return
-  end
-  unindex(keys, entries, ids)
-  if not is_short then
-    sweep(keys, PACE * #entries, math.max(PACE * bytes, SWEPT))
-  end
-  forget(keys, #entries)
 end

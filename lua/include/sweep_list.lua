@@ -5,9 +5,9 @@
 -- @include locate
 -- @include tail
 -- @include unindex
+-- @include large
 
--- How much garbage there may be beside a share of what waits, and how many entries are looked at at once, at first and
--- at most: nobody knows how large they are.
+-- How much garbage there may be beside a share of what waits, and how many entries are read at once, at first and then.
 local SHARE, GARBAGE, AT_FIRST, AT_ONCE = 0.3, 500, 8, 64
 
 -- How many records are looked at for each message, which may have two.
@@ -20,7 +20,8 @@ local function sweep(keys, budget, bytes)
   if excess <= 0 then
     return
   end
-  local known, at_once = is_tail_known(keys), AT_FIRST
+  local known, is_large = is_tail_known(keys), has_large(keys)
+  local at_once = is_large and 1 or AT_FIRST
   while excess > 0 and budget > 0 and bytes > 0 do
     local entries = redis.call('LRANGE', keys.backup, 0, math.min(budget, at_once) - 1)
     local waiting = {}
@@ -39,7 +40,7 @@ local function sweep(keys, budget, bytes)
       keys.tail = keys.tail and mark_of(waiting[#waiting])
     end
     budget, excess = budget - #entries, excess - (#entries - #waiting)
-    at_once = math.min(2 * at_once, AT_ONCE)
+    at_once = is_large and 1 or math.min(2 * at_once, AT_ONCE)
   end
   if known then
     know_tail(keys)

@@ -122,7 +122,7 @@ def use(store: DelayStore, admin: redis.Redis) -> None:
     offer(store, "x", "y", "z")
     offer_as_redisson(admin, b"theirs", time.time() * 1000 + 60_000)
     store.heads([QUEUE])
-    while store.transfer(QUEUE).lateness_ms:
+    while store.transfer(QUEUE).moved:
         pass
     store.get([QUEUE], ["nobody"])
     [moved] = store.get([QUEUE], ["x"])["x"]

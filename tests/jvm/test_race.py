@@ -96,7 +96,7 @@ def test_10_000_messages_are_seen_once(jvm: Jvm, redis_server: PrivateRedis, sto
         TransferWorker(
             lambda: _store(redis_server),
             queues=lambda: ["q"],
-            on_transfer=lambda _, done: moved.append(len(done.lateness_ms)),
+            on_transfer=lambda _, done: moved.append(done.moved),
         )
         for _ in range(3)
     ]

@@ -78,7 +78,7 @@ def test_a_transfer_is_refused_whole(store: DelayStore) -> None:
             store.transfer("q")
     assert contents(store.client) == before
     relieve(store)
-    assert len(store.transfer("q").lateness_ms) == 10
+    assert store.transfer("q").moved == 10
     assert sum(len(popped(store.client, key)) for key in store.keys.ready("q", (0, 3, 6, 9))) == 10
 
 

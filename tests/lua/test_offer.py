@@ -133,7 +133,7 @@ def test_an_id_is_free_again_after_its_transfer(store: DelayStore) -> None:
     """A task that is retried under its id after its delivery is a new message."""
     for _ in range(2):
         assert store.offer("q", waiting("i", PAST_MS)) == ("first", 1, 0, 0)
-        assert len(store.transfer("q").lateness_ms) == 1
+        assert store.transfer("q").moved == 1
     assert len(popped(store.client, "q")) == 2
 
 
@@ -193,7 +193,7 @@ def test_the_count_may_begin_anew(store: DelayStore) -> None:
     assert [each[0] for each in look(store)[b"waiting in q"]] == ["j", "k", "i", "a"]
     if store.backup == "hash":
         assert store.client.zrange(DUE, 0, 2) == [b"\x7f00000000j", b"\x7f00000001k", b"\x7fffffffffi"]
-    assert len(store.transfer("q").lateness_ms) == 3
+    assert store.transfer("q").moved == 3
 
 
 def test_equal_content_in_two_queues_is_two_messages(store: DelayStore) -> None:

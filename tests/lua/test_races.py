@@ -55,7 +55,7 @@ def transfer(until: Event) -> Callable[[DelayStore], int]:
     def run(store: DelayStore) -> int:
         moved = 0
         while not until.is_set() and store.size("q"):
-            moved += len(store.transfer("q").lateness_ms)
+            moved += store.transfer("q").moved
         return moved
 
     return run

@@ -95,7 +95,7 @@ def test_some_are_put_back_among_others(store: DelayStore) -> None:
     index = store.client.zrange(TIMEOUT, 0, -1)
     store.client.zrem(TIMEOUT, *index[::3])
     assert put_back(store) == len(index[::3])
-    while store.transfer("q").lateness_ms:
+    while store.transfer("q").moved:
         pass
     assert popped(store.client, "q") == [str(n).encode() for n in range(200) if n % 5]
     assert not store.client.exists(TIMEOUT, LISTED, NOTES, IDS)

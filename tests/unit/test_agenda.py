@@ -44,10 +44,10 @@ def test_the_clock_goes_on_between_answers(agenda: Agenda) -> None:
 
 def test_after_a_transfer_the_next_head_counts(agenda: Agenda) -> None:
     """What a transfer says of the rest takes the place of what was known, nothing left included."""
-    agenda.moved(A, Transferred([5.0], 0, NOW_MS, NOW_MS + 60_000))
+    agenda.moved(A, Transferred(1, 0, 5.0, NOW_MS, NOW_MS + 60_000))
     assert agenda.due() == []
     assert 0 < agenda.next_s() <= 60
-    agenda.moved(A, Transferred([1.0], 0, NOW_MS, None))
+    agenda.moved(A, Transferred(1, 0, 5.0, NOW_MS, None))
     assert 60 < agenda.next_s() <= 3600
 
 
@@ -79,5 +79,5 @@ def test_each_form_of_a_queue_has_a_head_of_its_own(agenda: Agenda) -> None:
     assert agenda.queues == ["a", "b", "c"]
     agenda.expect(LISTED, NOW_MS - 1)
     assert agenda.due() == [A, LISTED]
-    agenda.moved(A, Transferred([5.0], 0, NOW_MS, None))
+    agenda.moved(A, Transferred(1, 0, 5.0, NOW_MS, None))
     assert agenda.due() == [LISTED]

@@ -10,7 +10,7 @@ from kombu_delayq.results import Offer, QueueStats, Transferred
 )
 def test_more_is_due_when_the_next_is_due_by_now(next_due_ms: float | None, more: bool) -> None:
     """A transfer says that more is due when the queue's next message is due at Redis's clock or before."""
-    assert Transferred([], 0, 1000.0, next_due_ms).more is more
+    assert Transferred(0, 0, 0.0, 1000.0, next_due_ms).more is more
 
 
 @pytest.mark.parametrize(

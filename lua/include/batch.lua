@@ -1,0 +1,38 @@
+-- Messages on their way to the queue's lists: those that have been read, and are not pushed yet.
+-- @include take
+-- @include push
+
+local function new_batch()
+  return { ready = {}, members = {}, bodies = {}, lost = 0 }
+end
+
+-- Adds messages as `take` has returned them. list_of: returns the list of a priority. Cost O(number of members).
+local function hold(batch, members, bodies, priorities, list_of)
+  local ready, held = batch.ready, #batch.members
+  for i = 1, #members do
+    local body = bodies[i]
+    if body then
+      local list = list_of(priorities and priorities[i] or '0')
+      ready[list] = ready[list] or {}
+      table.insert(ready[list], body)
+    else
+      batch.lost = batch.lost + 1
+    end
+    batch.members[held + i], batch.bodies[held + i] = members[i], body
+  end
+end
+
+-- Whether nothing has to be pushed but to one list.
+local function is_for(batch, list)
+  return next(batch.ready) == list and not next(batch.ready, list)
+end
+
+-- Pushes messages, and removes them. first, expire: as in `push`. Returns how many it pushed and how many had no body.
+-- Cost O(log N) a message.
+local function settle(batch, keys, first, expire)
+  push(batch.ready, first, expire)
+  if #batch.members > 0 then
+    drop(keys, batch.members, batch.bodies)
+  end
+  return #batch.members - batch.lost, batch.lost
+end
