@@ -15,7 +15,7 @@ from tests.bench.results import Gap, Results, Sample
 from tests.bench.scripts import script_limit, scripts
 
 #: How long jobs usually take at most, in s, to know whether there is time for one.
-GROWTH_S, LIMIT_S, BACKLOG_S, START_S = 40.0, 20.0, 25.0, 15.0
+GROWTH_S, LIMIT_S, BACKLOG_S, START_S = 25.0, 15.0, 25.0, 15.0
 #: Messages of a backlog enqueued, and moved, a second, at least.
 FILLED_PER_S = 12_000
 #: Messages offered and transferred a second by scripts alone, at least, in either form.
@@ -59,14 +59,14 @@ class Scale:
 
 QUICK = Scale(
     sizes=(2_000,),
-    fill_s=5.0,
+    fill_s=10.0,
     rounds=1,
     seconds=4,
     burst=500,
     grown=1_000,
     consumers=(1,),
     pushes=20_000,
-    together=4,
+    together=6,
     limit_s=170.0,
 )
 
@@ -133,10 +133,10 @@ class Run:
         yield from self._backlogs(small)
         yield from self._poisson()
         yield from self._bursts()
+        yield from self._scripts()
         yield from self._at_once("growth", jobs.growth, "worker", scale.grown, GROWTH_S)
         for count in scale.consumers:
             yield from self._at_once(f"{count} idle", jobs.idle, "idle", count, START_S + count * CONSUMER_S)
-        yield from self._scripts()
         for at, size in enumerate(more):
             yield from self._backlogs(size)
             if at == 0:
@@ -163,7 +163,10 @@ class Run:
 
     def _poisson(self) -> Iterator[Sequence[Job]]:
         light = [each for each in self._contenders if not each.heavy]
-        groups = [light[0::2], light[1::2], *([each] for each in self._contenders if each.heavy)]
+        heavy = [each for each in self._contenders if each.heavy]
+        groups = (
+            [light[0::2], light[1::2], *([each] for each in heavy)] if self._scale.together == 1 else [light, heavy]
+        )
         count, seconds = self._scale.per_s * self._scale.seconds, self._scale.seconds
         yield from self._late("poisson", groups, count, seconds)
 
@@ -184,7 +187,8 @@ class Run:
     def _at_once(
         self, title: str, work: Callable[[Contender, int, float], Found], measure: str, count: int, takes_s: float
     ) -> Iterator[Sequence[Job]]:
-        for some in _split(self._contenders, TOGETHER):
+        together = TOGETHER if self._scale.together == 1 else len(self._contenders)
+        for some in _split(self._contenders, together):
             yield [Job(title, [each], takes_s, partial(work, each, count), measure, count) for each in some]
 
     def _scripts(self) -> Iterator[Sequence[Job]]:
