@@ -27,6 +27,8 @@ logger = get_logger(__name__)
 LOOKS, STANDBY_LOOKS = (1.0, 1.15), (3.0, 5.0)
 #: Longest single wait in s for an announcement, which is how long a stop may go unnoticed.
 LISTEN_S = 0.2
+#: The last part of a wait, in s, in which announcements are not heard: sockets are waited for in whole ms, rounded up.
+FINE_S = 0.002
 #: Share of a queue's expiry after which it is put off again while it has a consumer.
 KEEP_ALIVE_SHARE = 1 / 3
 
@@ -227,10 +229,11 @@ class TransferWorker:
             next_s = self._agenda.next_s()
             if not on_time and next_s > 0:
                 next_s = left_s
-            if listener is None:
-                self._stopping.wait(max(min(next_s, left_s), 0))
+            wait_s = max(min(next_s, left_s), 0)
+            if listener is None or wait_s <= FINE_S:
+                self._stopping.wait(wait_s)
             else:
-                self._hear(store, listener, min(next_s, left_s, LISTEN_S))
+                self._hear(store, listener, min(wait_s - FINE_S, LISTEN_S))
 
     def _hear_less(self, error: NoPermissionError, *, follows: bool) -> None:
         """Does without the channels that are forbidden; Redis does not say which, so first without Redisson's."""
