@@ -53,7 +53,7 @@ class Contender:
         counts: Whether its producer tells how many messages have not been moved; else a message is moved when its
             task begins.
         most_consumers: How many consumers its server takes with its default limits.
-        heavy: Whether its tasks take so much CPU that those of others would be late beside them.
+        heavy: Whether its tasks take so much CPU that those of others would be late beside them; measured apart.
         env: Further environment variables of its programs.
         gaps: Why it has no figures, by the key of a measure.
         why_not: Says what it lacks on this machine, or returns None.

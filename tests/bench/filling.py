@@ -15,7 +15,7 @@ ALONE_S = 20.0
 #: By how much two are faster than one, at least.
 TWO = 1.4
 #: Tasks of one command. None of them is due within a time that they take, with so many s and so many times to spare.
-PART, SPARE_S, SPARE = 10_000, 3.0, 2.0
+PART, SPARE_S, SPARE = 10_000, 2.5, 1.6
 #: The least time within which the tasks of a part come due, at random, in s.
 WITHIN_S = 2.0
 #: Of what only some servers count.

@@ -20,13 +20,13 @@ SLOWER = 1.25
 #: Cancelled at each backlog, if that takes no longer than so many s.
 CANCELLED, CANCEL_S = 300, 3.0
 #: How long an overdue backlog is watched while it moves, in s.
-TRANSFER_S = 6.0
+TRANSFER_S = 4.0
 #: How long a contender may still begin tasks after the last was due, in s.
 GRACE_S = 25.0
 #: How long idle consumers are watched, and how long connections have to stay as they are before, in s.
 IDLE_S, STILL_S = 4.0, 2.5
 #: How long programs may take to settle, in s.
-SETTLE_S = 90.0
+SETTLE_S = 120.0
 #: By how much memory may change while it is said to be settled.
 SAME_BYTES = 200_000
 HOUR_S = 3600.0

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from tests.bench import jobs
 from tests.bench.contender import Contender, Failed
+from tests.bench.filling import TWO
 from tests.bench.jobs import Found
 from tests.bench.results import Gap, Results, Sample
 from tests.bench.scripts import script_limit, scripts
@@ -22,8 +23,8 @@ FILLED_PER_S = 12_000
 SCRIPTED_PER_S = 12_000
 #: How long an idle consumer takes to start, in s.
 CONSUMER_S = 0.5
-#: Contenders that are looked at together where no times are measured.
-TOGETHER = 3
+#: Contenders of which more than a few idle consumers run at the same time.
+TOGETHER, FEW = 3, 10
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Scale:
     """
 
     sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
-    fill_s: float = 55.0
+    fill_s: float = 65.0
     rounds: int = 3
     per_s: int = 100
     seconds: int = 60
@@ -104,6 +105,7 @@ class Run:
     def __init__(self, contenders: Sequence[Contender], scale: Scale, say: Callable[[str], None]) -> None:
         self.results = Results()
         self._contenders = contenders
+        self._ours = [each for each in contenders if each.env.get("BENCH_BACKUP")]
         self._scale = scale
         self._say = say
         self._begun = monotonic()
@@ -122,6 +124,9 @@ class Run:
                     self._leave_out(job, "no time was left for it in this run")
                 continue
             deadline = monotonic() + min(left_s, 2 * longest_s)
+            if len(together) == 1:  # in this thread, which Ctrl-C ends
+                self._do(together[0], deadline)
+                continue
             with ThreadPoolExecutor(len(together)) as pool:
                 for _ in pool.map(partial(self._do, deadline=deadline), together):
                     pass
@@ -130,25 +135,27 @@ class Run:
         """Yields jobs that are done at the same time, which are those that do not measure time."""
         scale = self._scale
         small, *more = scale.sizes
-        yield from self._backlogs(small)
+        yield from self._backlogs(small, self._contenders)
         yield from self._poisson()
         yield from self._bursts()
         yield from self._scripts()
         yield from self._at_once("growth", jobs.growth, "worker", scale.grown, GROWTH_S)
         for count in scale.consumers:
             yield from self._at_once(f"{count} idle", jobs.idle, "idle", count, START_S + count * CONSUMER_S)
-        for at, size in enumerate(more):
-            yield from self._backlogs(size)
-            if at == 0:
-                yield from self._backlogs(small)
-        for _ in range(2, scale.rounds):
-            yield from self._backlogs(small)
-            yield from self._bursts()
+        *middle, large = more or [0]
+        for size in middle:
+            yield from self._backlogs(size, self._contenders)
+        yield from self._backlogs(large, self._ours)
+        for again in range(1, scale.rounds):
+            yield from self._backlogs(small, self._contenders)
+            if again == 1:
+                yield from self._backlogs(large, [each for each in self._contenders if each not in self._ours])
 
-    def _backlogs(self, size: int) -> Iterator[Sequence[Job]]:
+    def _backlogs(self, size: int, contenders: Sequence[Contender]) -> Iterator[Sequence[Job]]:
         both, within_s = size == self._scale.sizes[0], self._scale.fill_s
         takes_s = BACKLOG_S + size / FILLED_PER_S
-        for some in _split(self._contenders, self._scale.together):
+        able = [each for each in contenders if size and (both or self._rate("", each, size, size) is not None)]
+        for some in _split(able, self._scale.together):
             yield [
                 Job(
                     f"backlog of {size:,}",
@@ -177,7 +184,7 @@ class Run:
         self, measure: str, groups: Sequence[Sequence[Contender]], count: int, seconds: float
     ) -> Iterator[Sequence[Job]]:
         for group in groups:
-            rates = {each: rate for each in group if (rate := self._rate(measure, each, count))}
+            rates = {each: rate for each in group if (rate := self._rate(measure, each, count, 0))}
             if rates:
                 fill_s = sum(count / rate for rate in rates.values())
                 takes_s = START_S + 2 * len(rates) + jobs.SLOWER * fill_s + seconds + jobs.GRACE_S
@@ -187,13 +194,13 @@ class Run:
     def _at_once(
         self, title: str, work: Callable[[Contender, int, float], Found], measure: str, count: int, takes_s: float
     ) -> Iterator[Sequence[Job]]:
-        together = TOGETHER if self._scale.together == 1 else len(self._contenders)
+        together = TOGETHER if count > FEW and measure == "idle" else len(self._contenders)
         for some in _split(self._contenders, together):
             yield [Job(title, [each], takes_s, partial(work, each, count), measure, count) for each in some]
 
     def _scripts(self) -> Iterator[Sequence[Job]]:
         """CPU times of Redis, which the forms do not take from each other."""
-        ours = [each for each in self._contenders if each.env.get("BENCH_BACKUP")]
+        ours = self._ours
         if ours:
             pushes = self._scale.pushes
             yield [Job("bare LPUSH", ours[:1], LIMIT_S, partial(jobs.limit, ours[0], pushes), "limit")]
@@ -212,17 +219,17 @@ class Run:
                 for each in ours
             ]
 
-    def _rate(self, measure: str, contender: Contender, count: int) -> float | None:
-        """Returns how many tasks a second it has enqueued in the way for many; None if that takes too long."""
+    def _rate(self, measure: str, contender: Contender, count: int, size: int) -> float | None:
+        """Returns how many tasks a second it has enqueued in the way for many; None, with a gap, if that is too few."""
         row = "enqueue_bulk" if "bulk" in contender.ways else "enqueue_one"
         found = self.results.of(row, contender.name, self._scale.sizes[0])
         if isinstance(found, str):
             why = "not tried: how fast it enqueues is not known in this run"
-        elif count / found.median > self._scale.fill_s:
+        elif count / found.median > self._scale.fill_s * (TWO if size else 1):
             why = f"not tried: enqueueing {count:,} takes about {count / found.median:,.0f} s"
         else:
             return found.median
-        self.results.gaps.append(Gap(measure, contender.name, 0, why))
+        self.results.gaps.append(Gap(measure, contender.name, size, why))
         return None
 
     def _do(self, job: Job, deadline: float) -> None:
