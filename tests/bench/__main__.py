@@ -1,5 +1,6 @@
 """Compares kombu-delayq with what people use instead, and writes the documentation's page about it."""
 
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,12 +25,21 @@ NAMES = [each.name for each in EVERYONE]
     type=click.Path(file_okay=False, path_type=Path),
     help="Write into this directory.  [default: docs; for a quick run or a part, build/bench]",
 )
-def main(quick: bool, only: tuple[str, ...], output: Path | None) -> None:
+@click.option(
+    "--again",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Measure nothing: write the page once more from the raw figures in this file, into its parent's directory.",
+)
+def main(quick: bool, only: tuple[str, ...], output: Path | None, again: Path | None) -> None:
     """Gives every contender the same work, in turn, and writes what came out of it.
 
     Every measure starts servers of its own and ends them. A contender that cannot run here is named with the reason.
     Run it on a machine with nothing else to do.
     """
+    if again is not None:
+        page.write(*page.read(again), output or again.parents[1])
+        return
     date, begun = datetime.now(UTC), monotonic()
     chosen = [each for each in EVERYONE if not only or each.name in only]
     entrants = [Entrant.of(each) for each in chosen]
@@ -41,6 +51,8 @@ def main(quick: bool, only: tuple[str, ...], output: Path | None) -> None:
     run.run()
     directory = output or (ROOT / "build" / "bench" if quick or only else ROOT / "docs")
     command = "make bench-quick" if quick else "make bench"
+    if only:
+        command = shlex.join(["python", "-m", "tests.bench", *sys.argv[1:]])
     told = Facts(facts.machine(), entrants, date, command, monotonic() - begun, facts.numbers(scale), quick)
     page.write(run.results, told, directory)
     click.echo(f"{directory / 'benchmarks.md'}, after {(monotonic() - begun) / 60:.1f} minutes")

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Iterator
-from math import isfinite
+from datetime import datetime
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 from tests.bench.columns import with_path
-from tests.bench.facts import Facts
+from tests.bench.facts import Entrant, Facts
 from tests.bench.measures import GROUPS
-from tests.bench.results import Results
+from tests.bench.results import Gap, Results, Sample
 from tests.bench.sections import Sections
 from tests.bench.tables import Tables
 
@@ -53,6 +54,19 @@ def lines(results: Results, facts: Facts, charts: dict[str, str]) -> Iterator[st
         yield from tables.group(group, charts.get(group.key))
     yield from sections.contenders()
     yield from sections.gaps()
+
+
+def read(figures: Path) -> tuple[Results, Facts]:
+    """Returns what ``write`` has written as raw figures, so that the page can be written again."""
+    found = json.loads(figures.read_text(encoding="utf-8"))
+    samples = [
+        Sample(**{**each, "value": inf if each["value"] is None else each["value"]}) for each in found["samples"]
+    ]
+    facts = found["facts"]
+    entrants = [Entrant(**each) for each in facts.pop("contenders")]
+    date, notes = datetime.fromisoformat(facts.pop("date")), tuple(facts.pop("notes"))
+    told = Facts(**facts, contenders=entrants, date=date, notes=notes)
+    return Results(samples, [Gap(**each) for each in found["gaps"]]), told
 
 
 def as_json(results: Results, facts: Facts) -> str:

@@ -144,6 +144,15 @@ def test_the_figures_are_valid_json() -> None:
     assert found["facts"]["date"] == "2026-01-02T03:04:00+00:00"
 
 
+def test_a_page_is_written_again_from_its_figures(tmp_path: Path) -> None:
+    """What is read from the raw figures makes the same page, what never ended included."""
+    figures = tmp_path / "figures.json"
+    figures.write_text(page.as_json(a_run(), FACTS), encoding="utf-8")
+    found, facts = page.read(figures)
+    assert facts == FACTS
+    assert written(found, facts) == written(a_run())
+
+
 def test_charts_are_drawn_the_same_each_time(tmp_path: Path) -> None:
     """A page is written with its charts, which are SVG without dates or fonts, and equal for equal results."""
     if find_spec("matplotlib") is None:
