@@ -53,7 +53,8 @@ class Contender:
         counts: Whether its producer tells how many messages have not been moved; else a message is moved when its
             task begins.
         most_consumers: How many consumers its server takes with its default limits.
-        heavy: Whether its tasks take so much CPU that those of others would be late beside them; measured apart.
+        heavy: Whether its tasks take so much CPU that those of others would be late beside them.
+        quiet: Environment in which consumers do without what they tell each other all the time; empty if there is none.
         env: Further environment variables of its programs.
         gaps: Why it has no figures, by the key of a measure.
         why_not: Says what it lacks on this machine, or returns None.
@@ -71,6 +72,7 @@ class Contender:
     counts: bool = True
     most_consumers: float = inf
     heavy: bool = False
+    quiet: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
     why_not: Callable[[], str | None] = lambda: None

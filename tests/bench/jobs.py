@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from math import inf
 from statistics import median
 from time import monotonic, sleep, time
@@ -151,12 +152,12 @@ def growth(contender: Contender, count: int, deadline: float) -> Found:
         yield Sample("worker", contender.name, count, (_settled(stage, worker) - before) / count)
 
 
-def idle(contender: Contender, count: int, deadline: float) -> Found:
-    """Looks at the server while consumers have nothing to do."""
+def idle(contender: Contender, count: int, deadline: float, measure: str = "idle") -> Found:
+    """Looks at the server while consumers have nothing to do. measure: what the names of the rows begin with."""
     name = contender.name
     if count > contender.most_consumers:
         yield Gap(
-            "idle", name, count, f"with its default limits the server takes only {contender.most_consumers} consumers"
+            measure, name, count, f"with its default limits the server takes only {contender.most_consumers} consumers"
         )
         return
     with Stage(contender, deadline) as stage:
@@ -177,10 +178,16 @@ def idle(contender: Contender, count: int, deadline: float) -> Found:
         took_s = monotonic() - begun
         later = server.commands()
         if commands is None or later is None:
-            yield Gap("idle_commands", name, count, "its server does not count commands")
+            yield Gap(f"{measure}_commands", name, count, "its server does not count commands")
         else:
-            yield Sample("idle_commands", name, count, (later - commands) / took_s)
-        yield Sample("idle_cpu", name, count, (server.cpu_s() - cpu_s) / took_s * 100)
+            yield Sample(f"{measure}_commands", name, count, (later - commands) / took_s)
+        yield Sample(f"{measure}_cpu", name, count, (server.cpu_s() - cpu_s) / took_s * 100)
+
+
+def quiet(contender: Contender, count: int, deadline: float) -> Found:
+    """The same without what consumers tell each other."""
+    without = replace(contender, env={**contender.env, **contender.quiet})
+    yield from idle(without, count, deadline, "quiet")
 
 
 def limit(contender: Contender, count: int, deadline: float) -> Found:

@@ -217,6 +217,29 @@ _ALL: tuple[Measure, ...] = (
         by=CONSUMERS,
     ),
     Measure(
+        "quiet_commands",
+        "Commands of idle consumers that keep to themselves",
+        "/s",
+        "less",
+        1,
+        "The same for Celery's workers started with `--without-gossip --without-mingle --without-heartbeat`, so that "
+        "what they tell each other does not count.",
+        alike=0.5,
+        by=CONSUMERS,
+        only=(*FORMS, "Celery"),
+    ),
+    Measure(
+        "quiet_cpu",
+        "The server's CPU for idle consumers that keep to themselves",
+        "% of a core",
+        "less",
+        2,
+        "CPU time of Redis at the same time.",
+        alike=0.1,
+        by=CONSUMERS,
+        only=(*FORMS, "Celery"),
+    ),
+    Measure(
         "offer_cpu",
         "The server's CPU time for a message enqueued",
         "µs",
@@ -284,7 +307,7 @@ GROUPS: tuple[Group, ...] = (
     Group("transfer", "Transfer", (("transfer",), ("longest",))),
     Group("lateness", "Lateness", tuple(tuple(f"{key}_{each}" for each in _LATE) for key in ("poisson", "burst"))),
     Group("cancel", "Cancel", (("cancel",), ("cancel_worst",))),
-    Group("idle", "When nothing happens", (("idle_commands",), ("idle_cpu",))),
+    Group("idle", "When nothing happens", (("idle_commands",), ("idle_cpu",), ("quiet_commands",), ("quiet_cpu",))),
     Group("path", "From offer to queue", (("offer_cpu",), ("transfer_cpu",), ("path_cpu",))),
     Group("script", "The scripts alone", (("script_offer",), ("script_transfer",), ("script_longest",))),
 )

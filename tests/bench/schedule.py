@@ -139,9 +139,9 @@ class Run:
         yield from self._poisson()
         yield from self._bursts()
         yield from self._scripts()
-        yield from self._at_once("growth", jobs.growth, "worker", scale.grown, GROWTH_S)
+        yield from self._growths()
         for count in scale.consumers:
-            yield from self._at_once(f"{count} idle", jobs.idle, "idle", count, START_S + count * CONSUMER_S)
+            yield from self._idle(count)
         *middle, large = more or [0]
         for size in middle:
             yield from self._backlogs(size, self._contenders)
@@ -171,9 +171,7 @@ class Run:
     def _poisson(self) -> Iterator[Sequence[Job]]:
         light = [each for each in self._contenders if not each.heavy]
         heavy = [each for each in self._contenders if each.heavy]
-        groups = (
-            [light[0::2], light[1::2], *([each] for each in heavy)] if self._scale.together == 1 else [light, heavy]
-        )
+        groups = [light[0::2], light[1::2], heavy] if self._scale.together == 1 else [light, heavy]
         count, seconds = self._scale.per_s * self._scale.seconds, self._scale.seconds
         yield from self._late("poisson", groups, count, seconds)
 
@@ -191,12 +189,24 @@ class Run:
                 work = partial(jobs.lateness, measure, rates, count, seconds)
                 yield [Job(f"{measure}, {count:,} tasks", list(rates), takes_s, work, measure)]
 
-    def _at_once(
-        self, title: str, work: Callable[[Contender, int, float], Found], measure: str, count: int, takes_s: float
-    ) -> Iterator[Sequence[Job]]:
-        together = TOGETHER if count > FEW and measure == "idle" else len(self._contenders)
+    def _idle(self, count: int) -> Iterator[Sequence[Job]]:
+        together = TOGETHER if count > FEW else len(self._contenders)
+        takes_s = START_S + count * CONSUMER_S
         for some in _split(self._contenders, together):
-            yield [Job(title, [each], takes_s, partial(work, each, count), measure, count) for each in some]
+            yield [
+                Job(f"{count} idle", [each], takes_s, partial(jobs.idle, each, count), "idle", count) for each in some
+            ]
+        if count == self._scale.consumers[-1]:
+            work = [(each, partial(jobs.quiet, each, count)) for each in self._contenders if each.quiet]
+            if work:
+                yield [Job(f"{count} idle and quiet", [each], takes_s, job, "quiet", count) for each, job in work]
+
+    def _growths(self) -> Iterator[Sequence[Job]]:
+        count = self._scale.grown
+        yield [
+            Job("growth", [each], GROWTH_S, partial(jobs.growth, each, count), "worker", count)
+            for each in self._contenders
+        ]
 
     def _scripts(self) -> Iterator[Sequence[Job]]:
         """CPU times of Redis, which the forms do not take from each other."""

@@ -149,7 +149,7 @@ def test_targets_are_held_against_the_worst_size() -> None:
         *[("enqueue_one_cpu", name, 100, cpu) for name, cpu in ((HASH, 90.0), (LIST, 130.0), ("Celery", 100.0))],
         *[("script_transfer", HASH, size, cpu) for size, cpu in ((100, 7.0), (200, 8.2))],
         *[("script_longest", HASH, 100, value) for value in (4.0, 4.5, 6.0)],
-        *[("idle_cpu", name, count, cpu) for name in (HASH, LIST) for count, cpu in ((10, 5.0), (100, 0.4))],
+        *[("quiet_cpu", name, count, cpu) for name in (HASH, LIST) for count, cpu in ((10, 5.0), (100, 0.4))],
     )
     reads, cpu, transfer, longest, idle = bounds(found)
     assert [reads.met(HASH), reads.met(LIST)] == [True, True]

@@ -63,7 +63,8 @@ def _when(due: float) -> dict[str, Any]:
 
 def consume() -> None:
     """Runs a worker; without children, for only its consumer talks to the broker while nothing happens."""
-    app.worker_main(["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench"])
+    quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"] if "BENCH_QUIET" in os.environ else []
+    app.worker_main(["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench", *quiet])
 
 
 if __name__ == "__main__":

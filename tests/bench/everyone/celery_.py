@@ -16,6 +16,7 @@ def _celery(name: str, backup: str = "") -> Contender:
         consumers=python("tests.bench.contenders.forked", PROGRAM),
         settings="`celery worker` with its defaults: prefork, a child a core",
         counts=bool(backup),
+        quiet={"BENCH_QUIET": "1"},
         env={"BENCH_BACKUP": backup},
     )
 
