@@ -12,6 +12,13 @@ from celery_ext import Call, control, send_many
 from tests.bench.journal import arrive
 from tests.bench.program import PAYLOAD, Cannot, Producer, serve
 
+#: What a worker imports when it starts.
+FORKED_WITH = (
+    *("celery.bin.worker", "celery.apps.worker", "celery.worker.consumer", "celery.worker.components"),
+    *("celery.concurrency.solo", "celery.worker.strategy", "celery.app.trace", "celery.events.state"),
+    *("kombu.transport.redis", "kombu_delayq.transport", "celery_ext.cli", "celery.bin.celery"),
+)
+
 app = Celery("bench", broker=os.environ["BENCH_SERVER"])
 if backup := os.environ.get("BENCH_BACKUP"):
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
@@ -62,9 +69,15 @@ def _when(due: float) -> dict[str, Any]:
 
 
 def consume() -> None:
-    """Runs a worker; without children, for only its consumer talks to the broker while nothing happens."""
-    quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"] if "BENCH_QUIET" in os.environ else []
-    app.worker_main(["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench", *quiet])
+    """Runs a worker.
+
+    Without children, for only its consumer talks to the broker while nothing happens; and it does not ask all others
+    for their state when it starts, which takes long where a hundred start at once.
+    """
+    quiet = ["--without-gossip", "--without-heartbeat"] if "BENCH_QUIET" in os.environ else []
+    app.worker_main(
+        ["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench", "--without-mingle", *quiet]
+    )
 
 
 if __name__ == "__main__":

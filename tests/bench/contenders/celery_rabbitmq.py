@@ -50,9 +50,18 @@ class RabbitProducer(Producer):
         raise Cannot("cannot: a revoke is kept by the workers that hear it, and the message stays")
 
 
+#: What a worker imports when it starts.
+FORKED_WITH = (
+    *("celery.bin.worker", "celery.apps.worker", "celery.worker.consumer", "celery.worker.components"),
+    *("celery.concurrency.solo", "celery.worker.strategy", "celery.app.trace", "kombu.transport.pyamqp"),
+)
+
+
 def consume() -> None:
     """Runs a worker; without children, for only its consumer talks to the broker while nothing happens."""
-    app.worker_main(["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench"])
+    app.worker_main(
+        ["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench", "--without-mingle"]
+    )
 
 
 if __name__ == "__main__":

@@ -9,9 +9,13 @@ import sys
 def main() -> None:
     """Runs ``consume`` of a module in so many processes, until one of them ends.
 
-    Command line: MODULE NUMBER.
+    Command line: MODULE NUMBER. What else a consumer imports, and should not import a hundred times, is named by the
+    module's FORKED_WITH.
     """
-    consume = importlib.import_module(sys.argv[1]).consume
+    module = importlib.import_module(sys.argv[1])
+    consume = module.consume
+    for name in getattr(module, "FORKED_WITH", ()):
+        importlib.import_module(name)
     for _ in range(int(sys.argv[2])):
         if os.fork() == 0:
             consume()
