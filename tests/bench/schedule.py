@@ -24,7 +24,7 @@ SCRIPTED_PER_S = 12_000
 #: How long an idle consumer takes to start, in s.
 CONSUMER_S = 0.5
 #: Contenders of which more than a few idle consumers run at the same time.
-TOGETHER, FEW = 3, 10
+TOGETHER, FEW = 4, 10
 
 
 @dataclass(frozen=True)
