@@ -1,5 +1,7 @@
 """Celery on Redis: stock, and with kombu-delayq."""
 
+from kombu import Producer
+
 from tests.bench.contender import Contender
 from tests.bench.everyone.commands import python, versions
 
@@ -15,6 +17,7 @@ def _celery(name: str, backup: str = "") -> Contender:
         mover=python("celery", "-A", PROGRAM, "delayq", "transfer", "--loglevel=error") if backup else None,
         consumers=python("tests.bench.contenders.forked", PROGRAM),
         settings="`celery worker` with its defaults: prefork, a child a core",
+        ways=("one", "bulk") if backup or hasattr(Producer, "batch") else ("one",),
         counts=bool(backup),
         quiet={"BENCH_QUIET": "1"},
         env={"BENCH_BACKUP": backup},
