@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.bench.columns import with_path
 from tests.bench.facts import Entrant, Facts
-from tests.bench.measures import GROUPS
+from tests.bench.groups import GROUPS
 from tests.bench.results import Gap, Results, Sample
 from tests.bench.sections import Sections
 from tests.bench.tables import Tables

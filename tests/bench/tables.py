@@ -5,7 +5,8 @@ from string import ascii_lowercase
 
 from tests.bench.columns import DASH, NOT_MEASURED, OURS, Column, columns, shown, spread
 from tests.bench.facts import Facts
-from tests.bench.measures import FORMS, MEASURES, Group, Measure
+from tests.bench.groups import Group
+from tests.bench.measures import FORMS, MEASURES, Measure
 from tests.bench.reasons import REASONS
 from tests.bench.results import Results, Spread
 

@@ -10,7 +10,8 @@ import pytest
 from tests.bench.bounds import bounds
 from tests.bench.columns import Column, columns, shown, spread, with_path
 from tests.bench.facts import machine
-from tests.bench.measures import GROUPS, MEASURES
+from tests.bench.groups import GROUPS
+from tests.bench.measures import MEASURES
 from tests.bench.results import Gap, Results, Spread
 from tests.unit.made_up import FACTS, HASH, LIST, results
 
