@@ -189,7 +189,11 @@ class Stage:
             sleep(0.005)
 
     def __enter__(self) -> Self:
-        self.server.start()
+        try:
+            self.server.start()
+        except BaseException:
+            self.server.close()
+            raise
         return self
 
     def __exit__(

@@ -40,11 +40,21 @@ class PostgresServer:
 
     def start(self) -> None:
         """Makes a cluster and starts it; all its settings are defaults save where it listens."""
-        try:
-            self._start()
-        except BaseException:
-            self.close()
-            raise
+        home, programs = self._daemon.directory, _programs()
+        assert programs is not None
+        data = str(home / "data")
+        self._daemon.run(
+            [
+                str(programs / "initdb"),
+                *("--pgdata", data, "--username", USER),
+                *("--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8"),
+            ]
+        )
+        listen = ("-c", "listen_addresses=127.0.0.1", "-p", str(self._port), "-k", str(home))
+        self._daemon.start([str(programs / "postgres"), "-D", data, *listen], self._connect)
+        self._value(f"CREATE DATABASE {DATABASE}")
+        with psycopg.connect(self.url) as client:
+            client.execute(self._schema().encode())
 
     def close(self) -> None:
         """Ends it."""
@@ -83,23 +93,6 @@ class PostgresServer:
     def longest_ms(self) -> float | None:
         """Returns None."""
         return None
-
-    def _start(self) -> None:
-        home, programs = self._daemon.directory, _programs()
-        assert programs is not None
-        data = str(home / "data")
-        self._daemon.run(
-            [
-                str(programs / "initdb"),
-                *("--pgdata", data, "--username", USER),
-                *("--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8"),
-            ]
-        )
-        listen = ("-c", "listen_addresses=127.0.0.1", "-p", str(self._port), "-k", str(home))
-        self._daemon.start([str(programs / "postgres"), "-D", data, *listen], self._connect)
-        self._value(f"CREATE DATABASE {DATABASE}")
-        with psycopg.connect(self.url) as client:
-            client.execute(self._schema().encode())
 
     def _connect(self) -> None:
         """Connects over the socket file, which is nobody else's, while a port could be."""

@@ -34,11 +34,29 @@ class RabbitServer:
 
     def start(self) -> None:
         """Starts it, with an ``epmd`` of its own, by which the node knows its name."""
-        try:
-            self._start()
-        except BaseException:
-            self.close()
-            raise
+        home, names = self._daemon.directory, free_port()
+        config, plugins = home / "rabbitmq.conf", home / "enabled_plugins"
+        config.write_text(f"listeners.tcp.default = 127.0.0.1:{self._port}\n")
+        plugins.write_text("[].\n")
+        self._daemon.settings(
+            {
+                "ERL_EPMD_PORT": str(names),
+                "ERL_EPMD_ADDRESS": "127.0.0.1",
+                "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+                "RABBITMQ_CONFIG_FILE": str(config),
+                "RABBITMQ_ADVANCED_CONFIG_FILE": str(home / "advanced.config"),
+                "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+                "RABBITMQ_NODENAME": "bench@localhost",
+                "RABBITMQ_DIST_PORT": str(free_port()),
+                "RABBITMQ_MNESIA_BASE": str(home / DATA),
+                "RABBITMQ_LOG_BASE": str(home / "logs"),
+                "RABBITMQ_PID_FILE": str(home / "pid"),
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+                "RUNNING_UNDER_SYSTEMD": "true",  # no shell between the node and us
+            }
+        )
+        self._daemon.start(["epmd", "-port", str(names), "-address", "127.0.0.1"], partial(knock, names))
+        self._daemon.start([str(PROGRAMS / "rabbitmq-server")], self._connect)
 
     def close(self) -> None:
         """Ends both."""
@@ -71,31 +89,6 @@ class RabbitServer:
     def longest_ms(self) -> float | None:
         """Returns None: no connection waits for another's command."""
         return None
-
-    def _start(self) -> None:
-        home, names = self._daemon.directory, free_port()
-        config, plugins = home / "rabbitmq.conf", home / "enabled_plugins"
-        config.write_text(f"listeners.tcp.default = 127.0.0.1:{self._port}\n")
-        plugins.write_text("[].\n")
-        self._daemon.settings(
-            {
-                "ERL_EPMD_PORT": str(names),
-                "ERL_EPMD_ADDRESS": "127.0.0.1",
-                "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-                "RABBITMQ_CONFIG_FILE": str(config),
-                "RABBITMQ_ADVANCED_CONFIG_FILE": str(home / "advanced.config"),
-                "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
-                "RABBITMQ_NODENAME": "bench@localhost",
-                "RABBITMQ_DIST_PORT": str(free_port()),
-                "RABBITMQ_MNESIA_BASE": str(home / DATA),
-                "RABBITMQ_LOG_BASE": str(home / "logs"),
-                "RABBITMQ_PID_FILE": str(home / "pid"),
-                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-                "RUNNING_UNDER_SYSTEMD": "true",  # no shell between the node and us
-            }
-        )
-        self._daemon.start(["epmd", "-port", str(names), "-address", "127.0.0.1"], partial(knock, names))
-        self._daemon.start([str(PROGRAMS / "rabbitmq-server")], self._connect)
 
     def _connect(self) -> None:
         with amqp.Connection(f"127.0.0.1:{self._port}", connect_timeout=5):

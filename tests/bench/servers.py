@@ -16,7 +16,7 @@ class Server(Protocol):
         """Its address, as the contender's programs take it."""
 
     def start(self) -> None:
-        """Starts it, empty, and returns when it answers."""
+        """Starts it, empty, and returns when it answers. If it fails, ``close`` ends what has been started."""
 
     def close(self) -> None:
         """Ends it and removes what it kept."""
