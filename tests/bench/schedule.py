@@ -176,7 +176,8 @@ class Run:
         yield from self._late("poisson", groups, count, seconds)
 
     def _bursts(self) -> Iterator[Sequence[Job]]:
-        yield from self._late("burst", list(_split(self._contenders, self._scale.together)), self._scale.burst, 0)
+        groups = list(_split(self._contenders, self._scale.together))
+        yield from self._late("burst", groups, self._scale.burst, 0)
 
     def _late(
         self, measure: str, groups: Sequence[Sequence[Contender]], count: int, seconds: float
@@ -197,37 +198,32 @@ class Run:
                 Job(f"{count} idle", [each], takes_s, partial(jobs.idle, each, count), "idle", count) for each in some
             ]
         if count == self._scale.consumers[-1]:
-            work = [(each, partial(jobs.quiet, each, count)) for each in self._contenders if each.quiet]
-            if work:
-                yield [Job(f"{count} idle and quiet", [each], takes_s, job, "quiet", count) for each, job in work]
+            # One after the other: the cores' caches are theirs alone then, on which so little CPU time depends.
+            for each in self._contenders:
+                if each.quiet:
+                    job = partial(jobs.quiet, each, count)
+                    yield [Job(f"{count} idle and quiet", [each], takes_s, job, "quiet", count)]
 
     def _growths(self) -> Iterator[Sequence[Job]]:
         count = self._scale.grown
-        yield [
-            Job("growth", [each], GROWTH_S, partial(jobs.growth, each, count), "worker", count)
-            for each in self._contenders
-        ]
+        rates = {each: self._rate("worker", each, count, count) for each in self._contenders}
+        able = {each: rate for each, rate in rates.items() if rate}
+        if able:
+            yield [
+                Job("growth", [each], GROWTH_S + 2 * count / rate, partial(jobs.growth, each, count), "worker", count)
+                for each, rate in able.items()
+            ]
 
     def _scripts(self) -> Iterator[Sequence[Job]]:
-        """CPU times of Redis, which the forms do not take from each other."""
-        ours = self._ours
+        ours, pushes = self._ours, self._scale.pushes
         if ours:
-            pushes = self._scale.pushes
             yield [Job("bare LPUSH", ours[:1], LIMIT_S, partial(jobs.limit, ours[0], pushes), "limit")]
             yield [Job("bare LPUSH, 1,000 bytes", ours[:1], LIMIT_S, partial(script_limit, pushes), "script_limit")]
-        for size in self._scale.sizes if ours else ():
+        for size in self._scale.sizes:
             takes_s = LIMIT_S + size / SCRIPTED_PER_S
-            yield [
-                Job(
-                    f"scripts, {size:,} messages of 1,000 bytes",
-                    [each],
-                    takes_s,
-                    partial(scripts, each.name, each.env["BENCH_BACKUP"], size),
-                    "script",
-                    size,
-                )
-                for each in ours
-            ]
+            for each in ours:
+                work = partial(scripts, each.name, each.env["BENCH_BACKUP"], size)
+                yield [Job(f"scripts, {size:,} messages of 1,000 bytes", [each], takes_s, work, "script", size)]
 
     def _rate(self, measure: str, contender: Contender, count: int, size: int) -> float | None:
         """Returns how many tasks a second it has enqueued in the way for many; None, with a gap, if that is too few."""
