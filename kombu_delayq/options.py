@@ -104,8 +104,8 @@ class Options:
         1_000_000,
         _number(1, 100_000_000, whole=True),
         "bytes",
-        "About the most bytes that one call of the transfer script moves, which bounds how long Redis is busy with it; a "
-        "sixteenth of it in Redisson's form.",
+        "About the most bytes that one call of the transfer script moves, which bounds how long Redis is busy with it; "
+        "a sixteenth of it in Redisson's form.",
     )
     cancelled_ttl: float = _option(
         86_400.0,

@@ -52,6 +52,10 @@ class Column:
         medians = {name: sign * self.spreads[name].median for name in names if name in self.spreads}
         return min(medians, key=medians.__getitem__) if medians and sign else None
 
+    def among(self, others: str) -> "Column":
+        """Returns the same with kombu-delayq and those whose names begin so."""
+        return replace(self, cells={name: each for name, each in self.cells.items() if name.startswith((OURS, others))})
+
     @property
     def ours(self) -> str | None:
         """The better form of kombu-delayq."""
@@ -95,6 +99,8 @@ def columns(results: Results, key: str, contenders: Sequence[str]) -> list[Colum
 
 def _cell(results: Results, measure: Measure, contender: str, size: int) -> Spread | str:
     found = results.of(measure.key, contender, size)
+    if isinstance(found, Spread) and found.least < measure.least:
+        found = Spread(*(max(each, measure.least) for each in (found.median, found.least, found.most)), found.rounds)
     if found == NOT_MEASURED and measure.follows:
         other = results.of(measure.follows, contender, size)
         return other if isinstance(other, str) else found

@@ -1,6 +1,7 @@
 """Every row that ``tests.bench.jobs`` yields, described."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 
@@ -16,6 +17,7 @@ class Measure:
         digits: Decimals shown of values below 100. Greater ones are shown with three significant digits.
         how: How it is measured, in a sentence.
         by: What its sizes are; empty where it has none.
+        least: What is less counts as this.
         only: Who alone has it; empty for all contenders.
         alike: Values that differ by no more are taken for equal.
         times: By what values are multiplied when they are shown.
@@ -30,6 +32,7 @@ class Measure:
     how: str
     by: str = ""
     only: tuple[str, ...] = ()
+    least: float = -inf
     alike: float = 0.0
     times: float = 1.0
     follows: str = ""
@@ -122,8 +125,9 @@ _ALL: tuple[Measure, ...] = (
         "less",
         0,
         "By how much the resident memory of a running worker and its children grew while tasks were enqueued that are "
-        "due in an hour, divided by the tasks.",
-        alike=10.0,
+        "due in an hour, divided by the tasks; one that shrank has not grown.",
+        alike=20.0,
+        least=0.0,
         by=WAITING,
     ),
     Measure(

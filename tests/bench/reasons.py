@@ -48,6 +48,7 @@ REASONS: dict[str, str] = {
         f"{_MESSAGES}. The due time and the index add 200 bytes in the form `hash`; the form `list` has each message "
         "twice, as Redisson has. A task with `argsrepr` set to a short text saves a third."
     ),
+    "worker": "What is left are the pages that a worker's memory takes and gives back without a message to keep.",
     "transfer": f"{_WHOLE}.",
     "longest": (
         "One call of kombu-delayq moves up to 200 messages, in about 2 ms of Redis's time. Those who are below move "

@@ -13,6 +13,10 @@ from tests.bench.tables import Tables, in_cell
 Lines = Iterator[str]
 
 
+#: What the names of those begin with who run the same tasks in the same worker.
+CELERY = "Celery"
+
+
 class Sections:
     """Writes them.
 
@@ -64,6 +68,15 @@ class Sections:
             f"kombu-delayq leads in {ahead} of {len(compared)} rows. To lead is to have, at every size and with the "
             "better of its two forms of backup, the best median, or one within 5 % of it, or within the spread of the "
             "best. The table shows the greatest size that kombu-delayq was measured at; the sections below show all."
+        )
+        same = [[column.among(CELERY) for column in found] for found in compared]
+        same = [found for found in same if any(column.leads is not None for column in found)]
+        ahead = sum(all(column.leads is not False for column in found) for found in same)
+        yield ""
+        yield (
+            "The others have messages, workers and promises of their own. Beside Celery's own transports, with the "
+            f"same tasks in the same worker, kombu-delayq leads in {ahead} of {len(same)} rows, and "
+            "[cancels](#cancel), which they cannot."
         )
         yield from ("", "| | at | kombu-delayq | best of the others | leads |", "|---|--:|--:|--:|---|")
         for key, found in rows:

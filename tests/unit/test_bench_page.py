@@ -113,6 +113,21 @@ def test_the_summary_counts_the_rows_in_which_kombu_delayq_leads() -> None:
     assert "kombu-delayq leads in 12 of 13 rows." in text
 
 
+def test_the_summary_also_tells_who_leads_among_those_with_the_same_worker() -> None:
+    """Beside Celery alone kombu-delayq leads in the row in which only another is better."""
+    values = ((HASH, 20.0), ("Celery", 10.0), ("Hare", 30.0))
+    text = written(results(*[("transfer", name, 100, value) for name, value in values]))
+    assert "kombu-delayq leads in 0 of 1 rows." in text
+    assert "in the same worker, kombu-delayq leads in 1 of 1 rows" in text
+
+
+def test_a_worker_that_shrank_has_not_grown() -> None:
+    """Whose memory became less is not better than whose stayed as it was."""
+    text = written(results(("worker", HASH, 100, 0.0), ("worker", "Hare", 100, -518.0)))
+    assert row(text, "Memory of the worker", "Hare").endswith("| 0 |")
+    assert "kombu-delayq leads in 1 of 1 rows" in text
+
+
 def test_the_limit_is_beside_what_is_compared_with_it() -> None:
     """The bare command's time is told with the size of its messages, and how much more kombu-delayq takes."""
     text = written(a_run())
