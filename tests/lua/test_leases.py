@@ -60,6 +60,8 @@ def test_asking_costs_one_round_trip_and_no_script(quiet: DelayStore) -> None:
 
 def test_a_user_without_rights_for_the_other_form_asks_about_its_own(quiet: DelayStore, make_store: MakeStore) -> None:
     """Where an ACL forbids the keys of the other form, that is found out once, and what is quiet is quiet again."""
+    if quiet.backup == "list" and int(quiet.client.info("server")["redis_version"].split(".")[0]) < 7:
+        pytest.skip("Redis has rights to only read a key from 7.0 on")
     form = "~redisson*" if quiet.backup == "list" else "~none"
     queue = "%R~delayq:{*" if quiet.backup == "list" else "~delayq:{*"
     quiet.client.execute_command("ACL", "SETUSER", "own", "on", ">pw", "~delayq:[a-z]*", queue, form, "+@all")
