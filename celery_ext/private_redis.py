@@ -34,7 +34,7 @@ class PrivateRedis:
     def __init__(self, *options: str, binary: str | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="delayq-redis-"))
         self.socket_path = self.directory / "redis.sock"
-        self.port = _free_port()
+        self.port = free_port()
         self._binary = binary or find_server()
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -147,7 +147,8 @@ def server_of_wheel() -> str:
     )
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Returns a port of this machine that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

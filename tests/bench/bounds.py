@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.bench.columns import OURS
+from tests.bench.measures import STOCK
 from tests.bench.results import Results, Spread
-
-#: The transport whose producer is compared.
-STOCK = "Celery"
 
 
 @dataclass(frozen=True)

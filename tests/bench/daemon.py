@@ -138,10 +138,3 @@ def connected(port: int) -> int:
     """
     sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(each[1] == f"0100007F:{port:04X}" and each[3] == ESTABLISHED for each in sockets)
-
-
-def free_port() -> int:
-    """Returns a port of this machine that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -84,7 +84,7 @@ def _moved(stage: Stage, size: int, left: int) -> Found:
     server.watch()
     cpu = server.cpu_s()
     stage.run(contender.mover or contender.worker)
-    begun = done = 0.0, 0
+    begun = done = monotonic(), 0
 
     def seen() -> int:
         nonlocal begun, done

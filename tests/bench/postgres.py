@@ -10,7 +10,8 @@ from typing import Any
 
 import psycopg
 
-from tests.bench.daemon import Daemon, free_port
+from celery_ext.private_redis import free_port
+from tests.bench.daemon import Daemon
 
 #: Where Debian keeps the programs of each version.
 DEBIAN = Path("/usr/lib/postgresql")

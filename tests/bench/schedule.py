@@ -142,19 +142,20 @@ class Run:
         yield from self._growths()
         for count in scale.consumers:
             yield from self._idle(count)
-        *middle, large = more or [0]
-        for size in middle:
+        for size in more[:-1]:
             yield from self._backlogs(size, self._contenders)
-        yield from self._backlogs(large, self._ours)
-        for again in range(1, scale.rounds):
+        others = [each for each in self._contenders if each not in self._ours]
+        for size in more[-1:]:
+            yield from self._backlogs(size, self._ours)
             yield from self._backlogs(small, self._contenders)
-            if again == 1:
-                yield from self._backlogs(large, [each for each in self._contenders if each not in self._ours])
+            yield from self._backlogs(size, others)
+        for _ in range(2, scale.rounds):
+            yield from self._backlogs(small, self._contenders)
 
     def _backlogs(self, size: int, contenders: Sequence[Contender]) -> Iterator[Sequence[Job]]:
         both, within_s = size == self._scale.sizes[0], self._scale.fill_s
         takes_s = BACKLOG_S + size / FILLED_PER_S
-        able = [each for each in contenders if size and (both or self._rate("", each, size, size) is not None)]
+        able = [each for each in contenders if both or self._rate("", each, size, size) is not None]
         for some in _split(able, self._scale.together):
             yield [
                 Job(

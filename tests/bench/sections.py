@@ -6,15 +6,11 @@ from math import inf
 from tests.bench.bounds import bounds
 from tests.bench.columns import DASH, NOT_MEASURED, OURS, Column
 from tests.bench.facts import Facts
-from tests.bench.measures import MEASURES, Measure
+from tests.bench.measures import MEASURES, STOCK, Measure
 from tests.bench.results import Results
 from tests.bench.tables import Tables, in_cell
 
 Lines = Iterator[str]
-
-
-#: What the names of those begin with who run the same tasks in the same worker.
-CELERY = "Celery"
 
 
 class Sections:
@@ -61,21 +57,18 @@ class Sections:
     def glance(self) -> Lines:
         """Yields a row for each measure that is compared, at its greatest size."""
         rows = [(key, self._tables.columns(key)) for key, each in MEASURES.items() if each.better]
-        compared = [found for _, found in rows if any(column.leads is not None for column in found)]
-        ahead = sum(all(column.leads is not False for column in found) for found in compared)
+        ahead = _ahead([found for _, found in rows])
+        same = _ahead([[column.among(STOCK) for column in found] for _, found in rows])
         yield from ("", "## At a glance", "")
         yield (
-            f"kombu-delayq leads in {ahead} of {len(compared)} rows. To lead is to have, at every size and with the "
+            f"kombu-delayq leads in {ahead} rows. To lead is to have, at every size and with the "
             "better of its two forms of backup, the best median, or one within 5 % of it, or within the spread of the "
             "best. The table shows the greatest size that kombu-delayq was measured at; the sections below show all."
         )
-        same = [[column.among(CELERY) for column in found] for found in compared]
-        same = [found for found in same if any(column.leads is not None for column in found)]
-        ahead = sum(all(column.leads is not False for column in found) for found in same)
         yield ""
         yield (
             "The others have messages, workers and promises of their own. Beside Celery's own transports, with the "
-            f"same tasks in the same worker, kombu-delayq leads in {ahead} of {len(same)} rows, and "
+            f"same tasks in the same worker, kombu-delayq leads in {same} rows, and "
             "[cancels](#cancel), which they cannot."
         )
         yield from ("", "| | at | kombu-delayq | best of the others | leads |", "|---|--:|--:|--:|---|")
@@ -161,3 +154,10 @@ class Sections:
             what = self._tables.opened(MEASURES[key].title) if key in MEASURES else key or "all"
             mark = "failed: " if gap in failed and not why.startswith("failed") else ""
             yield f"| {contender} | {what} | {f'{size:,}' if size else ''} | {mark}{in_cell(why)} |"
+
+
+def _ahead(rows: Sequence[Sequence[Column]]) -> str:
+    """Returns in how many rows kombu-delayq leads, of those in which it is compared."""
+    compared = [found for found in rows if any(column.leads is not None for column in found)]
+    ahead = sum(all(column.leads is not False for column in found) for found in compared)
+    return f"{ahead} of {len(compared)}"

@@ -71,8 +71,7 @@ class RedisServer:
 
     def cpu_s(self) -> float:
         """Returns the CPU time of the thread that runs commands."""
-        cpu = self._client.info("cpu")
-        return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
+        return main_thread_s(self._client)
 
     def commands(self) -> int | None:
         """Returns ``total_commands_processed``, which counts what scripts call, too."""
@@ -102,3 +101,9 @@ class RedisServer:
         slow_us = max((entry["duration"] for entry in self._client.slowlog_get(100_000)), default=SLOW_US)
         events = self._client.execute_command("LATENCY LATEST")
         return max(slow_us / 1000, *(float(most) for event, _, _, most in events if event.endswith("command")), 0.0)
+
+
+def main_thread_s(client: Any) -> float:
+    """Returns the CPU time that the thread of Redis has taken that runs commands, in s."""
+    cpu = client.info("cpu")
+    return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])

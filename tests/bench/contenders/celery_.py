@@ -2,21 +2,20 @@
 
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from time import time
 from typing import Any
 
 from celery import Celery
 
 from celery_ext import Call, control, send_many
+from tests.bench.contenders import celery_programs
+from tests.bench.contenders.celery_programs import REVOKED, when
 from tests.bench.journal import arrive
 from tests.bench.program import PAYLOAD, Cannot, Producer, serve
 
 #: What a worker imports when it starts.
 FORKED_WITH = (
-    *("celery.bin.worker", "celery.apps.worker", "celery.worker.consumer", "celery.worker.components"),
-    *("celery.concurrency.solo", "celery.worker.strategy", "celery.app.trace", "celery.events.state"),
-    *("kombu.transport.redis", "kombu_delayq.transport", "celery_ext.cli", "celery.bin.celery"),
+    *(*celery_programs.FORKED_WITH, "celery.events.state", "celery.bin.celery"),
+    *("kombu.transport.redis", "kombu_delayq.transport", "celery_ext.cli"),
 )
 
 app = Celery("bench", broker=os.environ["BENCH_SERVER"])
@@ -42,7 +41,7 @@ class CeleryProducer(Producer):
         """``send_many`` of kombu-delayq; else ``apply_async`` in a ``Producer.batch`` of kombu 5.7."""
         if backup:
             ids: list[str] = []
-            send_many(app, task, (Call((due, PAYLOAD), **_when(due)) for due in dues), on_sent=ids.extend)
+            send_many(app, task, (Call((due, PAYLOAD), **when(due)) for due in dues), on_sent=ids.extend)
             return ids
         with app.producer_pool.acquire(block=True) as producer, producer.batch():
             return [self._publish(due, producer=producer) for due in dues]
@@ -50,7 +49,7 @@ class CeleryProducer(Producer):
     def cancel(self, identity: str) -> None:
         """Takes it out of Redis."""
         if not backup:
-            raise Cannot("cannot: a revoke is kept by the workers that hear it, and the message stays")
+            raise Cannot(REVOKED)
         outcome = control.cancel(app, identity)
         if outcome != "cancelled":
             raise RuntimeError(f"{identity} was {outcome}")
@@ -58,26 +57,15 @@ class CeleryProducer(Producer):
     def waiting(self) -> int:
         """Returns the size of the delayed store."""
         with control.open_store(app) as store:
-            return sum(store.size(queue) for queue in ("celery",))
+            return store.size(app.conf.task_default_queue)
 
     def _publish(self, due: float, **options: Any) -> str:
-        return str(task.apply_async((due, PAYLOAD), **_when(due), **options).id)
-
-
-def _when(due: float) -> dict[str, Any]:
-    return {"eta": datetime.fromtimestamp(due, UTC)} if due > time() else {}
+        return str(task.apply_async((due, PAYLOAD), **when(due), **options).id)
 
 
 def consume() -> None:
-    """Runs a worker.
-
-    Without children, for only its consumer talks to the broker while nothing happens; and it does not ask all others
-    for their state when it starts, which takes long where a hundred start at once.
-    """
-    quiet = ["--without-gossip", "--without-heartbeat"] if "BENCH_QUIET" in os.environ else []
-    app.worker_main(
-        ["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench", "--without-mingle", *quiet]
-    )
+    """Runs a worker, with BENCH_QUIET one that does not tell others how it is."""
+    celery_programs.consume(app, *(["--without-gossip", "--without-heartbeat"] if "BENCH_QUIET" in os.environ else []))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Celery on RabbitMQ, with quorum queues and native delayed delivery. Run as a module it is the producer's program."""
 
 import os
-from datetime import UTC, datetime
-from time import time
+from functools import partial
 
 from celery import Celery
 from kombu.transport.native_delayed_delivery import (
@@ -10,6 +9,8 @@ from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues,
 )
 
+from tests.bench.contenders import celery_programs
+from tests.bench.contenders.celery_programs import REVOKED, when
 from tests.bench.journal import arrive
 from tests.bench.program import PAYLOAD, Cannot, Producer, serve
 
@@ -42,27 +43,16 @@ class RabbitProducer(Producer):
 
     def one(self, due: float) -> str:
         """``apply_async``, with an eta unless the task is due."""
-        options = {"eta": datetime.fromtimestamp(due, UTC)} if due > time() else {}
-        return str(task.apply_async((due, PAYLOAD), **options).id)
+        return str(task.apply_async((due, PAYLOAD), **when(due)).id)
 
     def cancel(self, identity: str) -> None:
         """There is no way."""
-        raise Cannot("cannot: a revoke is kept by the workers that hear it, and the message stays")
+        raise Cannot(REVOKED)
 
 
 #: What a worker imports when it starts.
-FORKED_WITH = (
-    *("celery.bin.worker", "celery.apps.worker", "celery.worker.consumer", "celery.worker.components"),
-    *("celery.concurrency.solo", "celery.worker.strategy", "celery.app.trace", "kombu.transport.pyamqp"),
-)
-
-
-def consume() -> None:
-    """Runs a worker; without children, for only its consumer talks to the broker while nothing happens."""
-    app.worker_main(
-        ["worker", "--pool=solo", "--loglevel=ERROR", f"--hostname={os.getpid()}@bench", "--without-mingle"]
-    )
-
+FORKED_WITH = (*celery_programs.FORKED_WITH, "kombu.transport.pyamqp")
+consume = partial(celery_programs.consume, app)
 
 if __name__ == "__main__":
     serve(RabbitProducer)

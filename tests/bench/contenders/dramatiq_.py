@@ -1,8 +1,9 @@
 """dramatiq on Redis. Run as a module it is the producer's program."""
 
 import os
+import signal
 from math import ceil
-from time import sleep, time
+from time import time
 
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
@@ -42,8 +43,7 @@ class DramatiqProducer(Producer):
 def consume() -> None:
     """Runs a worker without the command's parent process, which does not talk to Redis."""
     dramatiq.Worker(broker).start()
-    while True:
-        sleep(3600)
+    signal.pause()
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import redis
 
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
+from tests.bench.servers import main_thread_s
 from tests.bench.targets.load import QUEUE, fill, make_store, within_the_last_hour
 from tests.bench.targets.report import Figure
 
@@ -39,18 +39,12 @@ def blocks(quick: bool) -> Iterator[Figure]:
             yield Figure(f"transfer, {form}, longest call, {name}", took_ms[-1], "ms", BLOCK_MS, note=note)
 
 
-def cpu_s(client: Any) -> float:
-    """Returns the CPU time that Redis's main thread has taken."""
-    found = client.info("cpu")
-    return float(found["used_cpu_user_main_thread"] + found["used_cpu_sys_main_thread"])
-
-
 def _calls_ms(store: DelayStore, count: int) -> list[float]:
     """Transfers all. Returns what each call took, the least first."""
-    took_ms, moved, before_s = [], 0, cpu_s(store.client)
+    took_ms, moved, before_s = [], 0, main_thread_s(store.client)
     while moved < count:
         moved += store.transfer(QUEUE).moved
-        after_s = cpu_s(store.client)
+        after_s = main_thread_s(store.client)
         took_ms.append((after_s - before_s) * 1000)
         before_s = after_s
     return sorted(took_ms)

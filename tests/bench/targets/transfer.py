@@ -10,7 +10,8 @@ import redis
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
-from tests.bench.targets.blocks import blocks, cpu_s
+from tests.bench.servers import main_thread_s
+from tests.bench.targets.blocks import blocks
 from tests.bench.targets.load import QUEUE, fill, make_store, one_after_the_other, within_the_last_hour
 from tests.bench.targets.report import Figure
 
@@ -98,7 +99,7 @@ def _run(store: DelayStore, count: int) -> Run:
     client.config_set("slowlog-log-slower-than", 1000)
     client.config_set("slowlog-max-len", 100_000)
     client.slowlog_reset()
-    took_s, moved, fullest, longest_cpu_s, before_s = 0.0, 0, 0.0, 0.0, cpu_s(client)
+    took_s, moved, fullest, longest_cpu_s, before_s = 0.0, 0, 0.0, 0.0, main_thread_s(client)
     first_s = before_s
     while moved < count:
         start = perf_counter()
@@ -107,7 +108,7 @@ def _run(store: DelayStore, count: int) -> Run:
         if not done.moved:
             raise RuntimeError(f"{moved} of {count} messages were moved, {client.llen(QUEUE)} are in the queue")
         moved += done.moved
-        after_s = cpu_s(client)
+        after_s = main_thread_s(client)
         longest_cpu_s, before_s = max(longest_cpu_s, after_s - before_s), after_s
         if store.backup == "list":
             length = client.llen(store.keys.listed(QUEUE))
