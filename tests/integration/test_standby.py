@@ -113,7 +113,8 @@ def test_a_message_of_another_client_in_a_queue_of_ones_own_is_found(
     transfer(2, poll_interval=POLL_S)
     until(lambda: client.exists(*LEASES) == 2)
     standby(queues=lambda: ["own"])
-    time.sleep(POLL_S)  # it stands by now
+    # Only who stands by looks with plain commands, of which this is the last.
+    until(lambda: any(each["cmd"] == "zrange" for each in client.client_list()), LATE_S, "it stands by")
     client.zadd(Keys().timeout("own"), {"entry": 9e15})
     until(lambda: client.sismember(Keys().queues, "own"), LATE_S)
 
