@@ -9,6 +9,7 @@ from tests.bench.everyone import celery_
 from tests.bench.measures import MEASURES
 from tests.bench.results import Results
 from tests.bench.schedule import QUICK, Run, Scale
+from tests.bench.servers import RedisServer
 
 TINY = replace(QUICK, sizes=(300,), seconds=1, burst=50, grown=200, pushes=1000, together=2)
 #: Rows of ``limit``, and what is only there if something is wrong.
@@ -55,4 +56,21 @@ def test_a_contender_that_fails_does_not_end_the_run() -> None:
     results = ran(replace(TINY, sizes=(100,), consumers=()), broken)
     assert results.samples == []
     assert "it broke" in str(results.of("enqueue_one", "Broken", 100))
+    assert any(gap.failed for gap in results.gaps)
+
+
+class _Broken(RedisServer):
+    """A server that does not start."""
+
+    def start(self) -> None:
+        """Fails as those of Debian do."""
+        raise RuntimeError("it did not start")
+
+
+def test_a_server_that_does_not_start_does_not_end_the_run() -> None:
+    """Whatever a server raises is in the cells of its contender."""
+    broken = replace(celery_.STOCK, name="Broken", server=_Broken)
+    results = ran(replace(TINY, sizes=(100,), consumers=()), broken)
+    assert results.samples == []
+    assert "it did not start" in str(results.of("enqueue_one", "Broken", 100))
     assert any(gap.failed for gap in results.gaps)
