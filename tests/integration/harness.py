@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import kombu.pools
 import redis
 from celery import Celery
 from kombu import Connection
@@ -202,9 +203,13 @@ class Proj:
         }
 
     def close(self) -> None:
-        """Ends the workers."""
+        """Ends the workers, and the app's connections, which kombu would hand to the next app with its settings."""
         for worker in self.workers:
             worker.close()
+        settings = self.app.connection_for_write()
+        for pools in (kombu.pools.producers, kombu.pools.connections):
+            pools[settings].force_close_all()
+            del pools[settings]
         self.app.close()
         gc.collect()  # results end their subscriptions, which needs the server
 
