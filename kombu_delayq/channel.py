@@ -19,6 +19,7 @@ from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.keys import Keys
 from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
+from kombu_delayq.options import Options
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 
@@ -39,6 +40,12 @@ class DelayedChannel(_Channel):
         super().__init__(*args, **kwargs)
 
     @property
+    def options(self) -> Options:
+        """The transport options."""
+        options: Options = self._transport().options
+        return options
+
+    @property
     def store(self) -> DelayStore:
         """The delayed messages, over this channel's connections."""
         pool = self.pool  # another one after a fork
@@ -52,7 +59,7 @@ class DelayedChannel(_Channel):
         sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
         for each in (pool, *(sentinel.connection_pool for sentinel in sentinels)):
             if each.connection_kwargs.get("socket_timeout") is None:
-                each.connection_kwargs["socket_timeout"] = self.connection.options.redis_timeout
+                each.connection_kwargs["socket_timeout"] = self.options.redis_timeout
         return pool
 
     def durable_queues(self) -> set[str]:
@@ -148,7 +155,7 @@ class DelayedChannel(_Channel):
 
     def _check_delay(self, due: Due) -> None:
         delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
-        self.connection.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
+        self.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
 
     def _offer(self, message: Message, due: Due) -> Offer:
         identity, body = seal(message, due.task_id)
@@ -206,11 +213,16 @@ class DelayedChannel(_Channel):
         return bool(super()._has_queue(queue, **kwargs)) or self.store.size(queue) > 0
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
-        if self.connection is None or self.connection.client is None:
-            # A consumer of a connection that is lost tries to give its messages back. An error that kombu
-            # knows lets the worker reconnect; kombu's own AttributeError ends it.
-            raise RedisConnectionError("the connection is closed")
+        self._transport()
         return dict(super()._connparams(asynchronous=asynchronous))
+
+    def _transport(self) -> Any:
+        if self.connection is None or self.connection.client is None:
+            # A consumer of a connection that is lost tries to give its messages back, and a producer that connects
+            # again to declare a queue still has this channel. An error that kombu knows lets the worker reconnect,
+            # and the producer try again; kombu's own AttributeError ends both.
+            raise RedisConnectionError("the connection is closed")
+        return self.connection
 
     def _is_durable(self, queue: str) -> bool:
         return queue not in self._fanout_queues and queue not in self._transient_queues
@@ -226,4 +238,4 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
     # A plain client: kombu's prefixing one prefixes only the first key of a script.
     client = redis.Redis(connection_pool=pool)
     keys = Keys(channel.global_keyprefix, pool.connection_kwargs.get("db") or 0, channel.sep)
-    return DelayStore(client, keys, channel.priority_steps, channel.connection.options)
+    return DelayStore(client, keys, channel.priority_steps, channel.options)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kombu import Connection, Queue
 from kombu.mixins import ConsumerMixin
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
@@ -168,3 +169,22 @@ def test_waiting_for_replies_starts_no_transfer_worker(proj: Proj) -> None:
             stays(lambda: proj.server.client().pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 0)], 0.5)
         with connection.Consumer(JOBS, callbacks=[print]):
             until(lambda: proj.server.client().pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 1)])
+
+
+@pytest.mark.parametrize("delay_s", [0, 600])
+def test_a_connection_that_is_lost_while_a_queue_is_declared(proj: Proj, delay_s: int) -> None:
+    """The connection is made again, and the message goes where it belongs, once."""
+    lost = iter([True])
+
+    class Unlucky(Queue):
+        def declare(self, *args: Any, **kwargs: Any) -> Any:
+            if next(lost, False):
+                raise RedisConnectionError("lost")
+            return super().declare(*args, **kwargs)
+
+    with proj.connection() as connection:
+        connection.Producer().publish(
+            {"n": 1}, routing_key="jobs", declare=[Unlucky("jobs")], retry=True, DelaySeconds=delay_s
+        )
+    assert next(lost, None) is None
+    assert (proj.server.client().llen("jobs"), proj.delayed("jobs")) == ((0, 1) if delay_s else (1, 0))
