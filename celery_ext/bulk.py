@@ -1,6 +1,7 @@
 """Sends many calls of one task at once, in a fraction of the time that as many ``apply_async`` take."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -8,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kombu.log import get_logger
 
 from celery_ext.bulk_messages import BulkMessages
-from celery_ext.bulk_template import Call, Common, Target
+from celery_ext.bulk_sender import BulkSender
+from celery_ext.bulk_template import Call, Target
 from celery_ext.chains import DelayChain
 from celery_ext.levels import delay_of_level
 from celery_ext.templates import NoTemplate
 from kombu_delayq.batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.message import CHAIN_ID
-from kombu_delayq.results import Offer
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -117,9 +118,8 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
         return
     with target.app.producer_or_acquire() as producer:
         messages = BulkMessages(target, common, producer.connection.transport.options)
-    for offers in _pages(messages.of, calls, attrgetter("size")):
-        _publish(target.app, common, offers)
-        yield [str(offer.id) for offer in offers]
+    with closing(BulkSender(target.app, common)) as sender:
+        yield from sender.sent(_pages(messages.of, calls, attrgetter("size")))
 
 
 def _pages(
@@ -141,18 +141,3 @@ def _pages(
         raise
     if page:
         yield page
-
-
-def _publish(app: "Celery", common: Common, offers: Sequence[Offer]) -> None:
-    """Sends messages as ``Producer.publish`` of kombu sends one: again when the connection is lost meanwhile."""
-    policy = common.retry_policy
-    with app.producer_or_acquire() as producer:
-
-        def put() -> None:
-            for queue in common.declare:
-                producer.maybe_declare(queue)
-            producer.channel.put_many(common.template.queue, offers)
-
-        if policy is not None:
-            producer.connection.transport_options.update(policy)
-        producer.connection.ensure(producer, put, **({"max_retries": 0} if policy is None else policy))()

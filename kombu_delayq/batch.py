@@ -9,7 +9,7 @@ from kombu_delayq.results import Offer
 
 #: Most messages, and about the most bytes, that one call of the offer script stores, so that Redis stays responsive.
 MAX_OFFERS = 200
-MAX_BYTES = 500_000
+MAX_BYTES = 250_000
 
 _PublishBatch: Any = getattr(stock, "PublishBatch", object)
 
@@ -27,16 +27,12 @@ class DelayedPublishBatch(_PublishBatch):
 
     def flush(self) -> None:
         """Sends all gathered messages, once."""
-        store = self.channel.store
-        script = store.script("offer").text
         # Not through the pipeline's own methods, which prefix some of the keys.
         send = self.pipeline.pipeline_execute_command
         for (queue, expire_ms), offers in self._offers.items():
-            send("SADD", store.keys.queues, queue)
             for part in _parts(offers):
-                keys, args = store.offer_call(queue, part, expire_ms)
-                # The text, not its SHA: a script cache that was flushed cannot fail the batch.
-                send("EVAL", script, len(keys), *keys, *args)
+                for command in self.channel.store.offer_commands(queue, part, expire_ms):
+                    send(*command)
         self._offers.clear()
         super().flush()
 

@@ -111,7 +111,8 @@ class Caller:
         """Returns the channel on which a queue's new heads are announced."""
         return self.keys.channel(queue) if (backup or self.backup) == "list" else self.keys.wake
 
-    def _ready(self, queue: str) -> list[str]:
+    def ready(self, queue: str) -> list[str]:
+        """Returns the lists from which kombu consumes a queue, one a priority step."""
         return self.keys.ready(queue, self._priority_steps)
 
 

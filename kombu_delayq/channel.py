@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
+from kombu_delayq.ahead import Command, PutAhead
 from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.keys import Keys
@@ -95,25 +96,30 @@ class DelayedChannel(_Channel):
             queue: Where they go; no fanout.
             offers: At most as many as ``batch`` sends in one call. An empty due time is now.
         """
+        with self.store.client.pipeline(transaction=False) as pipe:
+            for command in self._put_commands(queue, offers):
+                pipe.execute_command(*command)
+            pipe.execute()
+
+    def put_ahead(self, queue: str) -> PutAhead:
+        """Returns what publishes page after page of sealed messages to a queue, over a connection of its own."""
+        return PutAhead(self.separate_pool(), partial(self._put_commands, queue))
+
+    def _put_commands(self, queue: str, offers: Sequence[Offer]) -> list[Command]:
+        expire_ms = self.expire_ms(queue)
         delayed = [offer for offer in offers if offer.due]
-        if delayed:
-            self._check_version()
-            self.store.offer(queue, *delayed, expire_ms=self.expire_ms(queue))
         ready: defaultdict[str, list[str | bytes]] = defaultdict(list)
         for offer in offers:
             if not offer.due:
-                ready[self._q_for_pri(queue, offer.priority)].append(offer.body)
-        if ready:
-            self._push(queue, ready)
-
-    def _push(self, queue: str, ready: dict[str, list[str | bytes]]) -> None:
-        expire_ms = self.expire_ms(queue)
-        with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
-            for key, bodies in ready.items():
-                pipe.lpush(key, *bodies)
-            for step in self.priority_steps if expire_ms else ():
-                pipe.pexpire(self._q_for_pri(queue, step), expire_ms)
-            pipe.execute()
+                ready[self.global_keyprefix + self._q_for_pri(queue, offer.priority)].append(offer.body)
+        commands: list[Command] = []
+        if delayed:
+            self._check_version()
+            commands += self.store.offer_commands(queue, delayed, expire_ms)
+        commands += [("LPUSH", key, *bodies) for key, bodies in ready.items()]
+        if ready and expire_ms:
+            commands += [("PEXPIRE", key, expire_ms) for key in self.store.ready(queue)]
+        return commands
 
     def _check_version(self) -> None:
         if not self._version_checked:

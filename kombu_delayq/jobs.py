@@ -119,7 +119,7 @@ class BulkJobs(Caller):
 
     def _counted(self, queue: str) -> list[str]:
         """Returns the keys of a queue in which messages go, and in which they are counted."""
-        return [*self._stored(queue), self._due(queue, self._forms[-1]), *self._ready(queue)]
+        return [*self._stored(queue), self._due(queue, self._forms[-1]), *self.ready(queue)]
 
     def _tell(self, queue: str) -> None:
         """Lets the transfer workers know of a queue, before its first message is there."""

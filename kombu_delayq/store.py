@@ -38,16 +38,15 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             offers: The messages. A few hundred at a time keep Redis responsive.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
-        keys, args = self.offer_call(queue, offers, expire_ms)
         # A transfer worker must know the queue. It does while the queue holds others; else it is told before.
         told = queue not in self._held_others
         if told:
             with self.client.pipeline(transaction=False) as pipe:
-                pipe.sadd(self.keys.queues, queue)
-                pipe.execute_command("EVAL", self.script("offer").text, len(keys), *keys, *args)
-                reply = pipe.execute()[1]
+                for command in self.offer_commands(queue, offers, expire_ms):
+                    pipe.execute_command(*command)
+                reply = pipe.execute()[-1]
         else:
-            reply = self._run("offer", keys, args)
+            reply = self._run("offer", *self._offer_call(queue, offers, expire_ms))
         offered = Offered(as_text(reply[0]), *reply[1:])
         if offered.place != "first":
             self._held_others.add(queue)
@@ -57,8 +56,13 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
                 self.client.sadd(self.keys.queues, queue)
         return offered
 
-    def offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> tuple[list[str], list[Any]]:
-        """Returns KEYS and ARGV of ``offer``, for a caller that has a pipeline of its own."""
+    def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[tuple[Any, ...]]:
+        """Returns the commands of ``offer``, for a caller that sends them with others of its own."""
+        keys, args = self._offer_call(queue, offers, expire_ms)
+        # The text, not its SHA: a script cache that was flushed cannot fail them.
+        return [("SADD", self.keys.queues, queue), ("EVAL", self.script("offer").text, len(keys), *keys, *args)]
+
+    def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
         args: list[Any] = [self._wake(queue), queue, expire_ms]
         for each in offers:
             args += each
@@ -108,7 +112,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         Returns the length of that list.
         """
         step = self._list_of_priority[priority]
-        return int(self._run("give_back", [self._ready(queue)[step]], [body]))
+        return int(self._run("give_back", [self.ready(queue)[step]], [body]))
 
     def transfer(self, queue: str, backup: str | None = None) -> Transferred:
         """Moves a batch of messages that are due to the lists from which kombu consumes.
@@ -117,7 +121,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             queue: Its name.
             backup: The form in which they are, by default the store's own.
         """
-        keys = [*self._stored(queue, backup), *self._ready(queue)]
+        keys = [*self._stored(queue, backup), *self.ready(queue)]
         share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (backup or self.backup) == "list" else (1, 1)
         batch = (max(self.options.transfer_batch // share, 1), max(self.options.transfer_batch_bytes // bytes_share, 1))
         args = [*batch, *self._list_of_priority]
@@ -136,7 +140,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
     @in_each_form
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages, in either form of backup."""
-        keys = [self._due(queue, self._forms[0]), self._due(queue, self._forms[-1]), *self._ready(queue)]
+        keys = [self._due(queue, self._forms[0]), self._due(queue, self._forms[-1]), *self.ready(queue)]
         now, delayed, ready, overdue, head = self._run("stats", keys, [])
         return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
 

@@ -33,7 +33,7 @@ class Upkeep(Caller):
 
     def dead_letter_lists(self, queue: str) -> dict[str, int]:
         """Returns the lists of a dead letter queue, one a priority step, each with its length."""
-        return {key: int(self.client.llen(key)) for key in self._ready(queue)}
+        return {key: int(self.client.llen(key)) for key in self.ready(queue)}
 
     def dead_letter_page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
         """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
@@ -84,4 +84,4 @@ class Upkeep(Caller):
         return sum(int(self._run("purge", self._stored(queue, each), [], each)) for each in self._forms[1:])
 
     def _list_of(self, letter: Letter) -> str:
-        return self._ready(letter.queue)[self._list_of_priority[letter.priority]]
+        return self.ready(letter.queue)[self._list_of_priority[letter.priority]]

@@ -72,7 +72,7 @@ class WaitingMessages(Caller):
             args: list[Any] = [*self._list_of_priority]
             for message, _, body in part:
                 args += [as_bytes(message.id), _sha(message.body), body]
-            return [*self._stored(queue, backup), *self._ready(queue)], args, backup
+            return [*self._stored(queue, backup), *self.ready(queue)], args, backup
 
         return self._change("run_now", changes, call)
 

@@ -47,24 +47,32 @@ def test_workers_run_what_is_sent_in_bulk(proj: Proj) -> None:
 
 
 def test_pages_are_sent_while_calls_are_read(proj: Proj) -> None:
-    """No more than a page is read before it is sent; pages end where they are full of calls or of bytes."""
+    """A page is sent before the next is read, and then told; pages end where they are full of calls or of bytes."""
     read = 0
+
+    def all_sent() -> bool:
+        return proj.delayed() == read
 
     def calls(count: int, size: int) -> Iterator[Call]:
         nonlocal read
-        for _ in range(count):
+        for n in range(count):
+            if n and n % full == 0:  # the page that ends here is on its way
+                until(all_sent)
             read += 1
             yield Call(("x" * size,), countdown=600)
 
     def note(ids: list[str]) -> None:
         pages.append(len(ids))
-        assert sum(pages) == read == proj.delayed()
+        assert sum(pages) == proj.delayed()
+        assert read - sum(pages) <= full
 
     pages: list[int] = []
+    full = 200
     assert send_many(proj.app, RECORD, calls(450, 10), on_sent=note) == 450
     assert pages == [200, 200, 50]
+    full = 2
     assert send_many(proj.app, RECORD, calls(20, 100_000), on_sent=note) == 20
-    assert pages[3:] == [4] * 5
+    assert pages[3:] == [2] * 10
     assert send_many(proj.app, RECORD, iter(())) == 0
 
 
@@ -191,18 +199,42 @@ def test_a_key_prefix(make_proj: MakeProj) -> None:
     assert {run["value"] for run in proj.await_runs(2)} == {0, 1}
 
 
-def test_a_lost_connection_is_made_again(proj: Proj) -> None:
-    """Connections that Redis ends between pages cost nothing: no message is lost, and none is sent twice."""
+@pytest.mark.parametrize("every", [200, 70])
+def test_a_lost_connection_is_made_again(proj: Proj, every: int) -> None:
+    """Connections that Redis ends, with a page on its way or not, cost no message, and none is sent twice."""
     client = proj.server.client()
     ids: list[str] = []
 
-    def cut(page: list[str]) -> None:
-        ids.extend(page)
+    def cut(page: list[str] | None = None) -> None:
+        ids.extend(page or ())
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
-    calls = (Call((n,), countdown=600) for n in range(1000))
-    assert send_many(proj.app, RECORD, calls, on_sent=cut) == 1000
+    def calls() -> Iterator[Call]:
+        for n in range(1000):
+            if n % every == 0:
+                cut()
+            yield Call((n,), countdown=600)
+
+    assert send_many(proj.app, RECORD, calls(), on_sent=cut) == 1000
     assert messages(proj) == Counter(ids)
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+def test_no_connection_is_left(own_server: PrivateRedis, make_proj: MakeProj, count: int) -> None:
+    """What is sent in many pages has a connection of its own, which is closed then."""
+    proj = make_proj(own_server)
+    send_many(proj.app, RECORD, [Call()])
+    client = own_server.client()
+    before = len(client.client_list())
+    most = 0
+
+    def look(_: list[str]) -> None:
+        nonlocal most
+        most = max(most, len(client.client_list()))
+
+    send_many(proj.app, RECORD, (Call((n,)) for n in range(count)), on_sent=look)
+    assert most == before + (count > 200)
+    assert until(lambda: len(client.client_list()) == before)
 
 
 @pytest.mark.parametrize("options", [{}, {"retry": False}])

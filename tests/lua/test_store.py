@@ -175,10 +175,11 @@ def test_an_adopted_message_makes_its_queue_known(store: DelayStore) -> None:
 
 
 def test_a_pipeline_of_ones_own_may_offer(store: DelayStore) -> None:
-    """KEYS and ARGV of ``offer_call`` make the same call that ``offer`` makes."""
-    keys, args = store.offer_call("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)
+    """``offer_commands`` are what ``offer`` does: the queue is known, and the messages are stored."""
+    commands = store.offer_commands("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)
     before_ms = clock_ms(store.client)
-    reply = store.client.eval(store.script("offer").text, len(keys), *keys, *args)
+    _, reply = (store.client.execute_command(*command) for command in commands)
+    assert store.queues() == ["q"]
     assert reply == [b"first", 2, 0, 0]
     assert store.size("q") == 2
     assert before_ms + 1_000_000 <= by_queue(store.heads(["q"]))["q"] < FUTURE_MS

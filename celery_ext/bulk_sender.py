@@ -1,0 +1,94 @@
+"""Sends pages of messages, each while the next is made."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from celery_ext.bulk_template import Common
+from kombu_delayq.results import Offer
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from kombu_delayq.ahead import PutAhead
+
+
+class BulkSender:
+    """Sends the messages of one ``send_many``.
+
+    Args:
+        app: Whose connections are used.
+        common: What the messages have in common.
+    """
+
+    def __init__(self, app: "Celery", common: Common) -> None:
+        self._app = app
+        self._common = common
+        self._ahead: PutAhead | None = None
+        self._page: Sequence[Offer] = ()  # on its way
+
+    def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[list[str]]:
+        """Yields the ids of each page that Redis has. When a page cannot be made, those before it come first."""
+        declared = False
+        while True:
+            try:
+                page = next(pages, ())
+            except Exception:
+                yield from self._confirmed()
+                raise
+            yield from self._confirmed()
+            if not page:
+                return
+            if declared:
+                with self._or_again(page):
+                    self._open().put(page)
+            else:  # often the only one
+                self._publish(page)
+                declared = True
+            self._page = page
+
+    def close(self) -> None:
+        """Closes its connection, if it has one."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+
+    def _confirmed(self) -> Iterator[list[str]]:
+        page, self._page = self._page, ()
+        if page:
+            if self._ahead is not None:
+                with self._or_again(page):
+                    self._ahead.confirm()
+            yield [str(offer.id) for offer in page]
+
+    def _open(self) -> "PutAhead":
+        if self._ahead is None:
+            with self._app.producer_or_acquire() as producer:
+                self._ahead = producer.channel.put_ahead(self._common.template.queue)
+        return self._ahead
+
+    @contextmanager
+    def _or_again(self, page: Sequence[Offer]) -> Iterator[None]:
+        """Sends a page again when the connection is lost meanwhile, and the next over a new one."""
+        try:
+            yield
+        except (RedisConnectionError, RedisTimeoutError, OSError):
+            self.close()
+            self._publish(page)
+
+    def _publish(self, page: Sequence[Offer]) -> None:
+        """Sends a page as ``Producer.publish`` of kombu does a message: again when the connection is lost meanwhile."""
+        policy = self._common.retry_policy
+        with self._app.producer_or_acquire() as producer:
+
+            def put() -> None:
+                for queue in self._common.declare:
+                    producer.maybe_declare(queue)
+                producer.channel.put_many(self._common.template.queue, page)
+
+            if policy is not None:
+                producer.connection.transport_options.update(policy)
+            producer.connection.ensure(producer, put, **({"max_retries": 0} if policy is None else policy))()
