@@ -98,8 +98,18 @@ class Keys:
 
     @property
     def deputy(self) -> str:
-        """STRING with a TTL: name of the transfer worker that leads next."""
+        """STRING with a TTL: name of a transfer worker that leads next."""
         return f"{self.prefix}delayq:deputy"
+
+    @property
+    def second_deputy(self) -> str:
+        """STRING with a TTL: name of another one."""
+        return f"{self.prefix}delayq:deputy:2"
+
+    @property
+    def leases(self) -> list[str]:
+        """The lease of the leading transfer worker, and those of its deputies."""
+        return [self.lease, self.deputy, self.second_deputy]
 
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of who goes through a queue of dead letters, one at a time."""

@@ -1,24 +1,24 @@
 """The store's operations by which transfer workers agree on who leads."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from kombu_delayq.calls import Caller, as_text
 from kombu_delayq.results import Lease
 
 
 class Leases(Caller):
-    """Two leases, so that one transfer worker leads and another, its deputy, is there when it dies."""
+    """Leases, so that one transfer worker leads, and others, its deputies, are there when it dies."""
 
     def lead(self, name: str) -> Lease:
-        """Takes or renews the lease of the leading transfer worker, or that of its deputy, if nobody else holds it."""
+        """Takes or renews the lease of the leading transfer worker, or one of its deputies', if one is free."""
         ttl_ms = round(self.options.lease_ttl * 1000)
-        keys = [self.keys.queues, self.keys.lease, self.keys.deputy]
+        keys = [self.keys.queues, *self.keys.leases]
         leader, rank, queues = self._run("lead", keys, [name, ttl_ms])
         return Lease(as_text(leader), sorted(map(as_text, queues)), rank)
 
     def release(self, name: str) -> bool:
-        """Gives the lease back, or the deputy's. Returns whether one was held under this name."""
-        return as_text(self._run("release", [self.keys.lease, self.keys.deputy], [name])) == "released"
+        """Gives a lease back, the leader's or a deputy's. Returns whether one was held under this name."""
+        return as_text(self._run("release", self.keys.leases, [name])) == "released"
 
     def leader(self) -> str | None:
         """Returns the name of the leading transfer worker."""
@@ -26,9 +26,9 @@ class Leases(Caller):
         return None if name is None else as_text(name)
 
     def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:
-        """Tells whether a transfer worker that stands by has nothing to do; one round trip.
+        """Tells whether a transfer worker that stands by has nothing to do; one round trip, two while messages wait.
 
-        That is when others hold both leases, no queue has become known, and no message is due. It is told by plain
+        That is when others hold the leases, no queue has become known, and no message is due. It is told by plain
         commands, which cost Redis a fraction of what scripts cost that are called rarely. An error, such as of a key of
         the wrong type, counts as something to do.
 
@@ -37,19 +37,29 @@ class Leases(Caller):
             queues: Names of others to look after. One that has a message is to become known.
         """
         names = dict.fromkeys((*known, *queues))
-        heads_of = [(self._due(queue, backup), queue in known) for queue in names for backup in self._forms]
+        heads_of = {self._due(queue, backup): queue in known for queue in names for backup in self._forms}
         with self.client.pipeline(transaction=False) as pipe:
-            pipe.get(self.keys.lease)
-            pipe.get(self.keys.deputy)
+            pipe.exists(*self.keys.leases)
             pipe.smembers(self.keys.queues)
+            pipe.exists(*heads_of, *self.keys.leases)
+            held, known_now, held_or_waiting = pipe.execute(raise_on_error=False)
+        if held != len(self.keys.leases) or isinstance(known_now, Exception):
+            return False
+        if set(map(as_text, known_now)) != set(known):
+            return False
+        return held_or_waiting == held or self._waits(heads_of)
+
+    def _waits(self, heads_of: Mapping[str, bool]) -> bool:
+        """Tells whether no message is due. heads_of: ZSETs of due times, and whether they may have messages at all."""
+        with self.client.pipeline(transaction=False) as pipe:
             pipe.time()
-            for due, _ in heads_of:
+            for due in heads_of:
                 pipe.zrange(due, 0, 0, withscores=True)
-            _, _, known_now, time, *heads = replies = pipe.execute(raise_on_error=False)
-        if any(reply is None or isinstance(reply, Exception) for reply in replies):
+            time, *heads = pipe.execute(raise_on_error=False)
+        if any(isinstance(reply, Exception) for reply in (time, *heads)):
             return False
         now_ms = time[0] * 1000 + time[1] / 1000
-        waits = (
-            not head or (is_known and head[0][1] > now_ms) for (_, is_known), head in zip(heads_of, heads, strict=True)
+        return all(
+            not head or (may_wait and head[0][1] > now_ms)
+            for may_wait, head in zip(heads_of.values(), heads, strict=True)
         )
-        return all(waits) and set(map(as_text, known_now)) == set(known)

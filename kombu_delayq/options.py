@@ -83,15 +83,15 @@ class Options:
         1.0,
         _number(0.05, 60),
         "s",
-        "How often, about, the leading transfer worker and its deputy look at Redis when nothing wakes them: what a "
-        "lost wake message, a lost connection or a killed leader costs once Redis answers. The others look three to "
-        "five times more rarely.",
+        "How often, about, the leading transfer worker and its deputies look at Redis when nothing wakes them: what a "
+        "lost wake message, a lost connection or a killed leader costs once Redis answers. The others look eight to "
+        "twelve times more rarely.",
     )
     lease_ttl: float = _option(
         3.0,
         _number(0.2, 600),
         "s",
-        "How long the leading transfer worker, or its deputy, may be silent before another takes its place. Keep it "
+        "How long the leading transfer worker, or a deputy, may be silent before another takes its place. Keep it "
         "above two poll intervals.",
     )
     transfer_batch: int = _option(

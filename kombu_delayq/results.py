@@ -87,7 +87,7 @@ class Lease(NamedTuple):
     Attributes:
         leader: Name of the leading transfer worker.
         queues: Queues that hold or held delayed messages.
-        rank: Of the worker that asked: 1 leads, 2 is the deputy, which leads next, and 0 stands by.
+        rank: Of the worker that asked: 1 leads, 2 and 3 are its deputies, one of which leads next, and 0 stands by.
     """
 
     leader: str

@@ -22,9 +22,9 @@ from kombu_delayq.wake import WakeListener
 
 logger = get_logger(__name__)
 
-#: Poll intervals from one look at Redis to the next, of the leader and its deputy, and of those that stand by; at
+#: Poll intervals from one look at Redis to the next, of the leader and its deputies, and of those that stand by; at
 #: random within these, so that workers that started together do not all ask together.
-LOOKS, STANDBY_LOOKS = (1.0, 1.15), (3.0, 5.0)
+LOOKS, STANDBY_LOOKS = (1.0, 1.15), (8.0, 12.0)
 #: Longest single wait in s for an announcement, which is how long a stop may go unnoticed.
 LISTEN_S = 0.2
 #: The last part of a wait, in s, in which announcements are not heard: sockets are waited for in whole ms, rounded up.
@@ -39,9 +39,9 @@ _threads: dict[str, int] = {}
 class TransferWorker:
     """Moves due messages, in a thread of a consumer or as a process of its own.
 
-    Any number may run. The one that holds the lease sleeps until the exact due time. Another is its deputy, which looks
-    every poll interval, so that a leader that died costs no more than that. All others look more rarely, in case both
-    have died, or cannot deliver something that they can.
+    Any number may run. The one that holds the lease sleeps until the exact due time. Two others are its deputies, which
+    look every poll interval, so that a leader that died costs no more than that. All others look more rarely, in case
+    these have died, or cannot deliver something that they can.
 
     Args:
         connect: Makes a store with connections of its own; called again after each outage.
@@ -205,8 +205,10 @@ class TransferWorker:
             if form.backup != store.backup and form not in self._others:
                 self._others.add(form)
                 self._warn_of(store, form)
-            if form.queue not in self._known:  # another client's messages are the first in it
-                store.know(form.queue)
+        # Messages of another client may be the first in a queue, or will be, in Redisson's form.
+        used = {form.queue for form in heads.due_ms}.union(self._queues() if store.backup == "list" else ())
+        for queue in sorted(used.difference(self._known)):
+            store.know(queue)
         self._keep_alive(store)
 
     def _warn_of(self, store: DelayStore, form: QueueForm) -> None:

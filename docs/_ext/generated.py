@@ -75,7 +75,8 @@ class KeyTable(Generated):
         of_queue = {**of_default, **of_redisson, "replaying": keys.replaying("orders")}
         of_job = {what: getattr(keys, what)("nightly") for what in ("job", "guard", "staged")}
         of_job["stream"] = keys.stream("clicks")
-        of_all = {what: getattr(keys, what) for what in ("queues", "cancelled", "lease", "deputy", "runs", "wake")}
+        leases = ("lease", "deputy", "second_deputy")
+        of_all = {what: getattr(keys, what) for what in ("queues", "cancelled", *leases, "runs", "wake")}
         yield from ("| name | holds |", "|---|---|")
         for what, name in {**of_queue, **of_job, **of_all}.items():
             yield f"| `{name}` | {inspect.getdoc(getattr(Keys, what))} |"

@@ -25,7 +25,7 @@ _HOPS = (
 )
 _IDLE = (
     "A worker of Celery asks Redis for messages each second, and tells and hears of heartbeats; kombu-delayq adds "
-    "the polls of the leading transfer worker and of its deputy, and rare looks of those that stand by. Who asks "
+    "the polls of the leading transfer worker and of its deputies, and rare looks of those that stand by. Who asks "
     "less waits in one process for all its consumers, has one scheduler for all, or has none that would go on when "
     "it dies"
 )
@@ -71,12 +71,12 @@ REASONS: dict[str, str] = {
     "idle_commands": f"{_IDLE}.",
     "idle_cpu": f"{_CHATTER}.",
     "quiet_commands": (
-        "Those are the polls of the leader and its deputy, and a look of each other worker every three to five poll "
-        "intervals, so that no death of any of them stops the delivery."
+        "Those are the polls of the leader and its deputies, and a look of each other worker every eight to twelve "
+        "poll intervals, so that no death of any of them stops the delivery."
     ),
     "quiet_cpu": (
-        "The difference are the polls of the leader and its deputy, and a look of each other worker every three to "
-        "five poll intervals, so that no death of any of them stops the delivery."
+        "The difference are the polls of the leader and its deputies, and a look of each other worker every eight to "
+        "twelve poll intervals, so that no death of any of them stops the delivery."
     ),
     "offer_cpu": (
         f"{_MESSAGES}, but puts it at the end of a list without an order. kombu-delayq keeps it by its due time and "

@@ -15,8 +15,8 @@ from kombu_delayq.keys import Keys
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
 
-#: A killed leader costs less than 2 s, and one that is killed with its deputy 5 s; the rest is for a busy machine.
-LATE_S = 10.0
+#: A killed leader costs less than 2 s, and one that is killed with its deputies 12 s; the rest is for a busy machine.
+LATE_S = 20.0
 
 STANDALONE = """
 import sys
@@ -125,12 +125,12 @@ def test_standalone_transfer_workers_serve_workers_that_have_none(make_proj: Mak
     _await_each_once(proj, dues)
 
 
-def test_a_leader_and_its_deputy_killed_at_once_are_stood_in_for(make_proj: MakeProj, standalone: Standalone) -> None:
-    """When both are killed while messages are due, one that stood by delivers each once and soon, and leads."""
+def test_a_leader_and_its_deputies_killed_at_once_are_stood_in_for(make_proj: MakeProj, standalone: Standalone) -> None:
+    """When all are killed while messages are due, one that stood by delivers each once and soon, and leads."""
     proj = make_proj(broker_transport_options={"transfer": False})
     proj.worker()
-    pids = {standalone(proj).pid for _ in range(3)}
-    doomed = {until(lambda: _holder(proj, lease)) for lease in (Keys().lease, Keys().deputy)}  # noqa: B023
+    pids = {standalone(proj).pid for _ in range(4)}
+    doomed = {until(lambda: _holder(proj, lease)) for lease in Keys().leases}  # noqa: B023
     dues = _send_spread(proj, 40, first_s=1, every_s=0.1)
     proj.await_runs(5)
     for pid in doomed:

@@ -1,4 +1,4 @@
-"""``lead.lua``: takes or renews the lease of the leading transfer worker, or of its deputy."""
+"""``lead.lua``: takes or renews the lease of the leading transfer worker, or of a deputy."""
 
 import pytest
 from redis.exceptions import ResponseError
@@ -9,7 +9,7 @@ from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import contents, waiting
 from tests.waiting import until
 
-LEASE, DEPUTY = "delayq:transfer", "delayq:deputy"
+LEASE, DEPUTY, SECOND = LEASES = "delayq:transfer", "delayq:deputy", "delayq:deputy:2"
 
 
 def test_the_first_to_ask_leads(store: DelayStore) -> None:
@@ -19,41 +19,43 @@ def test_the_first_to_ask_leads(store: DelayStore) -> None:
     assert store.lead("one") == Lease("one", ["a", "b", "ü {x} y"], 1)
     assert store.client.get(LEASE) == b"one"
     assert 0 < store.client.pttl(LEASE) <= store.options.lease_ttl * 1000
-    assert not store.client.exists(DEPUTY)
+    assert not store.client.exists(DEPUTY, SECOND)
 
 
-def test_the_second_is_the_deputy(store: DelayStore) -> None:
-    """Who asks next holds a lease of its own, which changes nothing about the leader's."""
+def test_the_next_are_the_deputies(store: DelayStore) -> None:
+    """Who asks next holds a lease of its own, which changes nothing about those before."""
     store.lead("one")
-    store.client.pexpire(LEASE, 2000)
-    assert store.lead("two") == Lease("one", [], 2)
-    assert (store.client.get(LEASE), store.client.get(DEPUTY)) == (b"one", b"two")
-    assert store.client.pttl(LEASE) <= 2000
-    assert 2000 < store.client.pttl(DEPUTY) <= store.options.lease_ttl * 1000
+    for rank, name in enumerate(("two", "three"), 2):
+        for key in LEASES[: rank - 1]:
+            store.client.pexpire(key, 2000)
+        assert store.lead(name) == Lease("one", [], rank)
+        assert store.client.mget(LEASES[:rank]) == [b"one", b"two", b"three"][:rank]
+        assert all(store.client.pttl(key) <= 2000 for key in LEASES[: rank - 1])
+        assert 2000 < store.client.pttl(LEASES[rank - 1]) <= store.options.lease_ttl * 1000
 
 
 def test_the_others_learn_who_leads(store: DelayStore) -> None:
-    """While both leases are held, nobody else gets one, nor changes how long they last; it learns the queues too."""
+    """While all leases are held, nobody else gets one, nor changes how long they last; it learns the queues too."""
     store.offer("q", waiting("i"))
-    for name in ("one", "two"):
+    for name in ("one", "two", "three"):
         store.lead(name)
-    for key in (LEASE, DEPUTY):
+    for key in LEASES:
         store.client.pexpire(key, 2000)
     before = contents(store.client)
-    assert store.lead("three") == Lease("one", ["q"], 0)
+    assert store.lead("four") == Lease("one", ["q"], 0)
     assert contents(store.client) == before
-    assert max(map(store.client.pttl, (LEASE, DEPUTY))) <= 2000
+    assert max(map(store.client.pttl, LEASES)) <= 2000
 
 
-@pytest.mark.parametrize(("name", "rank", "key"), [("one", 1, LEASE), ("two", 2, DEPUTY)])
+@pytest.mark.parametrize(("name", "rank", "key"), [("one", 1, LEASE), ("two", 2, DEPUTY), ("three", 3, SECOND)])
 def test_a_holder_renews_its_own_lease(store: DelayStore, name: str, rank: int, key: str) -> None:
-    """The leader, or the deputy, that asks again has its full time again, and the other one not."""
-    for each in ("one", "two"):
+    """The leader, or a deputy, that asks again has its full time again, and the others not."""
+    for each in ("one", "two", "three"):
         store.lead(each)
-    for each in (LEASE, DEPUTY):
+    for each in LEASES:
         store.client.pexpire(each, 500)
     assert store.lead(name) == Lease("one", [], rank)
-    assert [each for each in (LEASE, DEPUTY) if store.client.pttl(each) > 500] == [key]
+    assert [each for each in LEASES if store.client.pttl(each) > 500] == [key]
 
 
 def test_a_deputy_that_leads_makes_room_for_the_next(store: DelayStore) -> None:
@@ -83,7 +85,7 @@ def test_a_lease_ends_by_itself(make_store: MakeStore) -> None:
     until(lambda: store.lead("two").leader == "two")
 
 
-@pytest.mark.parametrize("key", [LEASE, DEPUTY, "delayq:queues"])
+@pytest.mark.parametrize("key", [*LEASES, "delayq:queues"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no lease is given."""
     store.client.rpush(key, "somebody else's")

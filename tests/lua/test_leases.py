@@ -15,15 +15,15 @@ KNOWN, OTHERS = ["known"], ["own", "known"]
 
 @pytest.fixture
 def quiet(store: DelayStore) -> DelayStore:
-    """A store where others hold both leases and the next message of a known queue is due much later."""
+    """A store where others hold all leases and the next message of a known queue is due much later."""
     store.offer("known", waiting("i"))
-    for name in ("leader", "deputy"):
+    for name in ("leader", "deputy", "second"):
         store.lead(name)
     return store
 
 
 def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
-    """All is quiet while both leases are held, no name is new and nothing is due; asking changes nothing."""
+    """All is quiet while the leases are held, no name is new and nothing is due; asking changes nothing."""
     before = contents(quiet.client)
     assert quiet.all_quiet(KNOWN, OTHERS)
     assert contents(quiet.client) == before
@@ -34,6 +34,7 @@ def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
     [
         lambda store: store.release("leader"),
         lambda store: store.release("deputy"),
+        lambda store: store.release("second"),
         lambda store: store.offer("known", waiting("j", PAST_MS)),
         lambda store: store.know("new"),
         lambda store: store.client.srem(store.keys.queues, "known"),
@@ -50,11 +51,15 @@ def test_something_is_to_be_done(quiet: DelayStore, stir: Callable[[DelayStore],
     assert not quiet.all_quiet(KNOWN, OTHERS)
 
 
-def test_asking_costs_one_round_trip_and_no_script(quiet: DelayStore) -> None:
-    """Whatever the number of queues, Redis is asked once, by plain commands."""
+@pytest.mark.parametrize("waits", [False, True])
+def test_asking_costs_one_round_trip_and_no_script(quiet: DelayStore, waits: bool) -> None:
+    """Whatever the number of queues, Redis is asked once, and while messages wait twice, by plain commands."""
+    if not waits:
+        quiet.client.delete(*quiet.keys.stored("known", quiet.backup))
     quiet.client.config_resetstat()
     names = [f"q{n}" for n in range(10)]
-    assert round_trips(quiet, lambda: quiet.all_quiet(KNOWN, names)) == 1
+    assert quiet.all_quiet(KNOWN, names)
+    assert round_trips(quiet, lambda: quiet.all_quiet(KNOWN, names)) == 1 + waits
     assert not {"evalsha", "eval"} & calls(quiet).keys()
 
 

@@ -72,7 +72,7 @@ def test_reference_names_every_option_key_script_and_command(built: Path) -> Non
     of_job = {of("nightly") for of in (keys.job, keys.guard, keys.staged)} | {keys.stream("clicks")}
     expected = {
         "options": NAMES,
-        "keys": of_queue | of_job | {keys.queues, keys.cancelled, keys.lease, keys.deputy, keys.runs, keys.wake},
+        "keys": of_queue | of_job | {keys.queues, keys.cancelled, *keys.leases, keys.runs, keys.wake},
         "scripts": {path.stem for path in scripts.directory().glob("*.lua")},
         "commands": set(names_of(delayq, "delayq")),
     }

@@ -33,7 +33,7 @@ def test_keys_of_the_fleet() -> None:
     """The queues, the leases and the channel have one name each; the channel's tells the database."""
     keys = Keys(db=3)
     assert (keys.queues, keys.lease, keys.wake) == ("delayq:queues", "delayq:transfer", "delayq:wake:3")
-    assert keys.deputy == "delayq:deputy"
+    assert keys.leases == ["delayq:transfer", "delayq:deputy", "delayq:deputy:2"]
     assert keys.cancelled == "delayq:cancelled"
     assert keys.replaying("dead") == "delayq:replaying:dead"
 
@@ -52,7 +52,7 @@ def test_keys_of_bulk_jobs() -> None:
 def test_the_prefix_stands_before_every_name() -> None:
     """Kombu's ``global_keyprefix`` stands before every key and before the channel."""
     plain, prefixed = Keys(), Keys("app:")
-    for name in ("queues", "lease", "deputy", "wake", "cancelled", "runs"):
+    for name in ("queues", "lease", "deputy", "second_deputy", "wake", "cancelled", "runs"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
     for name in ("due", "backup", "order", "twins", "replaying", "job", "guard", "staged", "stream"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
@@ -66,7 +66,7 @@ def test_no_two_keys_are_the_same() -> None:
     makers += (keys.job, keys.guard, keys.staged, keys.stream)
     like_keys = ("}:due", "job:a", "{a}:due", "delayq:{a}:due", "a:due")
     names = [make(name) for name in ("a", "b", "{a}", "tagged:a", "", *like_keys) for make in makers]
-    names += [keys.queues, keys.lease, keys.deputy, keys.cancelled, keys.runs, keys.wake]
+    names += [keys.queues, *keys.leases, keys.cancelled, keys.runs, keys.wake]
     names += [*keys.ready("a", (0, 3)), *keys.ready("{a}", (0, 3))]
     assert len(set(names)) == len(names)
 
