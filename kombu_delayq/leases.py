@@ -1,6 +1,6 @@
 """The store's operations by which transfer workers agree on who leads."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from kombu_delayq.calls import Caller, as_text
 from kombu_delayq.results import Lease
@@ -26,7 +26,7 @@ class Leases(Caller):
         return None if name is None else as_text(name)
 
     def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:
-        """Tells whether a transfer worker that stands by has nothing to do; one round trip, two while messages wait.
+        """Tells whether a transfer worker that stands by has nothing to do; one round trip.
 
         That is when others hold the leases, no queue has become known, and no message is due. It is told by plain
         commands, which cost Redis a fraction of what scripts cost that are called rarely. An error, such as of a key of
@@ -37,29 +37,20 @@ class Leases(Caller):
             queues: Names of others to look after. One that has a message is to become known.
         """
         names = dict.fromkeys((*known, *queues))
-        heads_of = {self._due(queue, backup): queue in known for queue in names for backup in self._forms}
+        heads_of = [(self._due(queue, backup), queue in known) for queue in names for backup in self._forms]
         with self.client.pipeline(transaction=False) as pipe:
-            pipe.exists(*self.keys.leases)
+            for lease in self.keys.leases:
+                pipe.get(lease)
             pipe.smembers(self.keys.queues)
-            pipe.exists(*heads_of, *self.keys.leases)
-            held, known_now, held_or_waiting = pipe.execute(raise_on_error=False)
-        if held != len(self.keys.leases) or isinstance(known_now, Exception):
-            return False
-        if set(map(as_text, known_now)) != set(known):
-            return False
-        return held_or_waiting == held or self._waits(heads_of)
-
-    def _waits(self, heads_of: Mapping[str, bool]) -> bool:
-        """Tells whether no message is due. heads_of: ZSETs of due times, and whether they may have messages at all."""
-        with self.client.pipeline(transaction=False) as pipe:
             pipe.time()
-            for due in heads_of:
+            for due, _ in heads_of:
                 pipe.zrange(due, 0, 0, withscores=True)
-            time, *heads = pipe.execute(raise_on_error=False)
-        if any(isinstance(reply, Exception) for reply in (time, *heads)):
+            replies = pipe.execute(raise_on_error=False)
+        known_now, time, *heads = replies[len(self.keys.leases) :]
+        if any(reply is None or isinstance(reply, Exception) for reply in replies):
             return False
         now_ms = time[0] * 1000 + time[1] / 1000
-        return all(
-            not head or (may_wait and head[0][1] > now_ms)
-            for may_wait, head in zip(heads_of.values(), heads, strict=True)
+        waits = (
+            not head or (is_known and head[0][1] > now_ms) for (_, is_known), head in zip(heads_of, heads, strict=True)
         )
+        return all(waits) and set(map(as_text, known_now)) == set(known)

@@ -205,10 +205,8 @@ class TransferWorker:
             if form.backup != store.backup and form not in self._others:
                 self._others.add(form)
                 self._warn_of(store, form)
-        # Messages of another client may be the first in a queue, or will be, in Redisson's form.
-        used = {form.queue for form in heads.due_ms}.union(self._queues() if store.backup == "list" else ())
-        for queue in sorted(used.difference(self._known)):
-            store.know(queue)
+            if form.queue not in self._known:  # another client's messages are the first in it
+                store.know(form.queue)
         self._keep_alive(store)
 
     def _warn_of(self, store: DelayStore, form: QueueForm) -> None:

@@ -47,7 +47,8 @@ def test_the_demo_closes_what_is_not_paid(java: None, tmp_path: Path) -> None:
         demo.terminate()  # it ends what it has started
         demo.wait(50)
     assert demo.returncode == 0, stdout + stderr
-    assert "close_unpaid.py   run again with the same job_id: still 400" in stdout
+    [waiting, still] = re.findall(r"^close_unpaid\.py .*?(\d+)(?: tasks wait in Redis)? \(", stdout, re.MULTILINE)
+    assert 0 < int(still) <= int(waiting) <= 400  # where Spark was slow, some are closed already
     counts = re.findall(r"^(never paid|paid in time|paid too late) +(\d+) +(\d+) +(\d+)$", stdout, re.MULTILINE)
     assert sum(int(orders) for _, orders, _, _ in counts) == 400
     closings = [json.loads(line)["order_id"] for line in lines_in(tmp_path / "files" / "closed")]
