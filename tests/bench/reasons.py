@@ -41,7 +41,7 @@ REASONS: dict[str, str] = {
     "enqueue_bulk": f"{_CELERY}.",
     "enqueue_bulk_cpu": f"{_CELERY}.",
     "enqueue_bulk_reads": (
-        "`send_many` sends a page of 200 messages in one call, so that Redis is never busy with one for long. "
+        "`send_many` sends a page of about 250 kB in one call, so that Redis is never busy with one for long. "
         "Others put more into one."
     ),
     "kept": (

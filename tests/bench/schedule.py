@@ -19,6 +19,8 @@ GROWTH_S, LIMIT_S, BACKLOG_S, START_S = 25.0, 15.0, 25.0, 15.0
 FILLED_PER_S = 12_000
 #: Messages offered and transferred a second by scripts alone, at least, in either form.
 SCRIPTED_PER_S = 12_000
+#: A job is ended when it takes so many times as long: a machine may be slow, and a contender slower than the others.
+PATIENCE = 3
 #: How long an idle consumer takes to start, in s.
 CONSUMER_S = 0.5
 #: Contenders of which more than a few idle consumers run at the same time.
@@ -121,7 +123,7 @@ class Run:
                 for job in together:
                     self._leave_out(job, "no time was left for it in this run")
                 continue
-            deadline = monotonic() + min(left_s, 2 * longest_s)
+            deadline = monotonic() + min(left_s, PATIENCE * longest_s)
             if len(together) == 1:  # in this thread, which Ctrl-C ends
                 self._do(together[0], deadline)
                 continue
