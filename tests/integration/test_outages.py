@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
-from celery_ext.private_redis import PrivateRedis, find_server
+from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.keys import Keys
 from kombu_delayq.options import Options
 from kombu_delayq.results import Offer
@@ -21,6 +20,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer import TransferWorker
 from tests.integration.harness import MakeProj, Proj, Worker
 from tests.integration.visibility import sweep, swept_after
+from tests.redis_version import major_version
 from tests.waiting import until
 
 #: Redis is taken for dead sooner than by default, so that pauses are outages.
@@ -40,8 +40,7 @@ def durable_server() -> Iterator[PrivateRedis]:
 @pytest.fixture
 def pausing_server() -> Iterator[PrivateRedis]:
     """A server that takes DEBUG SLEEP; since Redis 7 that has to be allowed."""
-    version = subprocess.run([find_server(), "--version"], capture_output=True, text=True, check=True).stdout
-    allow = () if " v=6." in version else ("--enable-debug-command", "yes")
+    allow = ("--enable-debug-command", "yes") if major_version() >= 7 else ()
     with PrivateRedis(*allow) as server:
         yield server
 
