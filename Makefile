@@ -8,7 +8,8 @@ BULLMQ := tests/bench/contenders/bullmq
 BIN := $(VENV)/bin
 # Tests mostly wait, so more of them run than there are cores.
 JOBS ?= 4
-PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup
+# Where a test ends its process, or runs out of time, the run ends and names it: with another process in its place, it hangs.
+PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
 
 .PHONY: help demo demo-spark test check unit oldest docs bench bench-quick bench-targets bench-spark clean
 
