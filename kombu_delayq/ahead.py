@@ -5,10 +5,8 @@ from typing import Any
 
 import redis
 
+from kombu_delayq.calls import Command
 from kombu_delayq.results import Offer
-
-#: Name and arguments of a command.
-Command = tuple[Any, ...]
 
 
 class PutAhead:

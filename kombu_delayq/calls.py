@@ -18,6 +18,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C", bound="Caller")
 
+#: Name and arguments of a command.
+Command = tuple[Any, ...]
 #: KEYS and ARGV of a script, and for which form of backup it is.
 Call = tuple[list[str], list[Any], str]
 
@@ -61,6 +63,13 @@ class Caller:
         """Returns an operation's script for a form of backup, by default the one in use."""
         return scripts.load(operation, backup or self.backup)
 
+    def send(self, commands: Iterable[Command]) -> list[Any]:
+        """Sends commands in one round trip. Returns their replies; raises the first error among them."""
+        with self.client.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            return list(pipe.execute())
+
     def _look_no_further(self, error: NoPermissionError) -> None:
         """Looks at the store's own form alone from now on, for that of others is forbidden."""
         if len(self._forms) > 1:
@@ -75,7 +84,7 @@ class Caller:
             return self.client.execute_command("EVAL", script.text, len(keys), *keys, *args)
 
     def _run_each(
-        self, operation: str, calls: Iterable[Call], around: Sequence[tuple[Any, ...]] = ()
+        self, operation: str, calls: Iterable[Call], around: Sequence[Command] = ()
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:
         """Runs one script several times in one round trip, and some other commands before that and once more after it.
 

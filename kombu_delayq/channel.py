@@ -15,8 +15,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
-from kombu_delayq.ahead import Command, PutAhead
+from kombu_delayq.ahead import PutAhead
 from kombu_delayq.batch import DelayedPublishBatch
+from kombu_delayq.calls import Command
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.keys import Keys
 from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
@@ -98,10 +99,7 @@ class DelayedChannel(_Channel):
             queue: Where they go; no fanout.
             offers: At most as many as ``batch`` sends in one call. An empty due time is now.
         """
-        with self.store.client.pipeline(transaction=False) as pipe:
-            for command in self._put_commands(queue, offers):
-                pipe.execute_command(*command)
-            pipe.execute()
+        self.store.send(self._put_commands(queue, offers))
 
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns what publishes page after page of sealed messages to a queue, over a connection of its own."""

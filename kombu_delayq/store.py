@@ -5,7 +5,7 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError
 
-from kombu_delayq.calls import as_text, in_each_form
+from kombu_delayq.calls import Command, as_text, in_each_form
 from kombu_delayq.convert import Conversion
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
@@ -41,10 +41,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         # A transfer worker must know the queue. It does while the queue holds others; else it is told before.
         told = queue not in self._held_others
         if told:
-            with self.client.pipeline(transaction=False) as pipe:
-                for command in self.offer_commands(queue, offers, expire_ms):
-                    pipe.execute_command(*command)
-                reply = pipe.execute()[-1]
+            _, reply = self.send(self.offer_commands(queue, offers, expire_ms))
         else:
             reply = self._run("offer", *self._offer_call(queue, offers, expire_ms))
         offered = Offered(as_text(reply[0]), *reply[1:])
@@ -56,7 +53,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
                 self.client.sadd(self.keys.queues, queue)
         return offered
 
-    def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[tuple[Any, ...]]:
+    def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
         """Returns the commands of ``offer``, for a caller that sends them with others of its own."""
         keys, args = self._offer_call(queue, offers, expire_ms)
         # The text, not its SHA: a script cache that was flushed cannot fail them.
