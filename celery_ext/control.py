@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from heapq import merge
+from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
+from celery.result import AsyncResult
 from celery.utils.functional import chunks
 
 from celery_ext import backlog
@@ -17,25 +20,30 @@ from kombu_delayq.errors import OtherTransport
 if TYPE_CHECKING:
     from celery import Celery
 
-    from kombu_delayq.results import Page
+    from kombu_delayq.results import Page, Waiting
     from kombu_delayq.store import DelayStore
+
+T = TypeVar("T")
+
+#: What names a task: its id, or what ``apply_async`` returned.
+TaskId: TypeAlias = str | AsyncResult
 
 #: Options of ``task_publish_retry_policy`` that say how often to connect.
 RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 
 @overload
-def cancel(app: "Celery", task_id: str) -> Outcome: ...
+def cancel(app: "Celery", task_id: TaskId) -> Outcome: ...
 @overload
-def cancel(app: "Celery", task_id: Iterable[str]) -> dict[str, Outcome]: ...
-def cancel(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, Outcome]:
+def cancel(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
+def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
     """Cancels tasks that wait, and ends the delay chains of those whose step runs just now.
 
     The result of a cancelled task becomes ``REVOKED``.
 
     Args:
         app: Any app on the broker.
-        task_id: A task id, or any number of them.
+        task_id: A task id or an AsyncResult, or any number of them, such as a GroupResult.
 
     Returns:
         ``cancelled`` when it will never run; ``not_delayed`` when it did not wait, so it runs, has run, or was never
@@ -55,20 +63,20 @@ def cancel(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, O
 
 @overload
 def reschedule(
-    app: "Celery", task_id: str, *, eta: datetime | None = None, countdown: float | None = None
+    app: "Celery", task_id: TaskId, *, eta: datetime | None = None, countdown: float | None = None
 ) -> Outcome: ...
 @overload
 def reschedule(
-    app: "Celery", task_id: Iterable[str], *, eta: datetime | None = None, countdown: float | None = None
+    app: "Celery", task_id: Iterable[TaskId], *, eta: datetime | None = None, countdown: float | None = None
 ) -> dict[str, Outcome]: ...
 def reschedule(
-    app: "Celery", task_id: str | Iterable[str], *, eta: datetime | None = None, countdown: float | None = None
+    app: "Celery", task_id: TaskId | Iterable[TaskId], *, eta: datetime | None = None, countdown: float | None = None
 ) -> Outcome | dict[str, Outcome]:
     """Changes when waiting tasks are due.
 
     Args:
         app: Any app on the broker.
-        task_id: A task id, or any number of them.
+        task_id: A task id or an AsyncResult, or any number of them, such as a GroupResult.
         eta: New due time; without a zone it is in UTC. A past one runs the task now.
         countdown: Or s from now, by Redis's clock.
 
@@ -87,10 +95,10 @@ def reschedule(
 
 
 @overload
-def run_now(app: "Celery", task_id: str) -> Outcome: ...
+def run_now(app: "Celery", task_id: TaskId) -> Outcome: ...
 @overload
-def run_now(app: "Celery", task_id: Iterable[str]) -> dict[str, Outcome]: ...
-def run_now(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, Outcome]:
+def run_now(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
+def run_now(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
     """Sends waiting tasks to their queues before they are due.
 
     Returns:
@@ -100,39 +108,53 @@ def run_now(app: "Celery", task_id: str | Iterable[str]) -> Outcome | dict[str, 
         return _as_asked(task_id, dict(backlog.run_now(store, _several(task_id))))
 
 
-def get(app: "Celery", task_id: str) -> DelayedTask | None:
-    """Returns a task that waits, or None; of several with one id, the one that is due first."""
+@overload
+def get(app: "Celery", task_id: TaskId) -> DelayedTask | None: ...
+@overload
+def get(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, DelayedTask | None]: ...
+def get(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> DelayedTask | dict[str, DelayedTask | None] | None:
+    """Returns a task that waits, or None; of several with one id the one that is due first. For several ids, a dict."""
     with open_store(app) as store:
-        ((_, messages),) = backlog.get(store, (task_id,))
-    return DelayedTask(messages[0]) if messages else None
+        found = backlog.get(store, _several(task_id))
+        return _as_asked(task_id, {each: DelayedTask(messages[0]) if messages else None for each, messages in found})
 
 
 def browse(
     app: "Celery",
-    queue: str,
+    queue: str | None = None,
     *,
     due_after: datetime | None = None,
     due_before: datetime | None = None,
     limit: int | None = None,
 ) -> Iterator[DelayedTask]:
-    """Yields tasks of a queue that wait, in the order of their due times, while reading them a page at a time.
+    """Yields tasks that wait, in the order of their due times, while reading them a page at a time.
 
     It is not a snapshot: what comes or goes meanwhile may be seen or not. What waits all the time is seen once.
 
     Args:
         app: Any app on the broker.
-        queue: Its name.
+        queue: Its name; None for all queues.
         due_after: Only those due then or later; without a zone it is in UTC.
         due_before: Only those due earlier.
         limit: Most tasks to yield; None for all.
     """
     bounds = _bounds(due_after, due_before)
+    if queue is not None:
+        queues = [queue]
+    else:
+        with open_store(app) as store:
+            queues = store.queues()
+    messages = merge(*(_browse(app, each, bounds, limit) for each in queues), key=lambda message: message.due_ms)
+    yield from map(DelayedTask, islice(messages, limit))
+
+
+def _browse(app: "Celery", queue: str, bounds: tuple[float, float], limit: int | None) -> Iterator["Waiting"]:
     left = inf if limit is None else limit
     page: Page | None = None
     while left > 0 and (page is None or page.more):
         with open_store(app) as store:  # for this page only: the caller may need the pool's connections
             page = store.browse(queue, page, *bounds, count=int(min(left, backlog.PAGE)))
-        yield from map(DelayedTask, page.messages)
+        yield from page.messages
         left -= len(page.messages)
 
 
@@ -185,17 +207,20 @@ def store_of(connection: Any) -> "DelayStore":
     return store
 
 
-def _several(task_id: str | Iterable[str]) -> Iterable[str]:
-    """Returns the ids that were given, each once."""
-    ids = dict.fromkeys((task_id,) if isinstance(task_id, str) else task_id)
-    for each in ids:
-        if not isinstance(each, str):
-            raise TypeError(f"a task id is a text, not {each!r}")
-    return ids
+def _several(task_id: TaskId | Iterable[TaskId]) -> Iterable[str]:
+    """Returns the ids of the tasks that were given, each once."""
+    return dict.fromkeys(map(_id_of, (task_id,) if isinstance(task_id, (str, AsyncResult)) else task_id))
 
 
-def _as_asked(task_id: str | Iterable[str], outcomes: dict[str, Outcome]) -> Outcome | dict[str, Outcome]:
-    return outcomes[task_id] if isinstance(task_id, str) else outcomes
+def _id_of(task_id: TaskId) -> str:
+    identity = task_id.id if isinstance(task_id, AsyncResult) else task_id
+    if not isinstance(identity, str):
+        raise TypeError(f"a task id is a text or an AsyncResult, not {task_id!r}")
+    return identity
+
+
+def _as_asked(task_id: TaskId | Iterable[TaskId], found: dict[str, T]) -> T | dict[str, T]:
+    return found[_id_of(task_id)] if isinstance(task_id, (str, AsyncResult)) else found
 
 
 def _due_ms(store: "DelayStore", eta: datetime | None, countdown: float | None) -> float:

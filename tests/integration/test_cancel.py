@@ -2,12 +2,13 @@
 
 import logging
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from celery import chord
+from celery import chord, group
 from celery.exceptions import ChordError, TaskRevokedError
-from celery.result import AsyncResult
+from celery.result import AsyncResult, GroupResult
 from celery.signals import task_revoked
 
 from celery_ext import browse, cancel, get, reschedule, run_now
@@ -101,6 +102,42 @@ def test_ids_of_any_characters_and_more_than_one_task_of_an_id(proj: Proj) -> No
     proj.await_runs(len(CUSTOM_IDS))
     assert sorted(run["id"] for run in proj.runs()) == sorted(CUSTOM_IDS)
     assert list(browse(proj.app, "celery")) == []
+
+
+def test_a_task_is_named_by_what_apply_async_returned(proj: Proj) -> None:
+    """An AsyncResult does for an id, alone, among ids, and in a group's result; the answer is found under it."""
+    alone, *several = (proj.send("record", number, countdown=300) for number in range(4))
+    app = proj.app
+    assert reschedule(app, alone, countdown=600) == "rescheduled"
+    found = get(app, alone)
+    assert found is not None
+    assert found.id == alone.id
+    assert cancel(app, alone) == "cancelled"
+    assert get(app, alone) is None
+    assert {each: task and task.args for each, task in get(app, [alone, several[0].id]).items()} == {
+        alone.id: None,
+        several[0].id: [1],
+    }
+    outcomes = cancel(app, [several[0], several[1].id, several[0]])
+    assert outcomes == {several[0].id: "cancelled", several[1].id: "cancelled"}
+    assert outcomes[several[0]] == "cancelled"
+    sent = group(app.signature("proj.record", (n,)) for n in range(3)).apply_async(countdown=300)
+    assert set(run_now(app, GroupResult(sent.id, sent.results[:2])).values()) == {"transferred"}
+    first, second, third = (result.id for result in sent)
+    assert cancel(app, sent) == {first: "not_delayed", second: "not_delayed", third: "cancelled"}
+
+
+def test_browse_goes_through_all_queues_in_the_order_of_due_times(proj: Proj) -> None:
+    """Without a queue all tasks are there once, the next due first, within the limit and the due times asked for."""
+    sent = {n: proj.send("record", n, countdown=60 * n, queue=f"q{n % 3}").id for n in (7, 3, 9, 1, 8, 2, 6, 4, 5)}
+    in_order = [sent[n] for n in sorted(sent)]
+    assert [task.id for task in browse(proj.app)] == in_order
+    assert [task.id for task in browse(proj.app, limit=4)] == in_order[:4]
+    assert [task.id for task in browse(proj.app, limit=0)] == []
+    after = datetime.now(UTC) + timedelta(seconds=150)
+    assert [task.id for task in browse(proj.app, due_after=after, limit=2)] == in_order[2:4]
+    assert [task.id for task in browse(proj.app, due_before=after)] == in_order[:2]
+    assert [task.id for task in browse(proj.app, "q1")] == [sent[n] for n in (1, 4, 7)]
 
 
 def _failure_of(result: Any) -> str:

@@ -33,9 +33,10 @@ EVERYTHING: list[Callable[[Celery], Any]] = [
     lambda app: run_now(app, "i"),
     lambda app: get(app, "i"),
     lambda app: list(browse(app, "celery")),
+    lambda app: list(browse(app)),
     lambda app: count(app),
 ]
-NAMES = ["cancel", "cancel several", "reschedule", "run_now", "get", "browse", "count"]
+NAMES = ["cancel", "cancel several", "reschedule", "run_now", "get", "browse", "browse all", "count"]
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_the_only_queue_being_harmed_is_an_error(proj: Proj) -> None:
 def test_ids_that_are_no_texts_are_refused(proj: Proj, ids: Any) -> None:
     """What cannot be task ids is an error before anything is changed."""
     task = proj.send("record", countdown=300, task_id="a")
-    for act in (cancel, run_now):
+    for act in (cancel, run_now, get):
         with pytest.raises(TypeError):
             act(proj.app, ids)
     with pytest.raises(TypeError):
