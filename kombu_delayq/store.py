@@ -1,9 +1,10 @@
 """The delayed messages of one Redis database: one method for each operation in ``lua/``, here or in a base class."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from redis.exceptions import NoPermissionError
+from redis.exceptions import ResponseError
 
 from kombu_delayq.calls import Command, as_text, in_each_form
 from kombu_delayq.convert import Conversion
@@ -173,7 +174,8 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
     def check_version(self) -> None:
         """Raises UnsupportedRedis if the server is older than 6.2; a server that does not tell is taken as it is."""
         version = str(self._info("server").get("redis_version", ""))
-        if version and tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
+        found = re.match(r"(\d+)\.(\d+)", version)
+        if found and (int(found[1]), int(found[2])) < OLDEST_REDIS:
             raise UnsupportedRedis(f"Redis {version} is too old for kombu-delayq, which needs 6.2 or later")
 
     def eviction_warning(self) -> str:
@@ -193,5 +195,5 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
     def _info(self, section: str) -> dict[str, Any]:
         try:
             return dict(self.client.info(section))
-        except NoPermissionError:
+        except ResponseError:  # forbidden by an ACL, or renamed by the server
             return {}

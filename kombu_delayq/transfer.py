@@ -11,14 +11,14 @@ from time import monotonic
 from uuid import uuid4
 
 from kombu.log import get_logger
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.agenda import Agenda
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.outage import Outage
 from kombu_delayq.results import QueueForm, Transferred
 from kombu_delayq.store import DelayStore
-from kombu_delayq.wake import WakeListener
+from kombu_delayq.wake import WakeListener, WakeRefused
 
 logger = get_logger(__name__)
 
@@ -150,7 +150,7 @@ class TransferWorker:
                 self._outage.is_over()
                 try:
                     self._deliver(store, listener, until, on_time=self.leading)
-                except NoPermissionError as error:
+                except WakeRefused as error:
                     self._hear_less(error, follows=listener is not None and listener.follows)
                     listening.close()
                     listener = None
@@ -235,7 +235,7 @@ class TransferWorker:
             else:
                 self._hear(store, listener, min(wait_s - FINE_S, LISTEN_S))
 
-    def _hear_less(self, error: NoPermissionError, *, follows: bool) -> None:
+    def _hear_less(self, error: WakeRefused, *, follows: bool) -> None:
         """Does without the channels that are forbidden; Redis does not say which, so first without Redisson's."""
         if follows:
             self._may_follow = False

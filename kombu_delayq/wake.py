@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from kombu_delayq.calls import as_text
 from kombu_delayq.keys import Keys
@@ -23,6 +24,10 @@ class Wake(NamedTuple):
 
     form: QueueForm | None
     due_ms: float
+
+
+class WakeRefused(Exception):
+    """Redis refuses to announce new heads: an ACL forbids a channel, or the server the command."""
 
 
 class WakeListener:
@@ -55,8 +60,15 @@ class WakeListener:
             self._pubsub.unsubscribe(*sorted(old))
 
     def wait(self, timeout_s: float) -> Wake | None:
-        """Waits for one announcement, at most ``timeout_s``."""
-        message = self._pubsub.get_message(timeout=max(timeout_s, 0.0))
+        """Waits for one announcement, at most ``timeout_s``.
+
+        Raises:
+            WakeRefused: Redis lets it hear none, or not those of all queues that it follows; it hears no more.
+        """
+        try:
+            message = self._pubsub.get_message(timeout=max(timeout_s, 0.0))
+        except ResponseError as error:
+            raise WakeRefused(str(error)) from error
         if message is None or message["type"] == "unsubscribe":
             return None
         form = self._of_channel.get(as_text(message["channel"]))

@@ -35,7 +35,7 @@ def test_an_older_server_is_refused_by_its_version(version: str) -> None:
         DelayStore(Claims(redis_version=version)).check_version()
 
 
-@pytest.mark.parametrize("version", ["6.2.0", "6.2", "7.0.15", "8.0.0", "10.0.1", "255.255.255", ""])
+@pytest.mark.parametrize("version", ["6.2.0", "6.2", "7.0.15", "8.0.0", "10.0.1", "255.255.255", "v8-custom", ""])
 def test_later_servers_are_taken(version: str) -> None:
     """A server of 6.2 or later passes, and so does one that does not tell."""
     DelayStore(Claims(redis_version=version)).check_version()
