@@ -27,6 +27,9 @@ from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
+#: Connections that a transfer worker needs: one for commands, and one that hears announcements.
+TRANSFER_CONNECTIONS = 2
+
 # Mixed into kombu's channels; only a type checker needs to be told.
 _Channel: Any = virtual.Channel if TYPE_CHECKING else object
 
@@ -58,6 +61,8 @@ class DelayedChannel(_Channel):
     def separate_pool(self) -> redis.ConnectionPool:
         """Returns connections like this channel's, for a thread of its own, that never wait without end."""
         pool: redis.ConnectionPool = self._get_pool()
+        # The option max_connections bounds kombu's pools, to each of which one connection is enough.
+        pool.max_connections = max(pool.max_connections, TRANSFER_CONNECTIONS)
         sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
         for each in (pool, *(sentinel.connection_pool for sentinel in sentinels)):
             if each.connection_kwargs.get("socket_timeout") is None:
