@@ -1,20 +1,21 @@
 """A waiting message as a user sees it: a task and its arguments."""
 
 import json
-from base64 import b64decode
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from kombu import compression, serialization
+from kombu import serialization
+from kombu.utils.json import loads as kombu_json
 
+from kombu_delayq import bodies
 from kombu_delayq.message import moment_of
 from kombu_delayq.results import Waiting
 
-#: Contents that are decoded for display. A pickle would run what is in it.
-READABLE = ("application/json", "application/x-yaml", "application/x-msgpack", "application/data")
+#: Contents that are decoded for display. A pickle, or what somebody has registered, could run what is in it.
+READABLE = (bodies.JSON, bodies.YAML, bodies.MSGPACK)
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,13 @@ class DelayedTask:
 
     @cached_property
     def _content(self) -> Any:
-        raw, kind = self.body.get("body"), self.body.get("content-type")
-        if raw is None or kind not in self.accept:
+        kind = self.body.get("content-type")
+        if self.body.get("body") is None or kind not in self.accept:
             return None
         try:
-            if self.properties.get("body_encoding") == "base64":
-                raw = b64decode(raw)
-            if "compression" in self.headers:
-                raw = compression.decompress(raw, self.headers["compression"])
+            raw = bodies.opened(self.body)
+            if kind in READABLE:
+                return bodies.read(raw, kind, kombu_json)
             return serialization.loads(raw, kind, self.body.get("content-encoding"), accept=self.accept)
         except Exception:
             # Any serializer or compression may fail in its own way; whoever consumes the message says so.

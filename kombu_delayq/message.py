@@ -2,19 +2,15 @@
 
 import json
 import math
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
-from io import BytesIO
-from pickle import Unpickler
 from typing import Any, NamedTuple, cast
 
 from dateutil.parser import isoparse
-from kombu import compression, serialization
-from kombu.exceptions import KombuError
 from kombu.utils.json import JSONEncoder
 
+from kombu_delayq import bodies
 from kombu_delayq.errors import InvalidDelay, UnreadableMessage
 
 #: A message as kombu's virtual transports build it: body, headers, properties, content-type, content-encoding.
@@ -25,7 +21,6 @@ CHAIN_ID = "delay_chain_id"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_PICKLE, _JSON = "application/x-python-serialize", "application/json"
 #: Longest delay in s that is taken for one: the span of years that a datetime can name.
 _MAX_DELAY_S = 9999 * 366 * 86400
 #: Stands for the delivery tag while a message is sealed; as long as a UUID.
@@ -131,14 +126,16 @@ def with_eta(body: bytes, due_ms: float) -> bytes:
         if headers.get("eta"):
             headers["eta"] = eta
         elif "eta" not in headers and eta_of(message) is not None:
-            _set_eta_of_protocol_1(message, eta)
+            message["body"] = bodies.write(message, {**cast(Message, _content(message)), "eta": eta})
         elif _hides_an_eta(message):
-            raise ValueError("it has one in a body that cannot be read")
+            raise bodies.UnreadableBody("it has one in a body that cannot be read")
         else:
             return body
         return json.dumps(message).encode()
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError, KombuError) as error:
-        raise UnreadableMessage(f"the eta of a message cannot be replaced: {error!r}") from error
+    except Exception as error:  # any format may fail in its own way
+        # What formats say of a damaged body may have parts of it.
+        reason = str(error) if isinstance(error, bodies.UnreadableBody) else type(error).__name__
+        raise UnreadableMessage(f"the eta of a message cannot be replaced: {reason}") from None
 
 
 def moment_of(due_ms: float) -> datetime:
@@ -198,29 +195,13 @@ def _of_protocol_1(message: Message, headers: Mapping[str, Any]) -> tuple[object
 
 
 def _content(message: Message) -> object:
-    """Returns what the body of a protocol 1 task says, or None."""
-    kind = message.get("content-type")
+    """Returns what the body of a protocol 1 task says, or None where it is in no format that runs nothing."""
     try:
-        raw = _opened(message)
-        if b"eta" not in raw or b"task" not in raw:
-            return None
-        if kind == _PICKLE:
-            return _InertUnpickler(BytesIO(raw)).load()
-        if kind == _JSON:  # objects of types that only the app knows stay as they are written
-            return json.loads(raw)
-        return serialization.loads(raw, kind, message.get("content-encoding"), accept={kind})
+        raw = bodies.opened(message)
+        return bodies.read(raw, message.get("content-type")) if b"eta" in raw and b"task" in raw else None
     except Exception:
-        # Any serializer may fail in its own way; the consumer meets the same body and reports it.
+        # Any format may fail in its own way; the consumer meets the same body and reports it.
         return None
-
-
-def _set_eta_of_protocol_1(message: Message, eta: str) -> None:
-    kind = message["content-type"]
-    if kind == _PICKLE:
-        raise ValueError("it is in a pickle")
-    task = {**cast(Message, _content(message)), "eta": eta}
-    name = serialization.registry.type_to_name[kind]
-    message["body"] = _closed(message, json.dumps(task) if kind == _JSON else serialization.dumps(task, name)[2])
 
 
 def _hides_an_eta(message: Message) -> bool:
@@ -228,43 +209,3 @@ def _hides_an_eta(message: Message) -> bool:
     properties = message.get("properties") or {}
     in_body = properties.get("correlation_id") and "task" not in (message.get("headers") or {})
     return bool(in_body) and not {"DelaySeconds", CHAIN_ID} & properties.keys()  # these wait without one
-
-
-def _opened(message: Message) -> bytes:
-    """Returns the body of a message as its serializer wrote it."""
-    raw = message.get("body") or b""
-    if (message.get("properties") or {}).get("body_encoding") == "base64":
-        raw = b64decode(raw)
-    method = (message.get("headers") or {}).get("compression")
-    if method:
-        raw = compression.decompress(raw, method)
-    return raw.encode() if isinstance(raw, str) else raw
-
-
-def _closed(message: Message, written: str | bytes) -> str:
-    """Returns a body as the message keeps it: the reverse of ``_opened``."""
-    raw = written.encode() if isinstance(written, str) else written
-    method = (message.get("headers") or {}).get("compression")
-    if method:
-        raw, _ = compression.compress(raw, method)
-    return b64encode(raw).decode() if message["properties"].get("body_encoding") == "base64" else raw.decode()
-
-
-class _Inert:
-    """Takes the place of every class in a pickle, so that reading one runs nothing."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> "_Inert":
-        return super().__new__(cls)
-
-    def __setstate__(self, state: object) -> None: ...
-
-    def append(self, item: object) -> None: ...
-
-    def extend(self, items: object) -> None: ...
-
-    def __setitem__(self, key: object, value: object) -> None: ...
-
-
-class _InertUnpickler(Unpickler):
-    def find_class(self, module: str, name: str) -> type[_Inert]:
-        return _Inert

@@ -1,6 +1,7 @@
 """``eta_of`` on tasks of protocol 1, which hide their eta in the body."""
 
 import base64
+import copyreg
 import os
 import pickle
 from pathlib import Path
@@ -141,3 +142,32 @@ def test_a_body_that_is_not_encoded_is_read_too() -> None:
     message["body"] = base64.b64decode(message["body"]).decode()
     del message["properties"]["body_encoding"]
     assert due_of(message) == Due(ETA_MS, False, "some id")
+
+
+def test_no_class_with_a_number_is_called_by_a_pickle() -> None:
+    """A class that copyreg has given a number is not called by a pickle that names it so: the message goes its way."""
+    called: list[object] = []
+    _numbered.calls = called.append  # type: ignore[attr-defined]
+    copyreg.add_extension(__name__, "_numbered", 240)
+    try:
+        body = pickle.dumps({"task": "t", "id": "i", "args": (Numbered(),), "eta": ETA})
+        assert b"\x82\xf0" in body, "the pickle has the number"
+        pickle.loads(body)
+        assert called, "the trap works, were it unpickled"
+        called.clear()
+        assert due_of(with_body(body, "application/x-python-serialize", "binary")) is None
+    finally:
+        copyreg.remove_extension(__name__, "_numbered", 240)
+    assert called == []
+    assert due_of(
+        with_body(pickle.dumps({"task": "t", "id": "i", "args": (), "eta": ETA}), "application/x-python-serialize")
+    )
+
+
+def _numbered() -> None:
+    _numbered.calls(1)  # type: ignore[attr-defined]
+
+
+class Numbered:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _numbered, ()
