@@ -12,12 +12,18 @@ class Outage:
 
     Args:
         logger: Where the beginning and the end of an outage are told.
+        since: ``monotonic()`` at the start of an outage that was told already and is not known to be over.
     """
 
-    def __init__(self, logger: Logger) -> None:
+    def __init__(self, logger: Logger, since: float | None = None) -> None:
         self._logger = logger
-        self._since: float | None = None
+        self._since = since
         self._pause_s = BACKOFF_S[0]
+
+    @property
+    def since(self) -> float | None:
+        """``monotonic()`` at the start of the outage, None if there is none."""
+        return self._since
 
     def goes_on(self, error: Exception) -> float:
         """Notes a failed attempt. Returns the pause in s before the next."""

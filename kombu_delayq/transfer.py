@@ -48,6 +48,7 @@ class TransferWorker:
         queues: Names of queues to look after besides those that the store knows.
         expires: Expiry in ms of those queues that have one, to be put off while this worker runs.
         on_transfer: Told the queue and the result of each transfer that moved messages.
+        down_since: As of the worker before it, which was stopped in an outage.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class TransferWorker:
         queues: Callable[[], Iterable[str]] = tuple,
         expires: Callable[[], Mapping[str, int]] = dict,
         on_transfer: Callable[[str, Transferred], None] | None = None,
+        down_since: float | None = None,
     ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._rank: int | None = None  # see Lease; None while it does not know
@@ -66,7 +68,7 @@ class TransferWorker:
         self._on_transfer = on_transfer
         self._stopping = Event()
         self._thread: Thread | None = None
-        self._outage = Outage(logger)
+        self._outage = Outage(logger, down_since)
         self._refused: set[QueueForm] = set()
         self._others: set[QueueForm] = set()  # in the other form of backup
         self._known: set[str] = set()
@@ -80,6 +82,11 @@ class TransferWorker:
     def leading(self) -> bool:
         """Whether it holds the lease."""
         return self._rank == 1
+
+    @property
+    def down_since(self) -> float | None:
+        """When the outage began that is not over, in s of ``monotonic``."""
+        return self._outage.since
 
     def start(self) -> None:
         """Runs in a daemon thread, which no error ends.

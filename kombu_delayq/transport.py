@@ -13,6 +13,10 @@ from kombu_delayq.transfer import TransferWorker
 
 logger = get_logger(__name__)
 
+#: Start of each outage that outlived a connection of this process, by broker. After an outage Celery makes a new
+#: connection, whose transfer worker logs the end.
+_down_since: dict[str, float] = {}
+
 
 _Transport: Any = stock.Transport if TYPE_CHECKING else object
 
@@ -51,7 +55,10 @@ class _DelayedTransport(_Transport):
         """Runs a transfer worker beside the consumers of this connection, if none runs and none is unwanted."""
         if self.options.transfer and self._transfer_worker is None:
             connect = partial(connect_store, channel, channel.separate_pool())
-            self._transfer_worker = TransferWorker(connect, queues=self._consumed, expires=self._expiring)
+            down_since = _down_since.pop(self._broker, None)
+            self._transfer_worker = TransferWorker(
+                connect, queues=self._consumed, expires=self._expiring, down_since=down_since
+            )
             self._transfer_worker.start()
 
     def close_connection(self, connection: Any) -> None:
@@ -59,7 +66,13 @@ class _DelayedTransport(_Transport):
         worker, self._transfer_worker = self._transfer_worker, None
         if worker is not None:
             worker.stop()
+            if worker.down_since is not None:
+                _down_since[self._broker] = worker.down_since
         super().close_connection(connection)
+
+    @property
+    def _broker(self) -> str:
+        return ";".join(self.client.alt) or self.as_uri("")
 
     def _consumed(self) -> set[str]:
         return set().union(*(channel.durable_queues() for channel in list(self.channels)))

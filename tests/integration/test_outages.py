@@ -83,6 +83,18 @@ def test_a_restarted_redis_goes_on_from_its_file(
     assert proj.delayed() == 0
 
 
+def test_a_worker_logs_when_an_outage_begins_and_ends(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
+    """The worker's log has an outage once, with its length, though Celery connects anew after it."""
+    worker = make_proj(durable_server).worker()
+    until(lambda: "leads" in worker.log)
+    durable_server.stop(signal.SIGKILL)
+    _await_loss(worker)
+    durable_server.start()
+    until(lambda: "Redis can be used again after" in worker.log, LATE_S * 2, worker.log)
+    assert worker.log.count("Redis cannot be used") == 1
+    assert worker.log.count("Redis can be used again after") == 1
+
+
 @pytest.mark.both_forms
 def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     durable_server: PrivateRedis, backup: str

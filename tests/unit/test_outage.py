@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+from time import monotonic
 
 import pytest
 
@@ -42,6 +43,18 @@ def test_the_end_is_told_once(outage: Outage, caplog: pytest.LogCaptureFixture) 
     outage.is_over()
     [record] = caplog.records
     assert record.levelno == logging.INFO
+
+
+def test_the_end_of_an_outage_that_began_earlier_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever takes an outage over does not log its beginning again, and logs its end with its whole length."""
+    caplog.set_level(logging.DEBUG, LOGGER.name)
+    outage = Outage(LOGGER, since=monotonic() - 60)
+    outage.goes_on(ConnectionError())
+    outage.is_over()
+    [record] = caplog.records
+    assert record.levelno == logging.INFO
+    assert "after 60." in record.getMessage()
+    assert outage.since is None
 
 
 def test_answers_without_an_outage_say_nothing(outage: Outage, caplog: pytest.LogCaptureFixture) -> None:
