@@ -68,7 +68,12 @@ class Caller:
         with self.client.pipeline(transaction=False) as pipe:
             for command in commands:
                 pipe.execute_command(*command)
-            return list(pipe.execute())
+            # redis-py would write the command into the message of the error, with the bodies in it.
+            replies = list(pipe.execute(raise_on_error=False))
+        errors = (reply for reply in replies if isinstance(reply, Exception))
+        if (error := next(errors, None)) is not None:
+            raise error
+        return replies
 
     def _look_no_further(self, error: NoPermissionError) -> None:
         """Looks at the store's own form alone from now on, for that of others is forbidden."""

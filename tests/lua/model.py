@@ -56,12 +56,13 @@ class Model:
     def put(self, identity: str, due_ms: float, priority: int, body: str) -> str:
         """Takes a message in. Returns ``offered``, ``repeated`` or ``renamed``."""
         state, stored = "offered", identity
-        holder = self.stored(identity)
+        holder, twin = self.stored(identity), twin_id(identity, body, priority)
+        if self.stored(twin) is not None:
+            return "repeated"
         if holder is not None:
-            stored = twin_id(identity, body, priority)
-            if (holder.priority, holder.body) == (priority, body) or self.stored(stored) is not None:
+            if (holder.priority, holder.body) == (priority, body):
                 return "repeated"
-            state = "renamed"
+            state, stored = "renamed", twin
         self.waiting.append(Message(identity, stored, due_ms, priority, body, self._next()))
         return state
 

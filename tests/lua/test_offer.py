@@ -3,7 +3,7 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.results import Offer
+from kombu_delayq.results import Change, Offer
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import hash_only
@@ -120,6 +120,27 @@ def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
     store.transfer("q")
     assert not store.client.exists(in_form(store, TWINS))
     assert popped(store.client, "q") == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("leave", ["transfer", "run_now"])
+def test_a_second_message_of_an_id_is_known_again_when_the_first_has_left(store: DelayStore, leave: str) -> None:
+    """A publisher that repeats after a lost reply stores nothing twice, also when the first of the id left meanwhile.
+
+    Once it has left as well, its id is free.
+    """
+    second = waiting("i", FUTURE_MS, "second", priority=3)
+    store.offer("q", waiting("i", PAST_MS, "first"))
+    store.offer("q", second)
+    if leave == "transfer":
+        store.transfer("q")
+    else:
+        [first] = [each for each in store.get(["q"], ["i"])["i"] if each.body == b"first"]
+        assert store.run_now("q", [Change(first, 0.0, b"first")]) == ["transferred"]
+    before = contents(store.client)
+    assert store.offer("q", second)[1:] == (0, 1, 0)
+    assert contents(store.client) == before
+    assert [each.body for each in store.cancel(["q"], ["i"])["i"]] == [b"second"]
+    assert store.offer("q", second)[1:] == (1, 0, 0)
 
 
 def test_a_batch_may_repeat_itself(store: DelayStore) -> None:

@@ -137,6 +137,14 @@ def test_equal_messages_stay_two(store: DelayStore) -> None:
     assert [each.body for each in store.get(["q"], ["i"])["i"]] == [b"new"] * 2
 
 
+def test_a_message_that_becomes_its_twin_s_equal_is_kept(store: DelayStore) -> None:
+    """A message that gets the very bytes of another of its id is still there."""
+    store.offer("q", waiting("i", body="one"), waiting("i", body="two"))
+    first = next(each for each in store.get(["q"], ["i"])["i"] if each.body == b"one")
+    assert store.reschedule("q", [Change(first, FUTURE_MS + 1, b"two")]) == ["rescheduled"]
+    assert [each.body for each in store.get(["q"], ["i"])["i"]] == [b"two"] * 2
+
+
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A message of any id is rescheduled, is found by it, and is delivered once."""
