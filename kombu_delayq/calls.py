@@ -67,13 +67,17 @@ class Caller:
         """Sends commands in one round trip. Returns their replies; raises the first error among them."""
         with self.client.pipeline(transaction=False) as pipe:
             for command in commands:
-                pipe.execute_command(*command)
+                pipe.execute_command(*_as_sent(command))
             # redis-py would write the command into the message of the error, with the bodies in it.
             replies = list(pipe.execute(raise_on_error=False))
         errors = (reply for reply in replies if isinstance(reply, Exception))
         if (error := next(errors, None)) is not None:
             raise error
         return replies
+
+    def ask(self, *command: Any) -> Any:
+        """Sends one command. Returns its reply as the Redis client reads it."""
+        return self.client.execute_command(*_as_sent(command))
 
     def _look_no_further(self, error: NoPermissionError) -> None:
         """Looks at the store's own form alone from now on, for that of others is forbidden."""
@@ -84,9 +88,9 @@ class Caller:
     def _run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
         script = self.script(operation, backup)
         try:
-            return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+            return self.ask("EVALSHA", script.sha, len(keys), *keys, *args)
         except NoScriptError:
-            return self.client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+            return self.ask("EVAL", script.text, len(keys), *keys, *args)
 
     def _run_each(
         self, operation: str, calls: Iterable[Call], around: Sequence[Command] = ()
@@ -98,13 +102,11 @@ class Caller:
         """
         calls = list(calls)
         with self.client.pipeline(transaction=False) as pipe:
-            for command in around:
-                pipe.execute_command(*command)
-            for keys, args, backup in calls:
-                sha = self.script(operation, backup).sha
-                pipe.execute_command("EVALSHA", sha, len(keys), *keys, *args)
-            for command in around:
-                pipe.execute_command(*command)
+            scripts = [
+                ("EVALSHA", self.script(operation, backup).sha, len(keys), *keys, *args) for keys, args, backup in calls
+            ]
+            for command in (*around, *scripts, *around):
+                pipe.execute_command(*_as_sent(command))
             found = pipe.execute(raise_on_error=False)
         replies = found[len(around) : len(around) + len(calls)]
         for at, reply in enumerate(replies):
@@ -161,9 +163,24 @@ def _step_index(steps: Sequence[int], priority: int) -> int:
     return (sum(step <= priority for step in steps) - 1) % len(steps)
 
 
+def _as_sent(command: Command) -> Command:
+    """Returns a command with all texts as the bytes that Redis is to have.
+
+    The only place where names become bytes: the Redis client refuses those that are no UTF-8, which others may have
+    put into the registry of queues or into an announcement.
+    """
+    name, *args = command
+    return name, *(as_bytes(each) if isinstance(each, str) else each for each in args)
+
+
 def as_text(reply: Any) -> str:
     """Returns a reply as text; bytes that are no UTF-8 are kept as surrogates, which go back as the same bytes."""
     return reply.decode(errors="surrogateescape") if isinstance(reply, bytes) else str(reply)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text, as of ``as_text``, is bytes that are UTF-8."""
+    return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def as_bytes(given: str | bytes) -> bytes:

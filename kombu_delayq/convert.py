@@ -28,10 +28,10 @@ class Conversion(Caller):
         *numbers, place = self._run("convert", [*self._stored(queue, to), *self._stored(queue, other)], args, to)
         done = Converted(*map(int, numbers))
         if as_text(place) == "first":
-            self.client.sadd(self.keys.queues, queue)  # a purge may have taken it away meanwhile
+            self.ask("SADD", self.keys.queues, queue)  # a purge may have taken it away meanwhile
         return done
 
     def convertible(self, queue: str, backup: str | None = None) -> int:
         """Counts the messages that ``convert`` has to move."""
         [other] = {*BACKUPS} - {backup or self.backup}
-        return int(self.client.zcard(self._due(queue, other)))
+        return int(self.ask("ZCARD", self._due(queue, other)))

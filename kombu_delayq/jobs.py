@@ -124,7 +124,7 @@ class BulkJobs(Caller):
     def _tell(self, queue: str) -> None:
         """Lets the transfer workers know of a queue, before its first message is there."""
         if queue not in self._told:
-            self.client.sadd(self.keys.queues, queue)
+            self.ask("SADD", self.keys.queues, queue)
             self._told.add(queue)
 
     def _enqueued(self, queue: str, word: str, numbers: Sequence[Any]) -> Enqueued:
@@ -136,5 +136,5 @@ class BulkJobs(Caller):
             return Enqueued(word)
         count, repeated, place = numbers
         if as_text(place) == "first":
-            self.client.sadd(self.keys.queues, queue)  # a purge may have taken it away meanwhile
+            self.ask("SADD", self.keys.queues, queue)  # a purge may have taken it away meanwhile
         return Enqueued(word, int(count), int(repeated))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from kombu_delayq.calls import Caller, as_text
+from kombu_delayq.calls import Caller, as_bytes, as_text
 from kombu_delayq.results import Lease
 
 
@@ -44,7 +44,7 @@ class Leases(Caller):
             pipe.smembers(self.keys.queues)
             pipe.time()
             for due, _ in heads_of:
-                pipe.zrange(due, 0, 0, withscores=True)
+                pipe.zrange(as_bytes(due), 0, 0, withscores=True)
             replies = pipe.execute(raise_on_error=False)
         known_now, time, *heads = replies[len(self.keys.leases) :]
         if any(reply is None or isinstance(reply, Exception) for reply in replies):

@@ -23,10 +23,8 @@ class QueueParts(Caller):
             For each queue how many there are, first in the store's own form of backup, then in the other.
         """
         forms = [QueueForm(queue, backup) for queue in queues for backup in self._forms]
-        with self.client.pipeline(transaction=False) as pipe:
-            for form in forms:
-                pipe.zcount(self._due(*form), from_ms, f"({to_ms!r}")
-            return dict(zip(forms, pipe.execute(), strict=True))
+        counts = self.send([("ZCOUNT", self._due(*form), from_ms, f"({to_ms!r}") for form in forms])
+        return dict(zip(forms, counts, strict=True))
 
     def cut(
         self,
@@ -92,10 +90,10 @@ class QueueParts(Caller):
         if part.backup == "list":
             return [message_of(member) or b"" for member in members]
         backup, due = self.keys.backup(part.queue), self.keys.due(part.queue)
-        found: list[bytes | None] = self.client.execute_command("HMGET", backup, *map(id_of, members))
+        found: list[bytes | None] = self.ask("HMGET", backup, *map(id_of, members))
         missing = [at for at, body in enumerate(found) if body is None]
         if missing:
-            still = self.client.execute_command("ZMSCORE", due, *(members[at] for at in missing))
+            still = self.ask("ZMSCORE", due, *(members[at] for at in missing))
             for at, score in zip(missing, still, strict=True):
                 found[at] = None if score is None else b""
         return found
@@ -110,7 +108,7 @@ class QueueParts(Caller):
         if part.backup != "list":
             return list(map(id_of, members))
         marks = list(map(mark_of, members))
-        named = self.client.execute_command("HMGET", self.keys.ids(part.queue), *map(named_field, marks))
+        named = self.ask("HMGET", self.keys.ids(part.queue), *map(named_field, marks))
         return [
             each if each is not None else told_id(mark, message_of(member) or b"")
             for each, mark, member in zip(named, marks, members, strict=True)

@@ -51,10 +51,8 @@ class Repairs(Caller):
         """Returns the forms of backup in which a queue has any key."""
         kept = []
         for each in self._forms:
-            with self.client.pipeline(transaction=False) as pipe:
-                for key in self._stored(queue, each):
-                    pipe.type(key)
-                kept += [each] if {as_text(found) for found in pipe.execute()} != {"none"} else []
+            found = self.send([("TYPE", key) for key in self._stored(queue, each)])
+            kept += [each] if set(map(as_text, found)) != {"none"} else []
         return kept
 
     def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool, backup: str | None = None) -> list[str]:
@@ -118,14 +116,14 @@ class Repairs(Caller):
         """Yields the members of a queue's index in parts, in any order; some twice."""
         cursor = -1
         while cursor:
-            cursor, found = self.client.zscan(self._due(queue, backup), max(cursor, 0), count=SCAN_INDEX)
+            cursor, found = self.client.zscan(as_bytes(self._due(queue, backup)), max(cursor, 0), count=SCAN_INDEX)
             yield from _slices([as_bytes(member) for member, _ in cast(Any, found)])
 
     def backup_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
         """Yields the bodies of a queue in the default form by id in parts, in any order, as they are kept."""
         cursor = -1
         while cursor:
-            cursor, found = self.client.hscan(self.keys.backup(queue), max(cursor, 0), count=SCAN_BACKUP)
+            cursor, found = self.client.hscan(as_bytes(self.keys.backup(queue)), max(cursor, 0), count=SCAN_BACKUP)
             yield {as_bytes(identity): as_bytes(value) for identity, value in cast(Any, found).items()}
 
     def list_pages(self, queue: str, *, mend: bool) -> Iterator[ListPage]:
@@ -150,7 +148,7 @@ class Repairs(Caller):
 
     def know(self, queue: str) -> None:
         """Lets the transfer workers know of a queue."""
-        self.client.sadd(self.keys.queues, as_bytes(queue))
+        self.ask("SADD", self.keys.queues, queue)
 
 
 def _slices(members: list[bytes]) -> Iterator[list[bytes]]:

@@ -51,7 +51,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         else:
             self._held_others.discard(queue)
             if not told:
-                self.client.sadd(self.keys.queues, queue)
+                self.ask("SADD", self.keys.queues, queue)
         return offered
 
     def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
@@ -82,7 +82,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         args = [self._wake(queue), queue, tag, *offer]
         place = as_text(self._run("adopt", [*self._stored(queue), unacked_index, unacked], args))
         if place == "first":
-            self.client.sadd(self.keys.queues, queue)
+            self.ask("SADD", self.keys.queues, queue)
         return place != "due"
 
     def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0) -> str:
@@ -100,7 +100,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             was cancelled.
         """
         # Before the step, as in offer: the transfer worker must know the queue.
-        self.client.sadd(self.keys.queues, queue)
+        self.ask("SADD", self.keys.queues, queue)
         args = [self._wake(queue), queue, expire_ms, chain, *offer]
         return as_text(self._run("step", [*self._stored(queue), self.keys.cancelled], args))
 
@@ -150,10 +150,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
     @in_each_form
     def size(self, queue: str) -> int:
         """Counts the delayed messages of a queue, in either form of backup."""
-        with self.client.pipeline(transaction=False) as pipe:
-            for backup in self._forms:
-                pipe.zcard(self._due(queue, backup))
-            return sum(pipe.execute())
+        return sum(self.send([("ZCARD", self._due(queue, backup)) for backup in self._forms]))
 
     def queues(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
@@ -162,10 +159,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
     @in_each_form
     def keep_alive(self, queue: str, expire_ms: int) -> None:
         """Puts off the expiry of a queue that is in use."""
-        with self.client.pipeline(transaction=False) as pipe:
-            for key in (key for backup in self._forms for key in self._stored(queue, backup)):
-                pipe.pexpire(key, expire_ms)
-            pipe.execute()
+        self.send([("PEXPIRE", key, expire_ms) for backup in self._forms for key in self._stored(queue, backup)])
 
     def listen(self) -> WakeListener:
         """Subscribes to the announcements of new heads."""

@@ -22,22 +22,22 @@ class Upkeep(Caller):
     def purge(self, queue: str) -> int:
         """Removes all delayed messages of a queue. Returns how many."""
         # First, so that a message offered meanwhile, which finds the queue empty, is the one to be told last.
-        self.client.srem(self.keys.queues, queue)
+        self.ask("SREM", self.keys.queues, queue)
         self._held_others.discard(queue)
         try:
             # Again at the end, because a conversion may move messages from either form to the other meanwhile.
             return sum((self._purge_own(queue), self._purge_other(queue), self._purge_own(queue)))
         except ResponseError:
-            self.client.sadd(self.keys.queues, queue)  # what it holds must still be transferred
+            self.ask("SADD", self.keys.queues, queue)  # what it holds must still be transferred
             raise
 
     def dead_letter_lists(self, queue: str) -> dict[str, int]:
         """Returns the lists of a dead letter queue, one a priority step, each with its length."""
-        return {key: int(self.client.llen(key)) for key in self.ready(queue)}
+        return {key: int(self.ask("LLEN", key)) for key in self.ready(queue)}
 
     def dead_letter_page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
         """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
-        return [as_bytes(message) for message in reversed(self.client.lrange(key, -skip - count, -skip - 1))]
+        return [as_bytes(message) for message in reversed(self.ask("LRANGE", key, -skip - count, -skip - 1))]
 
     @contextmanager
     def replaying(self, queue: str) -> Iterator[Callable[[], None]]:

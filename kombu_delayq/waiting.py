@@ -133,10 +133,7 @@ class WaitingMessages(Caller):
     @in_each_form
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
-        with self.client.pipeline(transaction=False) as pipe:
-            for backup in self._forms:
-                pipe.zcount(self._due(queue, backup), from_ms, f"({to_ms!r}")
-            return sum(pipe.execute())
+        return sum(self.send([("ZCOUNT", self._due(queue, form), from_ms, f"({to_ms!r}") for form in self._forms]))
 
     def refuse(self, ids: Sequence[str]) -> int:
         """Notes ids whose delay chains are to take no further step. Returns how many are new."""

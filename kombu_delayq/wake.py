@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.calls import as_text
+from kombu_delayq.calls import as_text, is_utf8
 from kombu_delayq.keys import Keys
 from kombu_delayq.results import QueueForm
 
@@ -50,8 +50,13 @@ class WakeListener:
         return bool(self._of_channel)
 
     def follow(self, queues: Iterable[str]) -> None:
-        """Also hears of these queues in Redisson's form, which has a channel for each, and of no others."""
-        wanted = {self._keys.channel(queue): QueueForm(queue, "list") for queue in queues}
+        """Also hears of these queues in Redisson's form, which has a channel for each, and of no others.
+
+        Queues whose names are no UTF-8 are left to the polls: the Redis client cannot subscribe to their channels again
+        when its connection was lost, and no JVM service can name them.
+        """
+        channels = ((self._keys.channel(queue), queue) for queue in queues)
+        wanted = {channel: QueueForm(queue, "list") for channel, queue in channels if is_utf8(channel)}
         new, old = wanted.keys() - self._of_channel.keys(), self._of_channel.keys() - wanted.keys()
         self._of_channel = wanted
         if new:
