@@ -12,9 +12,11 @@ from celery_ext.delayed_task import DelayedTask
 from kombu_delayq.results import Waiting
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DeadLetter:
     """A message in a queue of dead letters; not each was buried there by a task that had no retry left.
+
+    Its repr has no arguments, so that it may come into logs.
 
     Attributes:
         buried_in: Name of the queue of dead letters.
@@ -23,6 +25,10 @@ class DeadLetter:
 
     buried_in: str
     message: bytes
+
+    def __repr__(self) -> str:
+        at = self.at.isoformat() if self.at else None
+        return f"<DeadLetter: {self.name} id={self.id!r} buried_in={self.buried_in!r} reason={self.reason!r} at={at}>"
 
     @cached_property
     def task(self) -> DelayedTask:

@@ -18,9 +18,9 @@ from kombu_delayq.results import Waiting
 READABLE = (bodies.JSON, bodies.YAML, bodies.MSGPACK)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DelayedTask:
-    """A task that waits in Redis.
+    """A task that waits in Redis. Its repr has no arguments, so that it may come into logs.
 
     Attributes:
         message: The message as it was read from the store.
@@ -29,6 +29,9 @@ class DelayedTask:
 
     message: Waiting
     accept: Collection[str] = READABLE
+
+    def __repr__(self) -> str:
+        return f"<DelayedTask: {self.name} id={self.id!r} queue={self.queue!r} due={self.due.isoformat()}>"
 
     @property
     def id(self) -> str:

@@ -102,7 +102,9 @@ def parse(line: bytes) -> Header | Closing | Exported:
         if name not in fields:
             raise BadLine(f"it has no {name!r}")
         if not isinstance(fields[name], kind) or isinstance(fields[name], bool):
-            raise BadLine(f"{name} is {quoted(fields[name])}")
+            # A body has arguments, which are not for logs.
+            what = type(fields[name]).__name__ if name == "body" else quoted(fields[name])
+            raise BadLine(f"{name} is {what}")
     return Exported(_queue(fields["queue"]), _offer(fields))
 
 

@@ -65,14 +65,17 @@ class Caller:
 
     def send(self, commands: Iterable[Command]) -> list[Any]:
         """Sends commands in one round trip. Returns their replies; raises the first error among them."""
+        commands = list(commands)
         with self.client.pipeline(transaction=False) as pipe:
             for command in commands:
                 pipe.execute_command(*_as_sent(command))
             # redis-py would write the command into the message of the error, with the bodies in it.
             replies = list(pipe.execute(raise_on_error=False))
-        errors = (reply for reply in replies if isinstance(reply, Exception))
-        if (error := next(errors, None)) is not None:
-            raise error
+        for (name, *args), reply in zip(commands, replies, strict=True):
+            if isinstance(reply, Exception):
+                if name != "EVAL":  # a script names the key itself
+                    reply.args = (f"{name} {args[0]}: {reply}",)
+                raise reply
         return replies
 
     def ask(self, *command: Any) -> Any:

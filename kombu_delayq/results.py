@@ -4,6 +4,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 
+def hidden(body: str | bytes | None) -> str:
+    """Returns how a body is shown in a repr, which may come into logs: by its length, for it has arguments."""
+    return "None" if body is None else f"<{len(body)} {'bytes' if isinstance(body, bytes) else 'characters'}>"
+
+
 class Offer(NamedTuple):
     """A message on its way into the store.
 
@@ -18,6 +23,9 @@ class Offer(NamedTuple):
     due: str
     priority: int
     body: str | bytes
+
+    def __repr__(self) -> str:
+        return f"Offer(id={self.id!r}, due={self.due!r}, priority={self.priority}, body={hidden(self.body)})"
 
     @property
     def size(self) -> int:
@@ -163,6 +171,12 @@ class Waiting(NamedTuple):
     body: bytes | None
     backup: str = "hash"
 
+    def __repr__(self) -> str:
+        return (
+            f"Waiting(queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, priority={self.priority}, "
+            f"body={hidden(self.body)}, backup={self.backup!r})"
+        )
+
 
 class Change(NamedTuple):
     """What is to become of a waiting message.
@@ -176,6 +190,9 @@ class Change(NamedTuple):
     message: Waiting
     due_ms: float
     body: bytes
+
+    def __repr__(self) -> str:
+        return f"Change(message={self.message!r}, due_ms={self.due_ms!r}, body={hidden(self.body)})"
 
 
 #: Where a part of a queue ends, or a page: index member, or what stands for it, and due time of a message.
@@ -231,6 +248,9 @@ class Scanned(NamedTuple):
     lengths: list[int]
     more: bool
 
+    def __repr__(self) -> str:
+        return f"Scanned(<{len(self.members)} messages>, more={self.more})"
+
     @property
     def last(self) -> Cursor | None:
         """Where the next page begins; None when there is nothing on this one."""
@@ -253,3 +273,9 @@ class Letter(NamedTuple):
     queue: str = ""
     priority: int = 0
     body: bytes = b""
+
+    def __repr__(self) -> str:
+        return (
+            f"Letter(message={hidden(self.message)}, to={self.to!r}, queue={self.queue!r}, priority={self.priority}, "
+            f"body={hidden(self.body)})"
+        )

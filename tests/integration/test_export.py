@@ -238,7 +238,7 @@ BAD_LINES = {
     "priority:-1": "priority is -1",
     "priority:1.5": "priority is 1.5",
     "priority:false": "priority is False",
-    "body:{}": "body is {}",
+    "body:{}": "body is dict",
     'body:"x"': "the body: it is no JSON",
     'body:"[]"': "the body: it is no JSON object",
     r'body:"{\"properties\": {}}"': "no message of kombu",

@@ -10,10 +10,11 @@ import redis
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
+from celery_ext import Call, send_many
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
 from kombu_delayq.transfer import TransferWorker
-from tests.integration.harness import TRANSPORT
+from tests.integration.harness import TRANSPORT, MakeProj
 from tests.waiting import stays, until
 
 pytestmark = pytest.mark.both_forms
@@ -140,3 +141,21 @@ def test_leader_outlives_a_key_in_the_way_of_its_lease(
         client.delete(LEASE)
         until(_ready(client, HARMED), 20, "delivered")
         stays(_ready(client, HARMED), 0.5, "delivered once")
+
+
+@pytest.mark.parametrize("which", [DUE, "celery"])
+def test_no_error_has_the_arguments_of_a_task(make_proj: MakeProj, client: redis.Redis, which: int | str) -> None:
+    """What is raised where Redis refuses messages has nothing of what is in them: it comes into logs."""
+    proj = make_proj()
+    with proj.connection() as connection:
+        store = connection.default_channel.store
+        client.set(store.keys.stored("celery", store.backup)[which] if isinstance(which, int) else which, "harm")
+    calls = [Call(("s3cret-argument",), countdown=60 if which == DUE else None)]
+    with pytest.raises((OperationalError, redis.ResponseError)) as many:
+        send_many(proj.app, "proj.record", calls, argsrepr="hidden")
+    with pytest.raises((OperationalError, redis.ResponseError)) as single:
+        proj.send("record", "s3cret-argument", countdown=calls[0].countdown, argsrepr="hidden")
+    for error in (many.value, single.value):
+        assert "s3cret-argument" not in str(error)
+        assert '"body"' not in str(error)
+        assert len(str(error)) < 200
