@@ -3,7 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from redis.sentinel import SentinelConnectionPool
 from kombu_delayq.ahead import PutAhead
 from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.calls import Command
+from kombu_delayq.demotion import noticing_demotion
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.keys import Keys
 from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
@@ -29,6 +30,9 @@ logger = get_logger(__name__)
 
 #: Connections that a transfer worker needs: one for commands, and one that hears announcements.
 TRANSFER_CONNECTIONS = 2
+
+#: Brokers, by URL, that took no writes when they were last used, though they could be connected to.
+_refusing: set[str] = set()
 
 # Mixed into kombu's channels; only a type checker needs to be told.
 _Channel: Any = virtual.Channel if TYPE_CHECKING else object
@@ -43,6 +47,8 @@ class DelayedChannel(_Channel):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._transient_queues: set[str] = set()
         super().__init__(*args, **kwargs)
+        if self._broker in _refusing:
+            self._check_writes()
 
     @property
     def options(self) -> Options:
@@ -125,6 +131,25 @@ class DelayedChannel(_Channel):
         if ready and expire_ms:
             commands += [("PEXPIRE", key, expire_ms) for key in self.store.ready(queue)]
         return commands
+
+    @cached_property
+    def _broker(self) -> str:
+        uri: str = self._transport().client.as_uri()
+        return uri
+
+    def _check_writes(self) -> None:
+        """Raises the error of a Redis that still takes no writes, so that whoever connects pauses before the next time.
+
+        kombu's check, a PING, goes well on a replica.
+        """
+        try:
+            self.client.hdel(self.unacked_key, "")  # a write that changes nothing
+        except ResponseError:  # forbidden; nothing is known then
+            pass
+        except BaseException:
+            self.close()
+            raise
+        _refusing.discard(self._broker)
 
     def _check_version(self) -> None:
         if not self._version_checked:
@@ -225,7 +250,10 @@ class DelayedChannel(_Channel):
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()
-        return dict(super()._connparams(asynchronous=asynchronous))
+        params = dict(super()._connparams(asynchronous=asynchronous))
+        told = partial(_refusing.add, self._broker)
+        params["connection_class"] = noticing_demotion(params["connection_class"], told)
+        return params
 
     def _transport(self) -> Any:
         if self.connection is None or self.connection.client is None:
