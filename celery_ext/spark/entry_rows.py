@@ -18,7 +18,7 @@ class EntryRows(Rows):
         marks: Of the entries, see ``kombu_delayq.entries``.
         dues: Due times in ms since the epoch, as Redis writes them.
         lengths: Of the messages in bytes, 0 for one that is lost.
-        bodies: The messages, empty for one that is lost; None where they are not wanted.
+        bodies: Of each the message, empty for one that is lost; None for one that was not read.
         ids: Under which they are stored; None where they are not wanted.
     """
 
@@ -28,7 +28,7 @@ class EntryRows(Rows):
         marks: Sequence[bytes],
         dues: Sequence[bytes],
         lengths: Sequence[int],
-        bodies: Sequence[bytes] | None,
+        bodies: Sequence[bytes | None],
         ids: Sequence[bytes] | None,
     ) -> None:
         super().__init__(queue, marks, dues, lengths, bodies)

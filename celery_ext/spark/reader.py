@@ -110,7 +110,7 @@ class _Gathered:
         self._part = part
         self._dues: list[bytes] = []
         self._lengths: list[int] = []
-        self._stored: list[bytes] = []
+        self._stored: list[bytes | None] = []
         self._ids: list[bytes] = []
         self._bytes = 0
         self.members: list[bytes] = []
@@ -124,13 +124,13 @@ class _Gathered:
         """Takes a page, but for the messages that do not wait any more."""
         # Of an entry of Redisson's form, with the message in it, only the mark is kept.
         members = list(map(mark_of, page.members)) if self._part.backup == "list" else page.members
-        columns: tuple[list[Any], ...] = (self.members, self._dues, self._lengths, self._stored)
-        found: tuple[list[Any], ...] = (members, page.dues, page.lengths)
+        # One page of a batch may need its bodies and another not, but each message has one entry in every column.
+        found: tuple[list[Any], ...] = (members, page.dues, page.lengths, stored or [None] * len(members))
         if stored is not None:
             waits = [each is not None for each in stored]
-            found = tuple(list(compress(each, waits)) for each in (*found, stored))
+            found = tuple(list(compress(each, waits)) for each in found)
             self._bytes += sum(page.lengths)
-        for column, more in zip(columns, found, strict=False):  # the last is not always read
+        for column, more in zip((self.members, self._dues, self._lengths, self._stored), found, strict=True):
             column += more
         self._ids += ids or ()  # of messages with their entries, all of which wait
 

@@ -26,7 +26,7 @@ class Rows:
         members: Index members.
         dues: Due times in ms since the epoch, as Redis writes them.
         lengths: Bytes that are stored of each message, 0 for one that is lost.
-        stored: What is stored, empty for one that is lost; None where it was not read.
+        stored: What is stored of each, empty for one that is lost; None for one that was not read.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class Rows:
         members: Sequence[bytes],
         dues: Sequence[bytes],
         lengths: Sequence[int],
-        stored: Sequence[bytes] | None,
+        stored: Sequence[bytes | None],
     ) -> None:
         self._queue = queue
         self._members = members
         self._dues = dues
         self._lengths = lengths
-        self._stored = stored or ()
+        self._stored = stored
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """Returns the columns that a schema names."""
@@ -97,7 +97,7 @@ class Rows:
     @cached_property
     def _plain(self) -> bool:
         """Whether what is stored are the bodies, without marks, and none is lost: as with most messages."""
-        return b"" not in self._stored and not any(map(is_marked, self._stored))
+        return all(self._stored) and not any(map(is_marked, filter(None, self._stored)))
 
     @cached_property
     def _bodies(self) -> Sequence[bytes | None]:
@@ -144,8 +144,8 @@ class Rows:
     def _delayed_task(self, at: int) -> DelayedTask:
         found = self._tasks.get(at)
         if found is None:
-            body = self._bodies[at] if self._stored else None
-            found = DelayedTask(Waiting(self._queue, self._kept_id(at), float(self._dues[at]), 0, body))
+            waiting = Waiting(self._queue, self._kept_id(at), float(self._dues[at]), 0, self._bodies[at])
+            found = DelayedTask(waiting)
             self._tasks[at] = found
         return found
 

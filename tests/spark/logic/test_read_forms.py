@@ -16,7 +16,7 @@ from kombu_delayq.store import DelayStore
 from tests.lua import test_index
 from tests.spark.logic.reading import FUTURE_MS, Row, fill, ids_of, reader_of, rows_of, store_of
 from tests.spark.logic.test_read_rows import MESSAGES
-from tests.unit.published import task_message
+from tests.unit.published import changed_message, task_message
 
 
 @pytest.fixture
@@ -69,6 +69,25 @@ def test_a_row_is_the_same_in_either_form(redis_server: PrivateRedis, store: Del
             alone = [row[name] for row in read(redis_server, columns=name)]
             assert sorted(alone, key=repr) == sorted((row[name] for row in rows[-1].values()), key=repr), name
     assert list(rows[0].values()) == list(rows[1].values())
+
+
+@pytest.mark.parametrize("columns", ["task_id", "task_id,size", "task_id,task,kwargs", ",".join(COLUMNS)])
+@pytest.mark.parametrize("form", ["hash", "list"])
+def test_ids_that_messages_share_may_be_on_any_page(
+    redis_server: PrivateRedis, store: DelayStore, listed: DelayStore, form: str, columns: str
+) -> None:
+    """Messages of one id have it wherever they wait, with any columns, and change nothing in the rows beside them."""
+    ids = [f"id-{n}" for n in range(3000)]
+    ids[1300:1300] = ["id-1200", "id-1250"]
+    ids[2600:2600] = ["id-1200"]
+    messages = (changed_message(headers={"id": each, "shadow": f"no. {n}"}) for n, each in enumerate(ids))
+    offers = [
+        Offer(each, repr(FUTURE_MS + n), 0, json.dumps(message))
+        for n, (each, message) in enumerate(zip(ids, messages, strict=True))
+    ]
+    for at in range(0, len(offers), 500):
+        {"hash": store, "list": listed}[form].offer("q", *offers[at : at + 500])
+    assert [row["task_id"] for row in read(redis_server, columns=columns, partitions=1)] == ids
 
 
 def test_messages_of_other_clients_have_all_columns(redis_server: PrivateRedis, listed: DelayStore) -> None:
