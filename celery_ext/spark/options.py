@@ -27,13 +27,48 @@ from celery_ext.spark.option_values import (
 )
 
 #: What Spark hands over beside our options. Names are in lower case, as in all that comes from Spark.
-_OF_SPARK = frozenset(("checkpointlocation", "path", "queryname", "triggerinterval", "numpartitions"))
+_OF_SPARK = frozenset(("checkpointlocation", "queryname", "triggerinterval", "numpartitions"))
+#: What it hands over beside the options of a table that is made.
+_OF_TABLES = frozenset(("owner", "provider"))
+#: What is said of some names that are no options.
+_NO_PATH = "is none: tasks are in queues, not in files. Leave the path out, and name a queue with the option queue"
+_REASONS = {
+    "path": _NO_PATH,
+    "paths": _NO_PATH,
+    "push_filters": (
+        "is none any more, because Spark gave wrong rows to a DataFrame that was used twice: say what is to be read "
+        "with the options queue, due_after and due_before"
+    ),
+}
 #: Priorities of a message. Source: kombu.transport.virtual.Channel
 PRIORITIES = range(10)
 
 
 def _option(default: Any, parse: Callable[[str], Any], unit: str, about: str) -> Any:
     return dataclasses.field(default=default, metadata={"parse": parse, "unit": unit, "help": about})
+
+
+def check_no_table(given: Mapping[str, str]) -> None:
+    """Finds out whether Spark wants a table of its catalog, for which it keeps no options.
+
+    Args:
+        given: As Spark hands them over.
+
+    Raises:
+        InvalidSparkOption: It does, or there is no option at all.
+    """
+    names = {name.lower() for name in given}
+    instead = (
+        "write with df.write.format('celery') or df.writeStream, and read with spark.read.format('celery') or "
+        "CREATE TEMPORARY VIEW … USING celery OPTIONS (…)"
+    )
+    if names >= _OF_TABLES:
+        raise InvalidSparkOption(f"the data source celery has no tables (CREATE TABLE … USING celery): {instead}")
+    if names <= _OF_SPARK:
+        raise InvalidSparkOption(
+            "which broker? No option is given. Spark hands none over for a table of its catalog, which the data source "
+            f"celery does not have: {instead}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +127,8 @@ class BrokerOptions:
             if name.lower() in known | _OF_SPARK:
                 continue
             nearest = get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.7)
-            yield f"{name} is none" + (f" (did you mean {nearest[0]}?)" if nearest else "")
+            is_none = "is none" + (f" (did you mean {nearest[0]}?)" if nearest else "")
+            yield f"{name} {_REASONS.get(name.lower(), is_none)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,14 +223,6 @@ class ReadOptions(BrokerOptions):
         "",
         "Number of Spark partitions, of as many messages each; by default one for 50,000 messages. There are no more "
         "of them than messages.",
-    )
-    push_filters: bool = _option(
-        False,
-        switch,
-        "",
-        "Whether filters on `queue` and `due` decide what is read from Redis. "
-        "`spark.sql.python.filterPushdown.enabled` must be true then, and each query needs a `load()` of its own: "
-        "Spark gives a second one the rows that the filters of the first have left.",
     )
     replica_url: str | None = _option(
         None, text, "", "URL of a replica of the broker, without a password, that is read instead of it."

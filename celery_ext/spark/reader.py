@@ -1,17 +1,17 @@
 """Reads waiting messages as rows, in Spark tasks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import compress
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.entry_rows import EntryRows
 from celery_ext.spark.filters import Selection
 from celery_ext.spark.options import ReadOptions
-from celery_ext.spark.portions import Portion, plan
+from celery_ext.spark.portions import Portion, parts_of, plan
 from celery_ext.spark.rows import Rows
 from celery_ext.spark.waiting_columns import OF_BODY
 from kombu_delayq.entries import mark_of
@@ -39,6 +39,7 @@ class WaitingReader(DataSourceReader):
         self._partitions = options.partitions
         self._page_size = options.page_size
         self._schema = schema
+        self._wanted = {name.lower() for name in schema.names}
 
     def partitions(self) -> list[InputPartition]:
         """Cuts what waits just now into portions of as many messages each.
@@ -54,11 +55,11 @@ class WaitingReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the messages of a portion."""
-        if not isinstance(partition, Portion) or not partition.parts:
+        if not isinstance(partition, Portion):
             return
         store = self._broker.connect()
         try:
-            for part in partition.parts:
+            for part in parts_of(store, self._selection, partition):
                 yield from self._batches(store, part)
         finally:
             store.close()
@@ -83,24 +84,14 @@ class WaitingReader(DataSourceReader):
                 yield page
 
     def _needs_bodies(self, part: Part, page: Scanned) -> bool:
-        wanted = self._schema.names
-        if not OF_BODY.isdisjoint(wanted):
+        if not OF_BODY.isdisjoint(self._wanted):
             return True
         # A message that is stored beside another of its id tells its id in its body only.
         is_twin = part.backup == "hash" and any(may_be_twin(id_of(member)) for member in page.members)
-        return "task_id" in wanted and is_twin
+        return "task_id" in self._wanted and is_twin
 
     def _needs_ids(self, part: Part) -> bool:
-        return part.backup == "list" and "task_id" in self._schema.names
-
-
-class PushingReader(WaitingReader):
-    """Takes filters from Spark. A class of its own: Spark refuses one that could while its setting is off."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
-        """Reads less by filters on ``queue`` and ``due``. Returns those that Spark is to apply."""
-        self._selection, rest = self._selection.narrowed(filters)
-        return rest
+        return part.backup == "list" and "task_id" in self._wanted
 
 
 class _Gathered:
@@ -130,7 +121,8 @@ class _Gathered:
             waits = [each is not None for each in stored]
             found = tuple(list(compress(each, waits)) for each in found)
             self._bytes += sum(page.lengths)
-        for column, more in zip((self.members, self._dues, self._lengths, self._stored), found, strict=True):
+        columns: tuple[list[Any], ...] = (self.members, self._dues, self._lengths, self._stored)
+        for column, more in zip(columns, found, strict=True):
             column += more
         self._ids += ids or ()  # of messages with their entries, all of which wait
 

@@ -44,8 +44,9 @@ class Rows:
         self._stored = stored
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Returns the columns that a schema names."""
-        return pa.RecordBatch.from_arrays([getattr(self, f"_{name}_column")() for name in schema.names], schema=schema)
+        """Returns the columns that a schema names, in any case."""
+        columns = [getattr(self, f"_{name.lower()}_column")() for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _queue_column(self) -> pa.Array:
         return pa.repeat(pa.scalar(valid(self._queue), pa.string()), len(self._members))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource
@@ -15,10 +15,10 @@ from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
 from celery_ext.spark.filters import Selection
 from celery_ext.spark.job_writer import JobWriter
 from celery_ext.spark.logs import log
-from celery_ext.spark.options import ReadOptions, WriteOptions
+from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
 from celery_ext.spark.patience import Patience
 from celery_ext.spark.plan import Plan
-from celery_ext.spark.reader import PushingReader, WaitingReader
+from celery_ext.spark.reader import WaitingReader
 from celery_ext.spark.schemas import arrow_schema
 from celery_ext.spark.templates import Shape, Templates
 from celery_ext.spark.waiting_columns import check_schema, schema_of
@@ -27,6 +27,8 @@ from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T", bound=BrokerOptions)
 
 
 class CeleryDataSource(DataSource):
@@ -43,7 +45,7 @@ class CeleryDataSource(DataSource):
         Raises:
             InvalidSparkOption: An option is wrong.
         """
-        return schema_of(ReadOptions.parse(self.options).columns)
+        return schema_of(self._parsed(ReadOptions).columns)
 
     def reader(self, schema: StructType) -> WaitingReader:
         """Returns a reader of waiting messages.
@@ -52,11 +54,9 @@ class CeleryDataSource(DataSource):
             InvalidSparkOption: An option is wrong.
             InvalidColumns: The schema that the user gave has columns that waiting messages do not have.
         """
-        options = ReadOptions.parse(self.options)
+        options = self._parsed(ReadOptions)
         check_schema(schema, options.columns)
-        broker = _read_from(options)
-        kind = PushingReader if options.push_filters else WaitingReader
-        return kind(broker, Selection.of(options), options, arrow_schema(schema))
+        return WaitingReader(_read_from(options), Selection.of(options), options, arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Returns the writer of a DataFrame, after all that can be checked has been.
@@ -66,17 +66,21 @@ class CeleryDataSource(DataSource):
             InvalidColumns: The columns make no tasks.
             BrokerUnavailable: The broker does not answer.
         """
-        options = WriteOptions.parse(self.options)
+        options = self._parsed(WriteOptions)
         name = options.job_id or str(uuid4())
         return BatchWriter(_job_writer(options, schema, overwrite, name), name)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 Spark's name
         """Returns the writer of a stream, checked as that of a DataFrame. Spark asks for one for each micro-batch."""
-        options = WriteOptions.parse(self.options)
+        options = self._parsed(WriteOptions)
         if options.job_id is not None:
             raise InvalidSparkOption("job_id is for batch jobs; a stream names its jobs by query and batch")
         writer = _job_writer(options, schema, overwrite)
         return StreamWriter(writer, self.options.get("checkpointlocation", ""))
+
+    def _parsed(self, kind: type[T]) -> T:
+        check_no_table(self.options)
+        return kind.parse(self.options)
 
 
 def register(spark: "SparkSession") -> None:

@@ -1,4 +1,4 @@
-"""The columns of waiting messages, and which of them a DataFrame has."""
+"""The columns of waiting messages, and which of them a DataFrame has, by names in any case, as Spark takes them."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -48,11 +48,11 @@ def schema_of(names: Sequence[str] | None) -> StructType:
         InvalidSparkOption: It names what is no column, or a column twice.
     """
     for name in names or ():
-        if name not in COLUMNS:
+        if name.lower() not in COLUMNS:
             raise InvalidSparkOption(f"columns names {_unknown(name)}")
-    if names is not None and len(set(names)) < len(names):
+    if names is not None and len(_lower(names)) < len(names):
         raise InvalidSparkOption(f"columns names a column twice: {', '.join(names)}")
-    return StructType([StructField(name, COLUMNS[name].type) for name in names or COLUMNS])
+    return StructType([StructField(name, COLUMNS[name.lower()].type) for name in names or COLUMNS])
 
 
 def check_schema(schema: StructType, names: Iterable[str] | None) -> None:
@@ -66,26 +66,31 @@ def check_schema(schema: StructType, names: Iterable[str] | None) -> None:
         InvalidColumns: It has other columns than waiting messages have, or of other types.
     """
     found = schema.fieldNames()
-    wrong = [_unknown(name) for name in found if name not in COLUMNS]
+    wrong = [_unknown(name) for name in found if name.lower() not in COLUMNS]
+    known = [(field, COLUMNS[field.name.lower()].type) for field in schema if field.name.lower() in COLUMNS]
     wrong += [
-        f"{field.name} as {field.dataType.simpleString()}, which is of type {COLUMNS[field.name].type.simpleString()}"
-        for field in schema
-        if field.name in COLUMNS and field.dataType != COLUMNS[field.name].type
+        f"{field.name} as {field.dataType.simpleString()}, which is of type {kind.simpleString()}"
+        for field, kind in known
+        if field.dataType != kind
     ]
-    if len(set(found)) < len(found):
+    if len(_lower(found)) < len(found):
         wrong.append("a column twice")
     if not found:
         wrong.append("no column")
     if wrong:
         raise InvalidColumns(f"the schema given has {'; '.join(wrong)}. {_there_are()}")
-    if names is not None and set(names) != set(found):
+    if names is not None and _lower(names) != _lower(found):
         raise InvalidColumns(
             f"the schema given has {', '.join(found)}, the option columns {', '.join(names)}; give one of them"
         )
 
 
+def _lower(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
+
+
 def _unknown(name: str) -> str:
-    nearest = get_close_matches(name, COLUMNS, n=1)
+    nearest = get_close_matches(name.lower(), COLUMNS, n=1)
     return f"{name}, which is no column" + (f" (did you mean {nearest[0]}?)" if nearest else "")
 
 

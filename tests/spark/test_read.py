@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from celery_ext.private_redis import PrivateRedis
@@ -143,33 +143,6 @@ def test_columns_are_chosen_by_option_or_schema(store: DelayStore, read: Read) -
     assert read().select("kwargs").collect() == [("{}",)]
 
 
-def test_filters_are_applied_in_redis(store: DelayStore, read: Read, pushdown: None) -> None:
-    """With the option, filters on queue and due time decide what is read, and the rows are those that Spark wants."""
-    for queue in "abc":
-        fill(store, queue, 20)
-    moment = f.lit(AT + timedelta(milliseconds=3))
-
-    def found(condition: Column) -> DataFrame:
-        return read(push_filters="true", partitions=1).filter(condition)  # a load() for each query: see the option
-
-    calls = [
-        (found((f.col("queue") == "b") & (f.col("due") > moment)), 16, range(4, 20), "b"),
-        (found(f.col("queue").isin("a", "c") & (f.col("due") <= moment)), 10, range(4), "ac"),
-        (found((f.col("due") == moment) & (f.col("size") > 3)), 9, range(3, 4), "abc"),
-        (found((f.col("queue") == "b") | (f.col("due") < AT)), 60, range(20), "b"),
-        (found(f.col("queue").startswith("b") & (f.col("due") != moment)), 60, [*range(3), *range(4, 20)], "b"),
-    ]
-    for filtered, most, numbers, queues in calls:
-        before = fetched(store)
-        assert ids(filtered) == sorted(f"{queue}-{n:05}" for queue in queues for n in numbers)
-        assert 0 < fetched(store) - before <= most + 2 * len(queues)
-
-
-def fetched(store: DelayStore) -> int:
-    """Returns how many bodies Redis has looked up: reading asks for the length of each once."""
-    return int(store.client.info("commandstats").get("cmdstat_hstrlen", {"calls": 0})["calls"])
-
-
 def test_a_data_frame_can_be_used_again(store: DelayStore, read: Read) -> None:
     """A DataFrame that is used again has what waits then, also in a queue that was empty at first."""
     fill(store, "a", 3)
@@ -180,17 +153,30 @@ def test_a_data_frame_can_be_used_again(store: DelayStore, read: Read) -> None:
     assert found.count() == 9
 
 
-def test_without_the_option_spark_filters(store: DelayStore, read: Read, pushdown: None) -> None:
-    """While Spark would push filters, a reader without the option reads all, and the rows are the same."""
+def test_spark_applies_filters(store: DelayStore, read: Read, pushdown: None) -> None:
+    """Where Spark would hand filters over, it applies them itself, to each query of a DataFrame anew."""
     fill(store, "a", 3)
     fill(store, "b", 3)
-    assert ids(read().filter(f.col("queue") == "b")) == [f"b-{n:05}" for n in range(3)]
+    found = read()
+    for queue in "ba":
+        assert ids(found.filter(f.col("queue") == queue)) == [f"{queue}-{n:05}" for n in range(3)]
 
 
-def test_pushing_filters_needs_the_setting(store: DelayStore, read: Read) -> None:
-    """With the option and without Spark's setting, the error names the setting."""
-    with pytest.raises(PySparkException, match=PUSHDOWN):
-        read(push_filters="true").collect()
+def test_a_view_has_what_waits_at_each_query(
+    spark: SparkSession, redis_server: PrivateRedis, store: DelayStore
+) -> None:
+    """A query of a view, or of a DataFrame that was used before, has messages of queues that came later."""
+    fill(store, "a", 3)
+    options = f"OPTIONS (broker_url '{redis_server.url}', columns 'queue,due')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW waiting USING celery {options}")
+    counted = "SELECT QUEUE, count(*) FROM waiting WHERE due > now() GROUP BY queue ORDER BY queue"
+    assert spark.sql(counted).collect() == [("a", 3)]
+    fill(store, "b", 2)
+    assert spark.sql(counted).collect() == [("a", 3), ("b", 2)]
+    frame = spark.table("waiting")
+    assert frame.count() == 5
+    fill(store, "c", 4)
+    assert frame.count() == 9
 
 
 def test_a_replica_is_read_instead(redis_server: PrivateRedis, store: DelayStore, read: Read) -> None:

@@ -77,7 +77,6 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (ReadOptions, "due_before"): (TIMES, ["", "x", "12", "10m"]),
     (ReadOptions, "page_size"): numbers(1, 5000),
     (ReadOptions, "partitions"): numbers(1, 10_000),
-    (ReadOptions, "push_filters"): (SWITCHES, NO_SWITCHES),
     (ReadOptions, "replica_url"): ({"redis://a": "redis://a"}, NO_TEXTS),
     (ReadOptions, "replica_url_env"): (VARIABLES, NO_VARIABLES),
 }
@@ -152,7 +151,7 @@ def test_all_errors_are_told_at_once() -> None:
 @KINDS
 def test_options_of_spark_are_left_to_it(kind: Any) -> None:
     """What Spark itself puts among the options is no mistake of the user."""
-    kind.parse(dict.fromkeys(("checkpointLocation", "path", "queryName", "triggerInterval", "numPartitions"), "x"))
+    kind.parse(dict.fromkeys(("checkpointLocation", "queryName", "triggerInterval", "numPartitions"), "x"))
 
 
 @KINDS

@@ -1,127 +1,50 @@
-"""Which messages are read, by options and by filters that Spark hands over, and with which columns."""
+"""Which messages are read, and with which columns."""
 
-from datetime import UTC, datetime, timedelta
-from math import inf
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringStartsWith,
-)
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from celery_ext.private_redis import PrivateRedis
 from celery_ext.spark import CeleryDataSource
 from celery_ext.spark.errors import BrokerUnavailable, InvalidColumns, InvalidSparkOption
-from celery_ext.spark.filters import Selection
-from celery_ext.spark.options import ReadOptions
-from celery_ext.spark.reader import PushingReader
+from celery_ext.spark.reader import WaitingReader
 from celery_ext.spark.waiting_columns import COLUMNS, schema_of
 from kombu_delayq.errors import DelayqError
 from tests.spark.logic.reading import fill, reader_of, rows_of, store_of
 
 URL = "redis://127.0.0.1:1/0"
-AT = datetime(2100, 1, 1, tzinfo=UTC)
-AT_MS = 4_102_444_800_000.0
-QUEUE, DUE = ("queue",), ("due",)
 TYPES = {each.simpleString(): each for each in (LongType(), StringType(), TimestampNTZType(), TimestampType())}
 
 
-@pytest.mark.parametrize(
-    ("pushed", "queues"),
-    [
-        ([EqualTo(QUEUE, "a")], ("a",)),
-        ([In(QUEUE, ("b", "a", "b"))], ("b", "a")),
-        ([In(QUEUE, ("b", "a")), EqualTo(QUEUE, "a")], ("a",)),
-        ([EqualTo(QUEUE, "b"), EqualTo(QUEUE, "a")], ()),
-        ([IsNotNull(QUEUE)], None),
-        ([], None),
-    ],
-)
-def test_filters_on_the_queue_are_applied_here(pushed: list[Filter], queues: tuple[str, ...] | None) -> None:
-    """Equality and IN say which queues are read, and Spark need not apply them again."""
-    assert Selection().narrowed(pushed) == (Selection(queues), [])
-
-
-@pytest.mark.parametrize(
-    ("pushed", "from_ms", "to_ms"),
-    [
-        (GreaterThan(DUE, AT), AT_MS, inf),
-        (GreaterThanOrEqual(DUE, AT.astimezone()), AT_MS, inf),
-        (LessThan(DUE, AT), -inf, AT_MS),
-        (LessThanOrEqual(DUE, AT), -inf, AT_MS),
-        (EqualTo(DUE, AT), AT_MS, AT_MS),
-        (In(DUE, (AT, AT - timedelta(seconds=2), AT - timedelta(seconds=1))), AT_MS - 2000, AT_MS),
-    ],
-)
-def test_filters_on_the_due_time_bound_it(pushed: Filter, from_ms: float, to_ms: float) -> None:
-    """Comparisons of the due time bound it with a margin, and Spark applies them again."""
-    selection, rest = Selection().narrowed([pushed])
-    assert rest == [pushed]
-    assert (selection.from_ms, selection.to_ms) == (from_ms - 1, to_ms + 1)
-
-
-@pytest.mark.parametrize(
-    "pushed",
-    [
-        Not(EqualTo(QUEUE, "a")),
-        StringStartsWith(QUEUE, "a"),
-        In(QUEUE, ("a", None)),
-        EqualTo(QUEUE, None),
-        EqualNullSafe(QUEUE, "a"),
-        EqualTo(("task",), "a"),
-        IsNull(DUE),
-        IsNotNull(DUE),
-        Not(LessThan(DUE, AT)),
-        EqualTo(("priority",), 3),
-        In(DUE, ()),
-        EqualTo(("queue", "part"), "a"),
-    ],
-)
-def test_other_filters_are_left_to_spark(pushed: Filter) -> None:
-    """A filter that cannot be applied to Redis changes nothing and is Spark's."""
-    assert Selection(("q",)).narrowed([pushed]) == (Selection(("q",)), [pushed])
-
-
-def test_filters_narrow_what_options_say() -> None:
-    """Filters and options together leave what both want."""
-    options = ReadOptions.parse({"queue": "a,b", "due_after": "2099-12-31", "due_before": "2100-01-02"})
-    selection, _ = Selection.of(options).narrowed([In(QUEUE, ("b", "c")), LessThan(DUE, AT), GreaterThan(DUE, AT)])
-    assert selection == Selection(("b",), AT_MS - 1, AT_MS + 1)
-    wide = [LessThan(DUE, AT + timedelta(days=9)), GreaterThan(DUE, AT - timedelta(days=9))]
-    assert Selection.of(options).narrowed(wide)[0] == Selection.of(options)
-
-
-def test_a_reader_takes_filters_only_if_it_is_to(redis_server: PrivateRedis, client: Any) -> None:
-    """With the option a reader reads what filters leave; without it, it has no method of its own for them."""
-    store = store_of(redis_server)
-    for queue in "ab":
-        fill(store, queue, 3)
-    reader = reader_of(redis_server, push_filters=True)
-    assert isinstance(reader, PushingReader)
-    moment = AT + timedelta(milliseconds=1.5)
-    assert list(reader.pushFilters([EqualTo(QUEUE, "b"), GreaterThan(DUE, moment)])) == [GreaterThan(DUE, moment)]
-    rows = [row["task_id"] for part in reader.partitions() for row in rows_of(reader, part)]
-    assert rows == ["b-00001", "b-00002"]  # the first of these within the margin
-    assert "pushFilters" not in vars(type(reader_of(redis_server)))
-    store.close()
+def test_spark_is_offered_no_filters() -> None:
+    """Spark would keep the filters of one query for the next one of the same DataFrame, so a reader takes none."""
+    assert WaitingReader.pushFilters is DataSourceReader.pushFilters
 
 
 def test_all_columns_or_those_that_the_option_names() -> None:
     """The schema has the columns in the order of the option, all of them without it."""
     assert schema_of(None).fieldNames() == list(COLUMNS)
     assert CeleryDataSource({"broker_url": URL, "columns": "due, task"}).schema().fieldNames() == ["due", "task"]
+
+
+def test_columns_are_named_in_any_case(redis_server: PrivateRedis, client: Any) -> None:
+    """A column that is named in another case, as in Spark's own queries, is that column under the name given."""
+    store = store_of(redis_server)
+    expected = fill(store, "q", 3)
+    reader = reader_of(redis_server, columns="TASK_ID,Queue,RAW")
+    rows = [row for part in reader.partitions() for row in rows_of(reader, part)]
+    assert [(row["TASK_ID"], row["Queue"], row["RAW"][:4]) for row in rows] == [
+        (each, "q", b"body") for each in expected
+    ]
+    with pytest.raises(InvalidSparkOption, match="columns names a column twice: due, DUE"):
+        schema_of(["due", "DUE"])
+    given = StructType([StructField("Due", TimestampType()), StructField("DUE", TimestampType())])
+    with pytest.raises(InvalidColumns, match="a column twice"):
+        CeleryDataSource({"broker_url": URL}).reader(given)
+    CeleryDataSource({"broker_url": URL, "columns": "due"}).reader(StructType(given.fields[:1]))
+    store.close()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +57,13 @@ def test_all_columns_or_those_that_the_option_names() -> None:
         ({"page_size": "5001"}, "is not a whole number"),
         ({"partitions": "none"}, "partitions='none' is not a whole number"),
         ({"due_after": "tomorrow"}, "due_after='tomorrow' is not a time in ISO 8601"),
-        ({"push_filters": "yes"}, "push_filters='yes' is not true or false"),
+        (
+            {"push_filters": "true"},
+            "push_filters is none any more, .* with the options queue, due_after and due_before",
+        ),
+        ({"path": "/a"}, "path is none: tasks are in queues, not in files"),
+        ({"paths": '["/a", "/b"]'}, "paths is none: tasks are in queues, not in files"),
+        ({"owner": "me", "provider": "celery"}, "has no tables .* CREATE TEMPORARY VIEW … USING celery"),
         ({"queue": "a,,b"}, "queue='a,,b' is empty"),
         ({"task": "orders.close"}, "task is none"),
     ],

@@ -11,6 +11,7 @@ import redis
 from celery_ext.private_redis import PrivateRedis
 from celery_ext.spark import portions, reader
 from celery_ext.spark.portions import Portion
+from kombu_delayq.options import Options
 from kombu_delayq.results import Change, Offer
 from kombu_delayq.store import DelayStore
 from tests.spark.logic.reading import FUTURE_MS, fill, ids_of, reader_of, rows_of, store_of
@@ -142,12 +143,28 @@ def test_queues_are_those_named_or_all(redis_server: PrivateRedis, store: DelayS
 
 def test_nothing_waits(redis_server: PrivateRedis, store: DelayStore) -> None:
     """Without messages there is one partition, and in it what has come to the queues since."""
-    assert reader_of(redis_server, partitions=5).partitions() == [Portion([])]
+    assert reader_of(redis_server, partitions=5).partitions() == [Portion([], frozenset())]
     reading = reader_of(redis_server, partitions=5, queue="b,a")
     planned = reading.partitions()
     assert ids_of(reading, planned) == [[]]
     expected = [fill(store, queue, 3) for queue in "ba"]
+    fill(store, "not asked for", 3)
     assert ids_of(reading, planned) == [[*chain(*expected)]]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_queues_that_come_later_are_read_by_the_same_plan(
+    redis_server: PrivateRedis, store: DelayStore, partitions: int
+) -> None:
+    """A plan for all queues has each message once, also those of queues that came after it, in either form."""
+    listed = DelayStore(redis.Redis(port=redis_server.port), options=Options(backup="list"))
+    expected = fill(store, "a", 10)
+    reading = reader_of(redis_server, partitions=partitions, due_after="2100-01-01T00:00:00Z")
+    planned = reading.partitions()
+    expected += fill(store, "b", 10) + fill(listed, "c", 10) + fill(listed, "a", 10, prefix="again")
+    fill(store, "d", 3, first_ms=1000.0)  # due before what is wanted
+    assert sorted(chain(*ids_of(reading, planned))) == sorted(expected)
+    listed.close()
 
 
 def test_many_messages_make_several_partitions(
