@@ -14,6 +14,7 @@ from celery_ext.encoding import text_to_json, to_json
 from celery_ext.spark import ids
 from celery_ext.spark.arguments import Arguments
 from celery_ext.spark.bad_rows import Faults, dead_letter
+from celery_ext.spark.column_types import meant_by
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.given import Given
 from celery_ext.spark.options import WriteOptions
@@ -78,7 +79,7 @@ class _Batch:
     def __init__(self, job: Messages, batch: pa.RecordBatch) -> None:
         self._job = job
         self._count = batch.num_rows
-        self._arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        self._arrays = dict(zip(map(meant_by, batch.schema.names), batch.columns, strict=True))
         uuids = job.plan.uuid_columns
         self._faults = Faults()
         self._values = {

@@ -1,132 +1,137 @@
 """What the columns of a DataFrame mean, decided once on the driver."""
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
 
+from celery_ext.spark.column_types import RESERVED, check_reserved, check_type, is_uuid, meant_by
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.values import check_type
 
-_T = pa.types
-
-
-def _any(*checks: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
-    return lambda kind: any(check(kind) for check in (*checks, _T.is_null))
-
-
-_TEXT = _any(_T.is_string, _T.is_large_string)
-_BYTES = _any(_T.is_binary, _T.is_large_binary)
-_NUMBER = _any(_T.is_integer, _T.is_floating)
-_OBJECT = _any(_T.is_struct, _T.is_map, _TEXT)
-#: The columns that say something of a task, each with the types that it may have, and with what to call these.
-RESERVED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
-    "op": (_TEXT, "string: enqueue or cancel"),
-    "task": (_TEXT, "string"),
-    "task_id": (_TEXT, "string"),
-    "args": (_any(_T.is_list, _T.is_large_list, _TEXT), "array, or string with a JSON array"),
-    "kwargs": (_OBJECT, "struct, map, or string with a JSON object"),
-    "eta": (_any(_T.is_timestamp), "timestamp"),
-    "countdown": (_NUMBER, "number of seconds"),
-    "delay_level": (_any(_T.is_integer), "whole number"),
-    "expires": (_any(_T.is_timestamp, _NUMBER), "timestamp, or number of seconds"),
-    "queue": (_TEXT, "string"),
-    "priority": (_any(_T.is_integer), "whole number"),
-    "headers": (_OBJECT, "map, struct, or string with a JSON object"),
-    "root_id": (_TEXT, "string"),
-    "parent_id": (_TEXT, "string"),
-    "group_id": (_TEXT, "string"),
-    "time_limit": (_NUMBER, "number of seconds"),
-    "soft_time_limit": (_NUMBER, "number of seconds"),
-    "ignore_result": (_any(_T.is_boolean), "boolean"),
-}
 #: The ways to say when a task is due, of which a job uses one.
 DELAYS = ("eta", "countdown", "delay_level")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which columns do what.
+    """Which columns do what. Names are compared as Spark does by default, without regard to case.
 
     Attributes:
         reserved: Names of the reserved columns that are there.
         arguments: Names of the columns that become keyword arguments.
         id_columns: Names of the columns that make the task id, in order; empty when the whole row does.
         uuid_columns: Names of the text columns that hold UUIDs.
+        recased: Names that are written in another case than what they are taken for, with that.
     """
 
     reserved: frozenset[str]
     arguments: tuple[str, ...]
     id_columns: tuple[str, ...]
     uuid_columns: frozenset[str]
+    recased: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, schema: pa.Schema, options: WriteOptions) -> "Plan":
+    def of(cls, schema: StructType, options: WriteOptions) -> "Plan":
         """Decides what columns mean.
 
         Raises:
             InvalidColumns: They do not make tasks.
             InvalidSparkOption: Options do not go with them, or with each other.
         """
-        names = schema.names
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidColumns(f"columns of the same name: {', '.join(twice)}")
+        written = schema.fieldNames()
+        _check_names(written)
+        names = list(map(meant_by, written))
         reserved = frozenset(RESERVED) & set(names)
-        for name in names:
-            _check_column(schema.field(name), name in reserved)
-        id_columns, uuid_columns = options.id_columns or (), options.uuid_columns or ()
-        _check_known(names, "id_columns", id_columns)
-        _check_known(names, "uuid_columns", uuid_columns)
-        _check_uuids(schema, uuid_columns)
+        for name, field in zip(names, schema, strict=True):
+            if name in reserved:
+                check_reserved(field.dataType, field.name)
+            check_type(field.dataType, field.name)
+        id_columns = _named_by("id_columns", options.id_columns or (), names)
+        uuid_columns = _named_by("uuid_columns", options.uuid_columns or (), names)
+        _check_uuids(dict(zip(names, schema, strict=True)), uuid_columns)
         others = tuple(name for name in names if name not in reserved)
         if "kwargs" in reserved:
             _check_no_others([name for name in others if name not in id_columns])
             others = ()
-        _check_task(reserved, names, options)
+        _check_task(reserved, written, options)
         _check_op(reserved, options)
         _check_delays(reserved, options)
         _check_dead_letters(options)
-        return cls(reserved, others, id_columns, frozenset(uuid_columns))
+        said = (*written, *(options.id_columns or ()), *(options.uuid_columns or ()))
+        meant = (*names, *id_columns, *uuid_columns)
+        recased = tuple((each, name) for each, name in zip(said, meant, strict=True) if each != name)
+        return cls(reserved, others, id_columns, frozenset(uuid_columns), recased)
+
+    def check_case(self) -> None:
+        """Refuses what would mean something else where the case of names counts.
+
+        Raises:
+            InvalidColumns: A name is written in another case than what it is taken for.
+        """
+        if self.recased:
+            told = ", ".join(f"{written} instead of {name}" for written, name in self.recased)
+            raise InvalidColumns(
+                f"spark.sql.caseSensitive is true, and names are in another case: {told}. Write a column that says "
+                "something of the task, and what an option names, in the same case; put what is to be an argument of "
+                "such a name into a column kwargs"
+            )
+
+    def doubts(self) -> Iterator[str]:
+        """Yields warnings: of each argument that may be meant to be a reserved column."""
+        for name in self.arguments:
+            for meant in get_close_matches(name.lower(), RESERVED, n=1, cutoff=0.9):
+                yield f"column {name} becomes an argument of the task; did you mean {meant}?"
 
 
-def _check_column(field: pa.Field, reserved: bool) -> None:
-    if reserved:
-        fits, described = RESERVED[field.name]
-        if not fits(field.type):
-            raise InvalidColumns(f"column {field.name} is of type {field.type}; it is to be a {described}")
-    check_type(field.type, field.name)
+def _check_names(written: Sequence[str]) -> None:
+    if not written:
+        raise InvalidColumns(
+            "the DataFrame has no columns, and Spark hands no rows of such a one over; select a column at least"
+        )
+    twice = sorted({name for name in written if written.count(name) > 1})
+    if twice:
+        raise InvalidColumns(f"columns of the same name: {', '.join(twice)}")
+    lower = [name.lower() for name in written]
+    alike = [name for name in written if lower.count(name.lower()) > 1]
+    if alike:
+        raise InvalidColumns(f"columns whose names differ in case only: {', '.join(alike)}; rename or drop all but one")
 
 
-def _check_known(names: list[str], option: str, given: tuple[str, ...]) -> None:
+def _named_by(option: str, given: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the columns that an option names."""
+    known = {name.lower(): name for name in names}
     for name in given:
-        if name not in names:
-            nearest = get_close_matches(name, names, n=1)
-            hint = f" (did you mean {nearest[0]}?)" if nearest else ""
+        if name.lower() not in known:
+            hint = _nearest(name, tuple(known))
             raise InvalidSparkOption(f"{option} names {name}, which is no column{hint}; there are: {', '.join(names)}")
+    return tuple(known[name.lower()] for name in given)
 
 
-def _check_uuids(schema: pa.Schema, names: tuple[str, ...]) -> None:
+def _nearest(name: str, names: Sequence[str]) -> str:
+    nearest = get_close_matches(name.lower(), names, n=1)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""
+
+
+def _check_uuids(fields: Mapping[str, StructField], names: Sequence[str]) -> None:
     for name in names:
-        if name in RESERVED or not (_TEXT(schema.field(name).type) or _BYTES(schema.field(name).type)):
+        if name in RESERVED or not is_uuid(fields[name].dataType):
             raise InvalidSparkOption(f"uuid_columns names {name}, which is no column of texts or bytes for an argument")
 
 
-def _check_no_others(others: list[str]) -> None:
+def _check_no_others(others: Sequence[str]) -> None:
     if others:
+        told = ", ".join(f"{name}{_nearest(name, tuple(RESERVED))}" for name in others)
         raise InvalidColumns(
-            f"unknown columns beside kwargs: {', '.join(others)}. Put them into kwargs, leave kwargs out, so that the "
+            f"unknown columns beside kwargs: {told}. Put them into kwargs, leave kwargs out, so that the "
             f"columns become keyword arguments, or drop them. Reserved are: {', '.join(RESERVED)}"
         )
 
 
-def _check_task(reserved: frozenset[str], names: list[str], options: WriteOptions) -> None:
+def _check_task(reserved: frozenset[str], written: Sequence[str], options: WriteOptions) -> None:
     if "task" not in reserved and options.task is None and not {"op", "task_id"} <= reserved:  # which may only cancel
-        raise InvalidColumns(
-            f"which task? Give option task, or a column task. The columns are: {', '.join(names) or 'none'}"
-        )
+        raise InvalidColumns(f"which task? Give option task, or a column task. The columns are: {', '.join(written)}")
 
 
 def _check_op(reserved: frozenset[str], options: WriteOptions) -> None:

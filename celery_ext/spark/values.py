@@ -10,11 +10,8 @@ import pyarrow as pa
 from celery.utils.saferepr import saferepr
 
 from celery_ext.encoding import text_to_json, to_json
-from celery_ext.spark.errors import InvalidColumns
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: How Spark marks a field of what is no struct, but one value in bytes of its own form.
-_NO_STRUCT = {b"variant", b"geometry", b"geography"}
 #: What is raised where Python has no value: for times before the year 1 or after 9999, maps with a key twice, and texts
 #: that are no UUID.
 _NO_VALUE = (OverflowError, KeyError, ValueError)
@@ -103,40 +100,6 @@ def microseconds(array: pa.Array) -> list[int | None]:
     unit = pa.timestamp("us", tz=array.type.tz)
     found: list[int | None] = array.cast(unit).cast(pa.int64()).to_pylist()
     return found
-
-
-def check_type(kind: pa.DataType, where: str) -> None:
-    """Finds a type that has no place in a message.
-
-    Raises:
-        InvalidColumns: It has not; names the column, or the field within it.
-    """
-    types = pa.types
-    if types.is_struct(kind):
-        names = [kind.field(at).name for at in range(kind.num_fields)]
-        if len(set(names)) < len(names):
-            raise InvalidColumns(f"column {where} is a struct with several fields of the same name: {', '.join(names)}")
-        for at in range(kind.num_fields):
-            marks = _NO_STRUCT & (kind.field(at).metadata or {}).keys()
-            if marks:
-                what = marks.pop().decode()
-                raise InvalidColumns(f"column {where} is a {what}, which JSON cannot have; cast it to another type")
-            check_type(kind.field(at).type, f"{where}.{kind.field(at).name}")
-    elif types.is_list(kind) or types.is_large_list(kind):
-        check_type(kind.value_type, f"{where}[]")
-    elif types.is_map(kind):
-        if not (types.is_string(kind.key_type) or types.is_large_string(kind.key_type)):
-            raise InvalidColumns(f"column {where} is a map with keys of type {kind.key_type}; JSON has texts only")
-        check_type(kind.item_type, f"{where}[]")
-    elif not any(
-        check(kind)
-        for check in (
-            *(types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_date),
-            *(types.is_timestamp, types.is_string, types.is_large_string, types.is_binary, types.is_large_binary),
-            types.is_null,
-        )
-    ):
-        raise InvalidColumns(f"column {where} is of type {kind}, which JSON cannot have; cast it to another")
 
 
 def _uuid(given: str | bytes) -> UUID:

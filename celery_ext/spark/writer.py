@@ -29,6 +29,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: "Iterator[RecordBatch]") -> Written:
         """Sends the rows of one Spark task."""
+        _check_case(self._writer, TaskContext.get())
         return self._writer.write(self._name, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -59,6 +60,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
             raise StragglerRefused("Spark does not tell which query and batch this task belongs to")
+        _check_case(self._writer, context)
         return self._writer.write(f"{query}/{batch}", iterator, self._stream)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
@@ -74,6 +76,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._writer.abort(written[0].job, written[0].run)
         elif self._stream:
             self._writer.abort_stream(self._stream, batchId)
+
+
+def _check_case(writer: JobWriter, context: TaskContext | None) -> None:
+    """Checks names again where their case counts, which Spark tells tasks only, and not who plans the job."""
+    if context is not None and (context.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true":
+        writer.plan.check_case()
 
 
 def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:

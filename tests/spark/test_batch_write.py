@@ -24,6 +24,17 @@ def test_each_row_is_one_task(
     until(lambda: "job nightly is committed: 40 rows, 40 messages in all\n" in spark_log())
 
 
+def test_columns_as_databases_deliver_them(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """Names in upper case mean what they do in lower case, and a log line asks about one that is nearly such a name."""
+    columns = "id AS ORDER_ID", "TIMESTAMP '2100-01-01 01:00:00' AS ETA", "'orders' AS QUEUE", "5 AS COUNT_DOWN"
+    append(spark.range(10).selectExpr(*columns), redis_server, id_columns="order_id")
+    assert delayed(client, "orders") == {task_id("t", n): 4_102_444_800_000.0 for n in range(10)}
+    assert not client.exists("q")
+    until(lambda: "column COUNT_DOWN becomes an argument of the task; did you mean countdown?\n" in spark_log())
+
+
 def test_a_committed_job_leaves_no_guard(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """What Redis keeps of a committed job is its state, for ``job_ttl``."""
     append(spark.range(40), redis_server, job_id="nightly", job_ttl="1h")

@@ -8,11 +8,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import redis
 from celery import Celery
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from celery_ext.private_redis import PrivateRedis
 from celery_ext.spark import task_id
@@ -156,9 +156,9 @@ def test_errors_are_as_the_page_shows_them() -> None:
     with pytest.raises(InvalidSparkOption) as option:
         WriteOptions.parse({"que": "orders"})
     with pytest.raises(InvalidColumns) as task:
-        Plan.of(pa.schema({"order_id": pa.int32(), "customer": pa.string()}), WriteOptions())
+        Plan.of(StructType().add("order_id", "integer").add("customer", "string"), WriteOptions())
     with pytest.raises(InvalidColumns) as eta:
-        Plan.of(pa.schema({"eta": pa.string()}), WriteOptions(task="orders.close"))
+        Plan.of(StructType().add("eta", "string"), WriteOptions(task="orders.close"))
     for caught in (option, task, eta):
         assert f"celery_ext.spark.errors.{caught.typename}: {caught.value}\n" in page
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from kombu import compression, serialization
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from celery_ext.levels import DelayLevels
 from celery_ext.spark.app_settings import AppSettings
@@ -37,6 +38,11 @@ def plain_templates() -> Templates:
     return Templates(AppSettings())
 
 
+def plan_of(schema: pa.Schema, options: WriteOptions) -> Plan:
+    """Returns the plan of a DataFrame whose batches have this schema."""
+    return Plan.of(from_arrow_schema(schema), options)
+
+
 def messages_of(
     schema: pa.Schema,
     settings: AppSettings | None = None,
@@ -62,7 +68,7 @@ def messages_of(
     levels = DelayLevels.parse(given.delayq_levels or settings.levels or DelayLevels.parse())
     schedule = Schedule(given, levels, time() * 1000 if base_ms is None else base_ms, max_delay)
     depth = settings.conf.get("task_repr_maxlevels", 3)
-    return Messages(Plan.of(schema, given), given, templates, schedule, job, depth)
+    return Messages(plan_of(schema, given), given, templates, schedule, job, depth)
 
 
 def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: Any) -> Made:

@@ -16,11 +16,10 @@ from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.plan import Plan
 from tests.integration.harness import TRANSPORT, Proj
 from tests.spark.logic import apps
 from tests.spark.logic.landing import landed, open_store, send
-from tests.spark.logic.making import TASK, batch_of, ids_of, kwargs_of, made_of, messages_of, offers_of, sole
+from tests.spark.logic.making import TASK, batch_of, ids_of, kwargs_of, made_of, messages_of, offers_of, plan_of, sole
 
 SECRET = "tops3cret"
 
@@ -45,6 +44,15 @@ def test_a_part_of_a_batch_makes_what_the_whole_makes() -> None:
     whole = offers_of(messages.of(batch))
     parts = [offer for start in range(0, 10, 3) for offer in offers_of(messages.of(batch.slice(start, 3)))]
     assert parts == whole
+
+
+def test_reserved_columns_in_any_case_make_the_same_messages() -> None:
+    """``ETA`` is ``eta``: due time, queue, id and arguments do not depend on the case of the names."""
+    at = pa.array([datetime(2044, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    usual = {"eta": at, "priority": [7], "queue": ["orders"], "headers": ['{"x": 1}'], "n": [1]}
+    upper = {name.upper() if name != "n" else name: column for name, column in usual.items()}
+    for options in ({}, {"id_columns": "n,eta"}):
+        assert made_of(batch_of(**upper), base_ms=0, **options) == made_of(batch_of(**usual), base_ms=0, **options)
 
 
 def test_offers_say_what_their_messages_say() -> None:
@@ -166,7 +174,7 @@ def test_what_executors_get_has_no_password() -> None:
     options = WriteOptions.parse({"task": "t", "broker_url_env": "BROKER", "broker_transport_options": '{"sep": ":"}'})
     broker = Broker.of(options.broker_url, options.broker_url_env, options.broker_transport_options or {})
     app = apps.make("pickled", broker_url=f"redis://:{SECRET}@host/0", redis_password=SECRET)
-    job = writer.JobWriter(options, apps.settings_of(app), Plan.of(batch_of(n=[1]).schema, options), broker, 1)
+    job = writer.JobWriter(options, apps.settings_of(app), plan_of(batch_of(n=[1]).schema, options), broker, 1)
     assert SECRET.encode() not in pickle.dumps(job)
     assert SECRET not in repr(job)
     assert pickle.loads(pickle.dumps(job)) == job

@@ -1,24 +1,25 @@
 """A column ``op`` needs ids that are the same in the row that enqueues and in the one that cancels."""
 
-import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from celery_ext.spark.errors import InvalidColumns
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.plan import Plan
 
-COLUMNS = {"op": pa.string(), "order_id": pa.int64()}
+COLUMNS = StructType().add("op", StringType()).add("order_id", LongType())
 
 
 def test_op_is_refused_where_the_whole_row_makes_the_id() -> None:
     """Ids that are made from all columns would differ between enqueue and cancel, so the job does not begin."""
     with pytest.raises(InvalidColumns, match=r"op needs option id_columns, or a column task_id"):
-        Plan.of(pa.schema(COLUMNS), WriteOptions.parse({"task": "orders.close"}))
+        Plan.of(COLUMNS, WriteOptions.parse({"task": "orders.close"}))
 
 
 @pytest.mark.parametrize(
-    ("columns", "options"), [(COLUMNS, {"id_columns": "order_id"}), ({**COLUMNS, "task_id": pa.string()}, {})]
+    ("columns", "options"),
+    [(COLUMNS, {"id_columns": "order_id"}), (StructType([*COLUMNS, StructField("task_id", StringType())]), {})],
 )
-def test_op_goes_with_ids_of_the_rows_own(columns: dict[str, pa.DataType], options: dict[str, str]) -> None:
+def test_op_goes_with_ids_of_the_rows_own(columns: StructType, options: dict[str, str]) -> None:
     """With ``id_columns`` or ``task_id`` both rows have one id."""
-    assert "op" in Plan.of(pa.schema(columns), WriteOptions.parse({"task": "orders.close", **options})).reserved
+    assert "op" in Plan.of(columns, WriteOptions.parse({"task": "orders.close", **options})).reserved

@@ -1,44 +1,117 @@
 """What the columns of a DataFrame mean, and what is said of those that make no tasks."""
 
-import pyarrow as pa
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
 
+from celery_ext.spark.column_types import RESERVED
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.plan import RESERVED, Plan
+from celery_ext.spark.plan import Plan
 
-TEXT, TIME, WHOLE, DOUBLE = pa.string(), pa.timestamp("us", tz="UTC"), pa.int32(), pa.float64()
-TEXTS = [TEXT, pa.large_string()]
-NUMBERS = [WHOLE, pa.int8(), pa.int64(), DOUBLE, pa.float32()]
-OBJECTS = [*TEXTS, pa.struct([("a", TEXT)]), pa.map_(TEXT, TEXT)]
-TYPES = [*OBJECTS, *NUMBERS, pa.list_(WHOLE), TIME, pa.timestamp("us"), pa.date32(), pa.bool_(), pa.binary()]
+TEXT, TIME, WHOLE, DOUBLE = StringType(), TimestampType(), IntegerType(), DoubleType()
+TEXTS = [TEXT, CharType(3), VarcharType(3)]
+TIMES = [TIME, TimestampNTZType()]
+WHOLES = [WHOLE, ByteType(), ShortType(), LongType()]
+NUMBERS = [*WHOLES, DOUBLE, FloatType()]
+OBJECTS = [*TEXTS, StructType().add("a", TEXT), MapType(TEXT, TEXT)]
+TYPES = [*OBJECTS, *NUMBERS, *TIMES, ArrayType(WHOLE), DateType(), BooleanType(), BinaryType(), DecimalType(9, 2)]
 #: The types that each reserved column may have.
-GOOD: dict[str, list[pa.DataType]] = {
+GOOD: dict[str, list[DataType]] = {
     **dict.fromkeys(("op", "task", "task_id", "queue", "root_id", "parent_id", "group_id"), TEXTS),
-    "args": [*TEXTS, pa.list_(WHOLE), pa.large_list(TEXT)],
+    "args": [*TEXTS, ArrayType(WHOLE), ArrayType(TEXT)],
     **dict.fromkeys(("kwargs", "headers"), OBJECTS),
-    "eta": [TIME, pa.timestamp("us")],
-    "expires": [TIME, pa.timestamp("us"), *NUMBERS],
+    "eta": TIMES,
+    "expires": [*TIMES, *NUMBERS],
     **dict.fromkeys(("countdown", "time_limit", "soft_time_limit"), NUMBERS),
-    **{key: [WHOLE, pa.int8(), pa.int64()] for key in ("delay_level", "priority")},
-    "ignore_result": [pa.bool_()],
+    **dict.fromkeys(("delay_level", "priority"), WHOLES),
+    "ignore_result": [BooleanType()],
 }
 
 
-def plan(columns: dict[str, pa.DataType], **options: str) -> Plan:
-    return Plan.of(pa.schema(list(columns.items())), WriteOptions.parse({"task": "t", **options}))
+def schema_of(columns: dict[str, DataType]) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def plan(columns: dict[str, DataType], **options: str) -> Plan:
+    return Plan.of(schema_of(columns), WriteOptions.parse({"task": "t", **options}))
 
 
 @pytest.mark.parametrize("name", RESERVED)
 def test_a_reserved_column_has_its_types(name: str) -> None:
     """A reserved column takes its types, and NULLs of no type; the error for others names column and types."""
-    for kind in (*GOOD[name], pa.null()):
-        assert name in plan({name: kind, "task_id": TEXT}).reserved
+    for kind in (*GOOD[name], NullType()):
+        assert name in plan({"task_id": TEXT, name: kind}).reserved
     for kind in TYPES:
         if kind not in GOOD[name]:
             with pytest.raises(InvalidColumns) as caught:
-                plan({name: kind, "task_id": TEXT} if name != "task_id" else {name: kind})
-            assert f"column {name} is of type {kind}; it is to be a {RESERVED[name][1]}" in str(caught.value)
+                plan({"task_id": TEXT, name: kind})
+            told = f"column {name} is of type {kind.simpleString()}; it is to be a {RESERVED[name][1]}"
+            assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_reserved_column_is_known_in_any_case(name: str) -> None:
+    """A column has its meaning in upper case too, as databases give names, and the error shows it as it is written."""
+    for written in (name.upper(), name.title()):
+        found = plan({"TASK_ID" if name != "task_id" else "b": TEXT, written: GOOD[name][0]})
+        assert name in found.reserved
+        assert written not in found.arguments
+        with pytest.raises(InvalidColumns, match=f"column {written} is of type decimal"):
+            plan({written: DecimalType(9, 2)})
+
+
+def test_options_name_columns_in_any_case() -> None:
+    """Options find columns whatever the case of either, and arguments keep the case that the DataFrame has."""
+    found = plan({"ORDER_ID": TEXT, "eta": TIME, "Token": TEXT}, id_columns="order_id,ETA", uuid_columns="TOKEN")
+    assert (found.id_columns, found.uuid_columns) == (("ORDER_ID", "eta"), {"Token"})
+    assert found.arguments == ("ORDER_ID", "Token")
+
+
+def test_where_the_case_of_names_counts_another_case_is_refused() -> None:
+    """Names that Spark itself would take for others are refused, with both; those in the same case are not."""
+    with pytest.raises(InvalidColumns, match=r"caseSensitive is true.*: ETA instead of eta, a instead of A\. Write"):
+        plan({"ETA": TIME, "A": TEXT, "b": TEXT}, id_columns="a,b").check_case()
+    plan({"eta": TIME, "A": TEXT, "b": TEXT}, id_columns="A,b").check_case()
+
+
+@pytest.mark.parametrize("names", [("eta", "ETA"), ("a", "A"), ("Queue", "QUEUE")])
+def test_columns_that_differ_in_case_only_are_refused(names: tuple[str, str]) -> None:
+    """Of two such columns nobody can say which is meant."""
+    with pytest.raises(InvalidColumns, match=f"names differ in case only: {', '.join(names)}; rename or drop"):
+        plan({"b": TEXT, **dict.fromkeys(names, TEXT)})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("count_down", "countdown"), ("PRIORTY", "priority"), ("delaylevel", "delay_level"), ("TaskId", "task_id")],
+)
+def test_an_argument_with_nearly_the_name_of_a_reserved_column_is_doubted(name: str, meant: str) -> None:
+    """Such a column is an argument, and a warning names what may have been meant."""
+    found = plan({name: TEXT, "order_id": TEXT, "total": TEXT, "meta": TEXT})
+    assert name in found.arguments
+    assert list(found.doubts()) == [f"column {name} becomes an argument of the task; did you mean {meant}?"]
 
 
 def test_other_columns_are_keyword_arguments() -> None:
@@ -53,17 +126,21 @@ def test_with_kwargs_there_are_no_others_but_those_of_the_id() -> None:
     """Beside kwargs a column may only make the id; others are named, with what can be done."""
     found = plan({"kwargs": TEXT, "a": WHOLE}, id_columns="a")
     assert found.arguments == ()
-    with pytest.raises(InvalidColumns, match=r"unknown columns beside kwargs: b, prio\. Put them into kwargs"):
-        plan({"kwargs": TEXT, "a": WHOLE, "b": WHOLE, "prio": WHOLE}, id_columns="a")
+    with pytest.raises(InvalidColumns, match=r"beside kwargs: b, Priorty \(did you mean priority\?\)\. Put"):
+        plan({"kwargs": TEXT, "a": WHOLE, "b": WHOLE, "Priorty": WHOLE}, id_columns="a")
 
 
 def test_a_task_is_needed() -> None:
     """Without option and column nobody knows which task, and the error names the columns that there are."""
     with pytest.raises(InvalidColumns, match=r"which task\? .* The columns are: tsk, b"):
-        Plan.of(pa.schema([("tsk", TEXT), ("b", WHOLE)]), WriteOptions())
-    with pytest.raises(InvalidColumns, match="The columns are: none"):
-        Plan.of(pa.schema([]), WriteOptions())
-    assert Plan.of(pa.schema([("task", TEXT)]), WriteOptions()).arguments == ()
+        Plan.of(schema_of({"tsk": TEXT, "b": WHOLE}), WriteOptions())
+    assert Plan.of(schema_of({"task": TEXT}), WriteOptions()).arguments == ()
+
+
+def test_columns_are_needed() -> None:
+    """Spark hands no row over of a DataFrame without columns, so that such a job would do nothing."""
+    with pytest.raises(InvalidColumns, match="the DataFrame has no columns"):
+        plan({})
 
 
 @pytest.mark.parametrize(
@@ -77,7 +154,7 @@ def test_a_task_is_needed() -> None:
         ({"eta": TIME, "countdown": WHOLE, "delay_level": WHOLE}, {}, "eta and countdown and delay_level"),
     ],
 )
-def test_a_task_is_due_in_one_way(columns: dict[str, pa.DataType], options: dict[str, str], named: str) -> None:
+def test_a_task_is_due_in_one_way(columns: dict[str, DataType], options: dict[str, str], named: str) -> None:
     """Two ways to say when tasks are due are refused, be they columns or options."""
     with pytest.raises(InvalidColumns, match=f"both {named} are given"):
         plan(columns, **options)
@@ -95,8 +172,8 @@ def test_columns_of_options_have_to_be_there(option: str) -> None:
         plan({"order_id": TEXT, "b": TEXT}, **{option: "b,order"})
 
 
-@pytest.mark.parametrize(("name", "kind"), [("a", WHOLE), ("a", pa.list_(TEXT)), ("task", TEXT)])
-def test_uuids_are_texts_or_bytes_of_arguments(name: str, kind: pa.DataType) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("a", WHOLE), ("a", ArrayType(TEXT)), ("task", TEXT)])
+def test_uuids_are_texts_or_bytes_of_arguments(name: str, kind: DataType) -> None:
     """A column of another type, or a reserved one, cannot hold UUIDs."""
     with pytest.raises(InvalidSparkOption, match=f"uuid_columns names {name}, which is no column of texts or bytes"):
         plan({name: kind}, uuid_columns=name)
@@ -105,7 +182,7 @@ def test_uuids_are_texts_or_bytes_of_arguments(name: str, kind: pa.DataType) -> 
 def test_two_columns_of_a_name_are_refused() -> None:
     """Spark lets a DataFrame have two columns of the same name, of which a task could get only one."""
     with pytest.raises(InvalidColumns, match="columns of the same name: a, b"):
-        Plan.of(pa.schema([(name, TEXT) for name in "abcab"]), WriteOptions(task="t"))
+        Plan.of(StructType([StructField(name, TEXT) for name in "abcab"]), WriteOptions(task="t"))
 
 
 @pytest.mark.parametrize("options", [{"on_bad_row": "dead_letter"}, {"dead_letter_queue": "dead"}])

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
 from celery_ext.spark.arguments import REPR_LENGTH
-from celery_ext.spark.errors import InvalidColumns
-from celery_ext.spark.values import Values, check_type
-from tests.spark.logic.making import arguments_in, batch_of, made_of, messages_of, sole
+from celery_ext.spark.values import Values
+from tests.spark.logic.making import arguments_in, batch_of, made_of, sole
 
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
@@ -213,29 +212,6 @@ def test_arguments_that_are_null_are_none() -> None:
     batch = batch_of(args=pa.array([None], pa.list_(pa.int64())), kwargs=pa.array([None], pa.string()))
     check(batch, [()], [{}])
     check(batch_of(a=pa.array([None], pa.int64()), b=["x"]), [()], [{"a": None, "b": "x"}])
-
-
-@pytest.mark.parametrize(
-    ("kind", "where"),
-    [
-        (pa.duration("us"), "column a is of type duration"),
-        (pa.time64("us"), "column a is of type time64"),
-        (pa.month_day_nano_interval(), "column a is of type month_day_nano_interval"),
-        (pa.map_(pa.int64(), pa.string()), "column a is a map with keys of type int64"),
-        (pa.struct([("b", pa.list_(pa.duration("us")))]), r"column a\.b\[\] is of type duration"),
-        (pa.map_(pa.string(), pa.duration("us")), r"column a\[\] is of type duration"),
-        (
-            pa.struct([("b", pa.int64()), ("b", pa.int64())]),
-            "column a is a struct with several fields of the same name",
-        ),
-    ],
-)
-def test_a_type_that_json_does_not_have_is_refused(kind: pa.DataType, where: str) -> None:
-    """Before any row is read, the error names the column, or the field within it, and its type."""
-    with pytest.raises(InvalidColumns, match=where):
-        check_type(kind, "a")
-    with pytest.raises(InvalidColumns, match=where):
-        messages_of(pa.schema([("a", kind)]))
 
 
 def test_the_moment_of_a_time_is_the_same_in_all_columns() -> None:
