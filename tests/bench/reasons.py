@@ -71,12 +71,13 @@ REASONS: dict[str, str] = {
     "idle_commands": f"{_IDLE}.",
     "idle_cpu": f"{_CHATTER}.",
     "quiet_commands": (
-        "Those are the polls of the leader and its deputies, and a look of each other worker every eight to twelve "
-        "poll intervals, so that no death of any of them stops the delivery."
+        "Those are the polls of the leader and its deputies, and the [rarer looks](how-to/transfer-workers.md) of all "
+        "other workers, so that no death of any of them stops the delivery."
     ),
     "quiet_cpu": (
-        "The difference are the polls of the leader and its deputies, and a look of each other worker every eight to "
-        "twelve poll intervals, so that no death of any of them stops the delivery."
+        "The difference are the polls of the leader and its deputies, and the "
+        "[rarer looks](how-to/transfer-workers.md) of all other workers, so that no death of any of them stops the "
+        "delivery."
     ),
     "offer_cpu": (
         f"{_MESSAGES}, but puts it at the end of a list without an order. kombu-delayq keeps it by its due time and "

@@ -14,6 +14,7 @@ from tests.bench.facts import Facts
 from tests.bench.results import Gap, Results
 from tests.unit.made_up import FACTS, HASH, LIST, QUICK, results
 
+DOCS = Path(__file__).parents[2] / "docs"
 RATES = ((HASH, 90_000.0), (LIST, 40_000.0), ("Celery", 300.0), ("Hare", 5_000.0))
 GAPS = (
     Gap("cancel", "Celery", 0, "cannot"),
@@ -52,6 +53,17 @@ def row(text: str, heading: str, name: str) -> str:
     """Returns a contender's row in the table below a heading in bold."""
     below = text[text.index(f"**{heading}") :].splitlines()
     return next(line for line in below if line.startswith((f"| {name} |", f"| **{name}** |")))
+
+
+def test_the_published_page_is_what_its_figures_give() -> None:
+    """The page in the documentation says what the code of the benchmark says today, of the figures beside it.
+
+    Where this fails: ``.venv-bench/bin/python -m tests.bench --again docs/benchmarks/figures.json``.
+    """
+    found, facts = page.read(DOCS / page.BESIDE / page.FIGURES)
+    charts = {path.stem: f"{page.BESIDE}/{path.name}" for path in (DOCS / page.BESIDE).glob("*.svg")}
+    text = "\n".join([*page.lines(with_path(found), facts, charts), ""])
+    assert text == (DOCS / page.PAGE).read_text(encoding="utf-8")
 
 
 def test_the_best_of_a_column_is_bold() -> None:

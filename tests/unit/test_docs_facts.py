@@ -1,0 +1,126 @@
+"""What the documentation says of log lines, options and their defaults is what the code has."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kombu.transport import redis as stock
+
+from kombu_delayq import options
+from kombu_delayq.transport import Channel
+from tests.unit.test_docs import PAGES, ROOT, blocks, named
+
+MONITOR = ROOT / "docs/how-to/monitor.md"
+LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}
+#: What stands in a message for a value, in the documentation, in the text of a log call, and in an f-string.
+GAP = "…"
+#: Names of settings of transports, where pages set them.
+OPTIONS = ("broker_transport_options", "transport_options")
+UNITS = {"s": 1, "minutes": 60, "hour": 3600, "day": 86_400, "days": 86_400}
+
+
+def sources() -> Iterator[ast.Module]:
+    """Yields the code of a worker; commands and Spark's processes say what they have to say elsewhere."""
+    for package in ("kombu_delayq", "celery_ext"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if not {"cli", "demo", "spark"} & set(path.parts):
+                yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def template(node: ast.AST) -> str | None:
+    """Returns a text with gaps for what is filled in; None when a node is no text."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(each.value) if isinstance(each, ast.Constant) else GAP for each in node.values)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.sub(r"%[-+.\d]*[a-z]", GAP, node.value)
+    return None
+
+
+def said_by(text: str, logged: str) -> bool:
+    """Whether the pieces of a documented message are in a text of the code, in their order."""
+    pieces = [piece.strip() for piece in text.split(GAP) if len(piece.strip()) > 5]
+    return re.search(".*".join(map(re.escape, pieces)), logged, re.DOTALL) is not None
+
+
+def logged_by_docs() -> list[tuple[str, list[str]]]:
+    """Returns the level of each row of the table of log messages, and what the messages have in them."""
+    text = MONITOR.read_text(encoding="utf-8")
+    rows = [line.split("|") for line in text[text.index("## Logs") :].splitlines() if line.startswith("| ")]
+    return [(row[1].strip(), re.findall(r"`([^`]+)`", row[2])) for row in rows[1:]]
+
+
+@pytest.fixture(scope="module")
+def texts() -> set[str]:
+    """All texts of the code, with gaps."""
+    return {text for tree in sources() for node in ast.walk(tree) if (text := template(node))}
+
+
+@pytest.mark.parametrize(("level", "parts"), logged_by_docs(), ids=lambda each: each if isinstance(each, str) else "")
+def test_a_documented_log_message_is_in_the_code(level: str, parts: list[str], texts: set[str]) -> None:
+    """Each message in the table of Monitor is logged by some code of ours."""
+    assert level in {*LEVELS.values(), "INFO"}
+    assert [part for part in parts if not any(said_by(part, text) for text in texts)] == []
+
+
+def calls() -> Iterator[tuple[str, str]]:
+    """Yields level and text of each message of a worker from WARNING on."""
+    for tree in sources():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name("logger"), attr=attr), args=[first, *_]):
+                    text = template(first)
+                    if attr in LEVELS and text and text != GAP:
+                        yield LEVELS[attr], text
+
+
+@pytest.mark.parametrize(("level", "text"), list(calls()), ids=lambda each: each[:50])
+def test_a_log_message_is_documented(level: str, text: str) -> None:
+    """Each message that an operator may have to act on is in the table of Monitor, with its level."""
+    assert any(said == level and all(said_by(part, text) for part in parts) for said, parts in logged_by_docs()), (
+        f"not in {MONITOR}: {level} {text}"
+    )
+
+
+def options_set_by(page: Path) -> Iterator[str]:
+    """Yields the names of transport options that the Python blocks of a page set."""
+    for code in blocks(page, "python"):
+        for node in ast.walk(ast.parse(code)):
+            match node:
+                case ast.Assign(targets=[ast.Name(name) | ast.Attribute(attr=name)], value=ast.Dict(keys=keys)) if (
+                    name in OPTIONS
+                ):
+                    yield from (key.value for key in keys if isinstance(key, ast.Constant))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_transport_options_of_examples_are_read(page: Path) -> None:
+    """Every transport option that an example sets is one of ours or of kombu's."""
+    read = options.NAMES | set(Channel.from_transport_options) | set(stock.SentinelChannel.from_transport_options)
+    assert set(options_set_by(page)) <= read
+
+
+def defaults(page: Path) -> Iterator[tuple[str, float]]:
+    """Yields the options whose default a page gives, such as "`lease_ttl` (default 3 s)", and the default in s."""
+    text = re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
+    for name, number, unit in re.findall(r"`(\w+)`[\w ]{0,10} ?\(default (\d+) (\w+)\)", text):
+        yield name, float(number) * UNITS[unit]
+
+
+def default_of(name: str) -> Any:
+    """Returns the default of a transport option of ours or kombu's."""
+    return getattr(options.Options() if name in options.NAMES else stock.Channel, name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_defaults_are_those_of_the_code(page: Path) -> None:
+    """Where a page gives the default of a transport option in brackets, it is the one of the code."""
+    assert [(name, given) for name, given in defaults(page) if default_of(name) != given] == []
+
+
+def test_defaults_are_found() -> None:
+    """The pages give some defaults, and the test above sees them."""
+    found = {name for page in PAGES for name, _ in defaults(page)}
+    assert found >= {"poll_interval", "lease_ttl", "unacked_mutex_expire", "visibility_timeout"}
