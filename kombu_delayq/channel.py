@@ -12,13 +12,13 @@ from kombu.log import get_logger
 from kombu.transport import virtual
 from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
 from kombu_delayq.ahead import PutAhead
 from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.calls import Command
-from kombu_delayq.demotion import noticing_demotion
+from kombu_delayq.demotion import NotPrimary, noticing_demotion
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.keys import Keys
 from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
@@ -144,8 +144,8 @@ class DelayedChannel(_Channel):
         """
         try:
             self.client.hdel(self.unacked_key, "")  # a write that changes nothing
-        except ResponseError:  # forbidden; nothing is known then
-            pass
+        except NoPermissionError:
+            pass  # nothing is known then
         except BaseException:
             self.close()
             raise
@@ -229,7 +229,7 @@ class DelayedChannel(_Channel):
             unacked = (prefix + self.unacked_index_key, prefix + self.unacked_key)
             adopted = self.store.adopt(queue, offer, held.delivery_tag, *unacked)
         except RedisError as error:
-            if not no_ack and not isinstance(error, ResponseError):
+            if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
                 raise
             logger.warning("a message of queue %r that is due later stays with this consumer: %s", queue, error)
             return False

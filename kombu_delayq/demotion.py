@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from redis.connection import Connection
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MasterDownError, ReadOnlyError, ResponseError
+from redis.sentinel import SentinelManagedConnection
 
 #: Of replicas: for a write; for one without its primary. The client takes these codes off the text.
 _REFUSALS = (ReadOnlyError, MasterDownError)
@@ -20,20 +20,38 @@ _REFUSAL = re.compile(r"UNBLOCKED |NOREPLICAS |.* -(READONLY|MASTERDOWN|NOREPLIC
 _Connection: Any = Connection if TYPE_CHECKING else object
 
 
+class NotPrimary(ResponseError, OSError):
+    """Redis takes no writes: it is a replica, or a primary that has lost its replicas.
+
+    For kombu and Celery, to which an ``OSError`` is a lost connection, it is one. For the Redis client it is an answer:
+    a lost connection makes its transactions begin again at once, without end where the same Redis answers again.
+    """
+
+
 class _NoticesDemotion(_Connection):
-    """Stands to the left of a connection's class: all replies pass it."""
+    """Stands to the left of a connection's class: all commands and replies pass it."""
 
     told: Callable[[], object]
+    _is_lost = False
+
+    def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+        if self._is_lost:
+            self._is_lost = False
+            self.disconnect()
+            self.connect()  # to wherever the name or the Sentinels lead now
+        super().send_packed_command(*args, **kwargs)
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        # The Sentinels' own class would make a lost connection of READONLY.
+        own: Any = SentinelManagedConnection if isinstance(self, SentinelManagedConnection) else _NoticesDemotion
         try:
-            return super().read_response(*args, **kwargs)
+            return super(own, self).read_response(*args, **kwargs)
         except ResponseError as error:
             if not isinstance(error, _REFUSALS) and not _REFUSAL.match(str(error)):
                 raise
-            self.disconnect()
+            self._is_lost = True
             self.told()
-            raise RedisConnectionError(f"this Redis is not the primary, or takes no writes now: {error}") from error
+            raise NotPrimary(f"this Redis is not the primary, or takes no writes now: {error}") from error
 
 
 def noticing_demotion(connection_class: type[Any], told: Callable[[], object]) -> type[Any]:

@@ -14,6 +14,7 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.agenda import Agenda
+from kombu_delayq.demotion import NotPrimary
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.outage import Outage
 from kombu_delayq.results import QueueForm, Transferred
@@ -265,6 +266,8 @@ class TransferWorker:
         for form in self._agenda.due():
             try:
                 done = store.transfer(*form)
+            except NotPrimary:
+                raise
             except ResponseError as error:
                 self._refuse(form, error)
                 continue

@@ -10,6 +10,7 @@ from redis.exceptions import MasterDownError, OutOfMemoryError, ReadOnlyError, R
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.spark.errors import BrokerUnavailable
+from kombu_delayq.demotion import NotPrimary
 
 T = TypeVar("T")
 #: Shortest and longest pause before another try, in s.
@@ -17,7 +18,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 #: What says that Redis will take commands again: it is out of reach, is a replica, is full, or has lost its primary.
 _PASSING = (
     *(BrokerUnavailable, RedisConnectionError, RedisTimeoutError),
-    *(ReadOnlyError, OutOfMemoryError, MasterDownError),
+    *(NotPrimary, ReadOnlyError, OutOfMemoryError, MasterDownError),
 )
 #: The same in words, where the client has no class for it, or an older Redis says it of a script; besides, that Redis
 #: loads its data, cannot save, has no replicas, or is busy with a script.

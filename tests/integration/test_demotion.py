@@ -85,6 +85,8 @@ def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis,
         errors = connection.connection_errors
         with pytest.raises(errors):
             message.ack()
+        with pytest.raises(errors):  # a transaction, which the Redis client begins again after a lost connection
+            connection.default_channel.qos.restore_by_tag(message.delivery_tag)
         with pytest.raises(errors):
             connection.drain_events(timeout=5)
         with pytest.raises(errors):
