@@ -87,6 +87,7 @@ def settle(client: Any, *, sentinel: bool = False) -> str:
     Raises:
         InvalidBrokerURL: The URL, or one of its alternates, would lead elsewhere.
     """
+    _check_scheme(client.hostname or "")
     given = urlparse(client.hostname).scheme if "://" in (client.hostname or "") else ""
     scheme = _meant(client, given, sentinel)
     _settle_alternates(client, scheme)
@@ -135,6 +136,23 @@ class _OurAlternates:
         return _with_scheme(next(url for url in self._urls if url.strip()), OUR_SCHEMES)
 
 
+def _check_scheme(url: str) -> None:
+    """Refuses a URL without a scheme, which kombu would take as a whole for the name of a host.
+
+    The name of a host alone is none, nor is an IPv6 address.
+    """
+    url = url.strip()
+    if "://" in url or not ({*"/@?"} & {*url} or "]:" in url or url.count(":") == 1):
+        return
+    scheme, slash, rest = url.partition(":/")
+    if not slash or scheme.lower() not in {*STOCK_SCHEMES, *OUR_SCHEMES}:
+        scheme, rest = ("redis", url.lstrip("/")) if url.startswith("//") or url[:1] != "/" else ("delayq+socket", url)
+    rest = rest.partition("?")[0]
+    # A password, with whatever odd characters in it, is before the last @.
+    written = f"{scheme}://{'**@' * ('@' in rest)}{rest.rpartition('@')[2]}"
+    raise InvalidBrokerURL(f"the scheme of the broker URL is missing: write {written}")
+
+
 def _meant(client: Any, given: str, sentinel: bool) -> str:
     """Tells the stock scheme that a connection means, whose URL has the scheme ``given``."""
     if client.uri_prefix:
@@ -177,6 +195,8 @@ def _settle_alternates(client: Any, scheme: str) -> None:
         raise InvalidBrokerURL(
             f"a list of broker URLs must be all delayq://, all delayqs:// or all delayq+sentinel://; found {schemes}"
         )
+    for url in urls:
+        _check_scheme(url)
     # SentinelChannel finds its nodes among the alternates, by the stock scheme.
     client.alt[:] = [_with_scheme(url, STOCK_SCHEMES if scheme == "sentinel" else {}) for url in urls]
     if client.cycle is not None and not isinstance(client.cycle, _OurAlternates):

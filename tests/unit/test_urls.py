@@ -162,6 +162,15 @@ def test_shuffled_list_stays_on_our_transport() -> None:
         (";redis://:secret@a", DOTTED, "neither a host nor a socket"),
         ("delayq://:secret@a?foo=secret&bar=1", None, "that kombu does not know: bar, foo"),
         ("delayq://:secret@a?ssl=secret", None, "write delayqs://"),
+        ("localhost:7102", DOTTED, "is missing: write redis://localhost:7102"),
+        ("redis:6379/3?password=secret", DOTTED, "is missing: write redis://redis:6379/3"),
+        (":se/cr@t:secret@localhost", DOTTED, "is missing: write redis://**@localhost"),
+        ("localhost/3", DOTTED, "is missing: write redis://localhost/3"),
+        ("//a:7001/0", DOTTED, "is missing: write redis://a:7001/0"),
+        ("[::1]:6379", DOTTED, "is missing: write redis://[::1]:6379"),
+        ("rediss:/a:7001", DOTTED, "is missing: write rediss://a:7001"),
+        ("/run/redis.sock", DOTTED, "is missing: write delayq+socket:///run/redis.sock"),
+        ("redis://a;b:26379", DOTTED, "is missing: write redis://b:26379"),
     ],
 )
 def test_url_that_would_lead_elsewhere_is_refused(url: str, named: str | None, said: str) -> None:
