@@ -86,6 +86,11 @@ class Keys:
         """SET: names of the queues that hold or held delayed messages."""
         return f"{self.prefix}delayq:queues"
 
+    @staticmethod
+    def prefix_of(key: str) -> str | None:
+        """Returns the prefix of a key that is the ``queues`` of some database and prefix, or None."""
+        return key.removesuffix("delayq:queues") if key.endswith("delayq:queues") else None
+
     @property
     def cancelled(self) -> str:
         """ZSET: ids of cancelled tasks whose delay chain takes no further step, with the time until then."""

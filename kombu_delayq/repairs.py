@@ -1,12 +1,21 @@
 """The store's operations that find and mend what lost or damaged keys leave."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
+from redis.exceptions import ResponseError
+
 from kombu_delayq.calls import Caller, as_bytes, as_text, in_each_form
+from kombu_delayq.options import BACKUPS
 
 #: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
 SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
+#: How many such calls look for other key prefixes, how many of these are looked at, and how many queues of each.
+PREFIX_SCANS, PREFIXES, PREFIX_QUEUES = 10, 20, 1000
 #: How many entries of Redisson's form one call looks at: at first, as nobody knows how large they are, and at most; and
 #: about the most bytes of them.
 FIRST_ENTRIES, MAX_ENTRIES, ENTRIES_BYTES = 8, 250, 300_000
@@ -145,6 +154,40 @@ class Repairs(Caller):
             cursor, found = self.client.scan(max(cursor, 0), match=self.keys.of_any_queue, count=SCAN_KEYS)
             names = (self.keys.queue_of(as_text(key)) for key in found)
             yield {name for name in names if name is not None}
+
+    def other_prefixes(self) -> dict[str, int]:
+        """Counts the delayed messages under other key prefixes of this database, of which this store sees nothing.
+
+        It looks at a few thousand keys and queues and no more, so that it may miss some in a large database. What the
+        ACL forbids to look at is left out.
+
+        Returns:
+            Number of messages by prefix, the most first; no prefix without any.
+        """
+        with suppress(ResponseError):
+            found = set[str]()
+            cursor = -1
+            for _ in range(PREFIX_SCANS):
+                cursor, keys = self.client.scan(max(cursor, 0), match="*delayq:queues", count=SCAN_KEYS)
+                found.update(prefix for key in keys if (prefix := self.keys.prefix_of(as_text(key))) is not None)
+                if not cursor:
+                    break
+            others = sorted(found - {self.keys.prefix})[:PREFIXES]
+            sizes = Counter({prefix: self._size_under(prefix) for prefix in others})
+            return {prefix: size for prefix, size in sizes.most_common() if size}
+        return {}
+
+    def _size_under(self, prefix: str) -> int:
+        keys = replace(self.keys, prefix=prefix)
+        with suppress(ResponseError):
+            queues = islice(self.client.smembers(keys.queues), PREFIX_QUEUES)
+            with self.client.pipeline(transaction=False) as pipe:
+                for queue in map(as_text, queues):
+                    for backup in BACKUPS:
+                        pipe.zcard(as_bytes(keys.stored(queue, backup)[0]))
+                sizes = pipe.execute(raise_on_error=False)
+            return sum(size for size in sizes if isinstance(size, int))
+        return 0
 
     def know(self, queue: str) -> None:
         """Lets the transfer workers know of a queue."""

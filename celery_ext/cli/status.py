@@ -6,6 +6,7 @@ from typing import Any
 import click
 from redis.exceptions import ResponseError
 
+from celery_ext.cli.elsewhere import prefixes_in_words, stock_transport
 from celery_ext.cli.options import json_option
 from celery_ext.cli.target import Target
 from celery_ext.cli.text import duration, escaped, iso, moment, table
@@ -28,10 +29,13 @@ def status(target: Target, as_json: bool, queues: tuple[str, ...]) -> None:
         names = list(dict.fromkeys(queues or sorted({*store.queues(), *of_app})))
         report: dict[str, Any] = {
             "broker": connection.as_uri(),
+            "global_keyprefix": store.keys.prefix,
+            "stock_transport": stock_transport(target.app),
             "leader": store.leader(),
             "queues": [_row_or_error(store, name) for name in names],
+            "other_prefixes": store.other_prefixes(),
         }
-    click.echo(json.dumps(report, indent=2) if as_json else _text(report))
+    click.echo(json.dumps(report, indent=2) if as_json else _text(report, app=target.app is not None))
     if any("error" in row for row in report["queues"]):
         raise SystemExit(1)
 
@@ -56,12 +60,18 @@ def _row(stats: QueueStats) -> dict[str, Any]:
     }
 
 
-def _text(report: dict[str, Any]) -> str:
-    lines = [
-        f"broker   {report['broker']}",
-        f"leading  {report['leader'] or 'no transfer worker runs: nothing that is due will be delivered'}",
-        "",
-    ]
+def _text(report: dict[str, Any], *, app: bool) -> str:
+    lines = [f"broker   {report['broker']}"]
+    if report["global_keyprefix"]:
+        lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
+    lines.append(f"leading  {report['leader'] or 'no transfer worker runs: nothing that is due will be delivered'}")
+    if report["stock_transport"]:
+        lines.append(
+            f"app      uses the stock transport {report['stock_transport']!r} itself: its delayed tasks wait in the "
+            "memory of workers, not here. To switch it over, set broker_transport = "
+            '"kombu_delayq.transport:Transport"'
+        )
+    lines.append("")
     rows = [
         [
             escaped(row["queue"]),
@@ -78,4 +88,6 @@ def _text(report: dict[str, Any]) -> str:
     if not report["queues"]:
         lines.append("no queue holds or held delayed messages")
     lines += [escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row]
+    if report["other_prefixes"]:
+        lines += ["", escaped(prefixes_in_words(report["other_prefixes"], app=app))]
     return "\n".join(lines)

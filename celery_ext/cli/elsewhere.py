@@ -1,0 +1,47 @@
+"""Where else delayed tasks are: under other key prefixes, or held by workers of an app that is not switched over."""
+
+from collections.abc import Mapping
+
+from celery import Celery
+
+from kombu_delayq.channel import DelayedChannel
+
+#: How many prefixes are named.
+NAMED = 5
+
+
+def stock_transport(app: Celery | None) -> str | None:
+    """Returns the name of the transport by which an app itself publishes or consumes, if it is none of ours."""
+    if app is None:
+        return None
+    for connection in (app.connection_for_write(), app.connection_for_read()):
+        try:
+            ours = issubclass(connection.get_transport_cls().Channel, DelayedChannel)
+        except (ImportError, KeyError, AttributeError):  # there is no such transport, and so it is none of ours
+            ours = False
+        if not ours:
+            return str(connection.transport_cls)
+    return None
+
+
+def prefixes_in_words(prefixes: Mapping[str, int], *, app: bool) -> str:
+    """Tells of delayed messages under other key prefixes; an empty text if there are none.
+
+    Args:
+        prefixes: Number of messages by prefix.
+        app: Whether the command has its options from an app.
+    """
+    if not prefixes:
+        return ""
+    found = [f"{count:,} with {_named(prefix)}" for prefix, count in list(prefixes.items())[:NAMED]]
+    more = ["…"] if len(prefixes) > NAMED else []
+    [example, *_] = prefixes
+    how = f"give -o global_keyprefix={example or repr('')}, or " if not app else ""
+    return (
+        f"delayed messages of other key prefixes, not looked at here: {', '.join(found + more)}. "
+        f"To reach them, {how}run it as `celery -A app delayq …` with the app that has the prefix"
+    )
+
+
+def _named(prefix: str) -> str:
+    return f"global_keyprefix {prefix!r}" if prefix else "none"
