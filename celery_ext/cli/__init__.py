@@ -45,7 +45,7 @@ Exit codes:
     metavar="URL",
     envvar=["DELAYQ_BROKER_URL", "CELERY_BROKER_URL"],
     help="Broker URL, as in Celery's broker_url; several separated by ';'. "
-    "Not needed in `celery -A app delayq`, where it is the app's.",
+    "Not needed in `celery -A app delayq`, where it is the app's; the variables are not looked at there.",
 )
 @click.option(
     "-o",
@@ -57,15 +57,15 @@ Exit codes:
     help="A transport option, its value in JSON or as it is, such as -o master_name=main. May be repeated.",
 )
 @click.pass_context
-def delayq(context: click.Context, /, broker: str | None, options: dict[str, Any], **preload: Any) -> None:
+def delayq(context: click.Context, /, **params: Any) -> None:
     """Look after the delayed messages of Celery on Redis."""
     # Any text may be in a message, and a terminal may know less than that.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     # Inside `celery -A app delayq`, the object is Celery's and holds the app. Some versions of Celery hand over the
-    # app's own preload options, too.
-    context.obj = Target(getattr(context.obj, "app", None), broker, options)
+    # app's own preload options among the parameters, too.
+    context.obj = Target.of(context, getattr(context.obj, "app", None))
 
 
 for _command in (

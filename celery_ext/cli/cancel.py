@@ -10,7 +10,7 @@ from celery_ext.cli.complaints import complain
 from celery_ext.cli.ids import STDIN, each_id
 from celery_ext.cli.options import confirm, ids_argument, json_option, yes_option
 from celery_ext.cli.outcomes import exit_code, report
-from celery_ext.cli.target import Target
+from celery_ext.cli.target import Target, named
 from celery_ext.cli.text import escaped
 from celery_ext.delayed_task import DelayedTask
 from celery_ext.revoked import mark_revoked
@@ -29,10 +29,11 @@ def cancel(target: Target, ids: tuple[str, ...], yes: bool, as_json: bool) -> No
     is "not waiting". As `celery -A app delayq cancel`, the results become REVOKED; without an app, results are left
     as they are. `-` reads the ids from the standard input, one a line.
     """
-    question = f"Cancel task {escaped(ids[0])}?" if len(ids) == 1 else f"Cancel {len(ids):,} tasks?"
+    what = f"task {escaped(ids[0])}" if len(ids) == 1 else f"{len(ids):,} tasks"
     in_stdin = STDIN in ids
-    confirm("Cancel tasks?" if in_stdin else question, yes=yes, stdin_is_read=in_stdin)
-    with target.store() as (_, store):
+    with target.store() as (connection, store):
+        question = f"Cancel {'tasks' if in_stdin else what} on {named(connection)}?"
+        confirm(question, yes=yes, stdin_is_read=in_stdin)
         counts = report(_cancelled(target, store, each_id(ids)), "cancelling", ids, as_json=as_json)
         if counts["cancelled"] and target.app is None:
             complain("results are left as they are: only `celery -A app delayq cancel` knows where they are")

@@ -7,7 +7,7 @@ from celery_ext.cli.complaints import complain
 from celery_ext.cli.messages import as_line
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.queues import known_queues, queues_argument
-from celery_ext.cli.target import Target
+from celery_ext.cli.target import Target, named
 from celery_ext.cli.text import escaped
 from kombu_delayq.store import DelayStore
 
@@ -23,11 +23,12 @@ def purge(target: Target, queues: tuple[str, ...], yes: bool, as_json: bool) -> 
     They will never run. Messages that are ready for a consumer stay; `celery purge` removes both. Results are
     left as they are.
     """
-    with target.store() as (_, store):
+    with target.store() as (connection, store):
         names = known_queues(target, store, queues)
         sizes = {name: size for name in names if (size := _counted(store, name)) is not None}
         if sizes:
-            _confirm(sizes, yes=yes)
+            of = ", ".join(f"{size:,} of queue {escaped(name)}" for name, size in sizes.items())
+            confirm(f"Remove all delayed messages, now {of}, on {named(connection)}?", yes=yes)
         for name in sizes:
             removed = store.purge(name)
             fields = {"queue": name, "removed": removed}
@@ -42,8 +43,3 @@ def _counted(store: DelayStore, queue: str) -> int | None:
     except ResponseError as error:  # such as a key of another type; the other queues are none the worse
         complain(f"queue {queue!r}: {error}")
         return None
-
-
-def _confirm(sizes: dict[str, int], *, yes: bool) -> None:
-    of = ", ".join(f"{size:,} of queue {escaped(name)}" for name, size in sizes.items())
-    confirm(f"Remove all delayed messages, now {of}?", yes=yes)

@@ -25,7 +25,7 @@ def complete_queue(context: click.Context, parameter: click.Parameter, incomplet
         with redirect_stdout(sys.stderr):  # an app may print when it is imported; the shell would take that for names
             target = Target.of_completion(context)
             timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
-            with target.connection(**timeouts) as connection:
+            with target.connection(timeouts) as connection:
                 channel = open_channel(connection)
                 names = connect_store(channel, channel.pool).queues()
     except Exception:  # whatever it is, the command itself will say it

@@ -11,7 +11,7 @@ from celery_ext.cli.messages import as_line
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.progress import watched
 from celery_ext.cli.queues import queues_argument
-from celery_ext.cli.target import Target
+from celery_ext.cli.target import Target, named
 from celery_ext.cli.text import escaped
 from celery_ext.repair import Findings, all_queues, check
 from kombu_delayq.store import DelayStore
@@ -49,13 +49,13 @@ def repair(target: Target, queues: tuple[str, ...], dry_run: bool, yes: bool, as
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
     """
-    with target.store() as (_, store):
+    with target.store() as (connection, store):
         work = _Repair(store, queues)
         found = work.run(mend=yes and not dry_run)
         ask = not (dry_run or yes) and any(each.mendable for each in found)
         if ask:
             _tell(found, mended=False, as_json=as_json)
-            confirm("Mend this?", yes=False)
+            confirm(f"Mend this on {named(connection)}?", yes=False)
             found = work.run(mend=True, queues=[each.queue for each in found])
         _tell(found, mended=not dry_run, as_json=as_json)
     left = work.failed or any(each.beyond_repair or (dry_run and each.mendable) for each in found)

@@ -15,7 +15,7 @@ from celery_ext.cli.messages import as_line
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.progress import watched
 from celery_ext.cli.selection import Selection, buried_queues, dead_queues_argument, selected, selecting
-from celery_ext.cli.target import Target
+from celery_ext.cli.target import Target, named
 from celery_ext.cli.text import escaped
 from kombu_delayq.results import Letter
 from kombu_delayq.store import DelayStore
@@ -85,13 +85,13 @@ def drop(
     """
     selection = selected(ids, tasks, every=every)
     names = buried_queues(target, queues)
-    with target.store() as (_, store):
+    with target.store() as (connection, store):
         work = _Work(store, selection, letters_of.away, "dropped", as_json=as_json)
         for name in names:
             work.count(name)
         if work.wanted:
             of = ", ".join(f"{count:,} of queue {escaped(name)}" for name, count in work.wanted.items())
-            confirm(f"Drop dead letters, {of}?", yes=yes, stdin_is_read=STDIN in ids)
+            confirm(f"Drop dead letters, {of}, on {named(connection)}?", yes=yes, stdin_is_read=STDIN in ids)
         work.do("dropping")
     work.end("")
 

@@ -43,14 +43,17 @@ HELD = [f"3f2a1c9e-0000-4000-8000-{n:012}" for n in (0, 12_345, MANY - 1)]
 
 
 def test_a_destructive_command_asks_and_takes_a_no(proj: Proj) -> None:
-    """At a terminal cancel asks for the id and purge for the counts; a no changes nothing and exits with 1."""
+    """At a terminal cancel asks for the id and purge for the counts; a no changes nothing and exits with 1.
+
+    Each question names the broker, without its password.
+    """
     proj.send("record", countdown=3600, queue="orders", task_id="esc\x1b[2J")
     with terminal(proj.server, "cancel", "esc\x1b[2J") as process:
-        process.read_until("Cancel task esc\\x1b[2J? [y/N]")
+        process.read_until(f"Cancel task esc\\x1b[2J on {proj.server.url}? [y/N]")
         process.type("n")
         assert process.wait() == 1
     with terminal(proj.server, "purge", "orders") as process:
-        process.read_until("Remove all delayed messages, now 1 of queue orders? [y/N]")
+        process.read_until(f"Remove all delayed messages, now 1 of queue orders, on {proj.server.url}? [y/N]")
         process.type("")
         assert process.wait() == 1
     assert _waiting(proj) == {"esc\x1b[2J"}
@@ -61,7 +64,7 @@ def test_a_destructive_command_asks_and_takes_a_yes(proj: Proj) -> None:
     for each in ("a", "b", "c"):
         proj.send("record", countdown=3600, queue="orders", task_id=each)
     with terminal(proj.server, "cancel", "a", "b", stdout=subprocess.PIPE) as process:
-        process.read_until("Cancel 2 tasks? [y/N]")
+        process.read_until(f"Cancel 2 tasks on {proj.server.url}? [y/N]")
         process.type("y")
         assert process.wait() == 0
         assert process.process.stdout
