@@ -3,15 +3,19 @@
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import monotonic
 from types import FrameType
 
 import click
 from celery.bin.base import COMMA_SEPARATED_LIST
 from kombu.connection import Connection
+from redis.exceptions import RedisError
 
+from celery_ext.cli.elsewhere import prefixes_in_words
 from celery_ext.cli.target import Target, errors_in_words
-from celery_ext.connecting import open_channel
+from celery_ext.cli.text import duration, escaped
+from celery_ext.connecting import is_lasting, open_channel
 from kombu_delayq.channel import connect_store
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.results import Transferred
@@ -19,6 +23,9 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer import TransferWorker
 
 logger = logging.getLogger("kombu_delayq.transfer")
+
+#: After which time of an outage it is told again that it goes on, and how often at least from then on, in s.
+TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
 
 
 @click.command()
@@ -44,13 +51,19 @@ def transfer(target: Target, queues: Sequence[str], loglevel: str) -> None:
 
     It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
     like: one leads, the others stand by. SIGTERM and Ctrl-C stop it and hand over at once.
+
+    It waits for a Redis that is away. It ends with exit code 1 when its first connection fails for good, such as for
+    a wrong password.
     """
     logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    connection = target.connection()
-    worker = TransferWorker(_Connect(connection), queues=lambda: [*queues, *_app_queues(target)], on_transfer=_tell)
+    connection = target.connection(hurried=True)
+    connect = _Connect(connection, app=target.app is not None)
+    worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(target)], on_transfer=_tell)
 
     def stop(signum: int, frame: FrameType | None) -> None:
         worker.stop()
+        if connect.under_way:  # which may take some time, and there is nothing to hand over
+            raise SystemExit(0)
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, stop)
@@ -66,13 +79,63 @@ def transfer(target: Target, queues: Sequence[str], loglevel: str) -> None:
 class _Connect:
     """Makes a store on the broker that answers; after a failure, on the next one of a failover list."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, app: bool) -> None:
+        self.under_way = False
         self._connection = connection
+        self._app = app
+        self._connected = False
+        self._since: float | None = None
+        self._tell_after_s = TELL_AFTER_S
 
     def __call__(self) -> DelayStore:
+        errors: list[Exception] = []
+        self.under_way = True
+        try:
+            store = self._connect(errors.append)
+        except (RedisError, OSError) as error:
+            if not self._connected and all(map(is_lasting, [*errors, error])):
+                what = f"{self._connection.as_uri()}: {str(error).rstrip('.')}"
+                raise click.ClickException(
+                    escaped(f"{what}. This does not end by itself: mend it, and start again")
+                ) from error
+            self._tell_again(error)
+            raise
+        finally:
+            self.under_way = False
+        self._since = None
+        self._connected = True
+        return store
+
+    def _connect(self, failed: Callable[[Exception], None]) -> DelayStore:
         self._connection.close()
-        channel = open_channel(self._connection)
-        return connect_store(channel, channel.separate_pool())
+        channel = open_channel(self._connection, failed)
+        store = connect_store(channel, channel.separate_pool())
+        if not self._connected:
+            try:
+                self._look_around(store)
+            except BaseException:
+                store.close()
+                raise
+        return store
+
+    def _look_around(self, store: DelayStore) -> None:
+        """Does what a transfer worker needs the rights for, and tells what it will not see."""
+        store.check_version()
+        store.leader()
+        store.queues()
+        store.heads(())
+        prefixes = store.other_prefixes()
+        if prefixes:
+            logger.warning("%s", prefixes_in_words(prefixes, app=self._app))
+
+    def _tell_again(self, error: Exception) -> None:
+        """Says now and then that an outage goes on; the worker says when it begins and ends."""
+        if self._since is None:
+            self._since, self._tell_after_s = monotonic(), TELL_AFTER_S
+        waited_s = monotonic() - self._since
+        if waited_s >= self._tell_after_s:
+            self._tell_after_s = min(waited_s * 2, waited_s + TELL_EVERY_S)
+            logger.warning("still waiting for Redis, for %s by now: %s", duration(waited_s, plain=True), error)
 
 
 def _app_queues(target: Target) -> list[str]:

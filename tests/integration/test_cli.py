@@ -2,12 +2,19 @@ import json
 import os
 import re
 import signal
+import socket
+import socketserver
 import struct
 import subprocess
 import sys
+import unittest.mock
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
+import redis
 from click.testing import CliRunner, Result
 
 from celery_ext.cli import delayq
@@ -87,6 +94,111 @@ def test_status_as_a_celery_command_shows_the_queues_of_the_app(proj: Proj) -> N
     assert any(line.startswith("mine ") for line in result.stdout.splitlines())
 
 
+def test_a_variable_does_not_override_the_broker_of_an_app(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `celery -A proj` the app's broker is asked, whatever DELAYQ_BROKER_URL says; an option goes before both."""
+    monkeypatch.setenv("DELAYQ_BROKER_URL", "redis://:s3cret@127.0.0.1:1/0")
+    report = json.loads(proj.celery("delayq", "status", "--json"))
+    assert report["broker"] == proj.server.url
+    report = json.loads(proj.celery("delayq", "-b", f"{proj.server.url[:-1]}7", "status", "--json"))
+    assert report["broker"] == f"{proj.server.url[:-1]}7"
+
+
+def test_a_variable_names_the_broker_of_an_app_without_one(
+    make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the app says nothing of a broker, the variable does."""
+    proj = make_proj()
+    monkeypatch.setenv("DELAYQ_BROKER_URL", proj.server.url)
+    proj.conf["broker_url"] = None
+    assert json.loads(proj.celery("delayq", "status", "--json"))["broker"] == proj.server.url
+
+
+@pytest.mark.parametrize("args", [["cancel", "t"], ["cancel", "t", "u"], ["purge", "celery"], ["repair"]])
+def test_a_question_names_the_broker_and_its_prefix_without_the_password(
+    own_server: PrivateRedis, make_proj: MakeProj, args: list[str]
+) -> None:
+    """Before it removes or mends something, a command says where: also where nobody can be asked."""
+    own_server.client().config_set("requirepass", "s3cret")
+    url = own_server.url.replace("redis://", "redis://:s3cret@")
+    options = {"global_keyprefix": "shop."}
+    proj = make_proj(server=own_server, broker_url=url, broker_transport_options=options)
+    proj.send("record", countdown=3600, task_id="t")
+    with redis.Redis(port=own_server.port, password="s3cret") as client:
+        client.delete("shop.delayq:queues")
+    result = CliRunner().invoke(delayq, ["-b", url, "-o", "global_keyprefix=shop.", *args])
+    assert result.exit_code == 2, result.output
+    assert f" on {url.replace('s3cret', '**')} with key prefix 'shop.'? Nobody can be asked" in result.output
+
+
+def test_the_roll_back_delivers_what_waits_under_a_key_prefix(make_proj: MakeProj) -> None:
+    """After the setting is taken out, `celery -A proj delayq transfer` moves what waits; its status tells of both."""
+    options = {"broker_transport_options": {"global_keyprefix": "shop."}}
+    make_proj(**options).send("record", "before", countdown=2)
+    proj = make_proj(broker_transport=None, **options)
+    status = proj.celery("delayq", "status")
+    assert "uses the stock transport 'redis' itself" in status
+    assert re.search(r"^celery +1 +0 ", status, re.MULTILINE)
+    proj.worker()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "proj", "delayq", "transfer"],
+        cwd=HERE,
+        env={**os.environ, **proj.environment()},
+    )
+    try:
+        proj.await_runs(1, value="before")
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+    assert json.loads(proj.celery("delayq", "status", "--json"))["queues"][0]["delayed"] == 0
+
+
+def test_status_and_transfer_tell_of_messages_under_other_key_prefixes(make_proj: MakeProj) -> None:
+    """What a command without the prefix does not see is counted, with how to reach it; what is empty is not."""
+    for prefix, count in (("shop.", 2), ("empty.", 0), ("*[a", 3)):
+        proj = make_proj(broker_transport_options={"global_keyprefix": prefix})
+        for n in range(max(count, 1)):
+            proj.send("record", countdown=3600, task_id=f"{n}")
+        if not count:
+            assert proj.app.control.purge() == 1
+    server = proj.server
+    server.client().set("odd.delayq:queues", "a key of another kind")
+    report = json.loads(_delayq(server, "status", "--json").stdout)
+    assert (report["queues"], report["other_prefixes"]) == ([], {"*[a": 3, "shop.": 2})
+    assert json.loads(_delayq(server, "-o", "global_keyprefix=shop.", "status", "--json").stdout) == {
+        **report,
+        "global_keyprefix": "shop.",
+        "queues": unittest.mock.ANY,
+        "other_prefixes": {"*[a": 3},
+    }
+    text = _delayq(server, "status").stdout
+    assert "3 with global_keyprefix '*[a', 2 with global_keyprefix 'shop.'" in text
+    assert "give -o global_keyprefix=*[a, or run it as `celery -A app delayq" in text
+    with _transfer(server.url) as process:
+        _read_until(process, "2 with global_keyprefix 'shop.'")
+
+
+def test_a_large_database_is_not_searched_for_other_prefixes(own_server: PrivateRedis) -> None:
+    """Among 200,000 keys of others status looks at some thousand at most, and is quick."""
+    client = own_server.client()
+    client.eval("for n = 1, 200000 do redis.call('SET', 'celery-task-meta-' .. n, 'x') end", 0)
+    client.config_resetstat()
+    assert _delayq(own_server, "status").exit_code == 0
+    assert client.info("commandstats")["cmdstat_scan"]["calls"] == 10
+
+
+def test_status_says_that_the_app_itself_uses_stock_redis(make_proj: MakeProj) -> None:
+    """A forgotten broker_transport is said, also one that kombu drops for a URL; an app of ours hears nothing."""
+    server = make_proj().server
+    for conf in ({"broker_transport": None}, {"broker_url": f"redis+socket://{server.socket_path}"}):
+        proj = make_proj(**conf)
+        assert "uses the stock transport 'redis' itself" in proj.celery("delayq", "status")
+        assert json.loads(proj.celery("delayq", "status", "--json"))["stock_transport"] == "redis"
+    for conf in ({}, {"broker_transport": None, "broker_url": f"delayq://127.0.0.1:{server.port}/0"}):
+        proj = make_proj(**conf)
+        assert "stock" not in proj.celery("delayq", "status")
+        assert json.loads(proj.celery("delayq", "status", "--json"))["stock_transport"] is None
+
+
 def test_an_unreachable_broker_is_told_without_its_password() -> None:
     """The error names the broker and the reason, not the password, and the exit code is 1."""
     result = CliRunner().invoke(delayq, ["--broker", "redis://:s3cret@127.0.0.1:1/0", "status"])
@@ -153,6 +265,96 @@ def test_a_transfer_worker_looks_after_queues_that_it_is_given(proj: Proj, known
     finally:
         process.terminate()
         process.wait(timeout=10)
+
+
+def _transfer(url: str, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([BIN / "delayq", "-b", url, *args, "transfer"], stderr=subprocess.PIPE, text=True)
+
+
+def _read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Reads what a process logs until a text comes, and ends it as a supervisor does."""
+    assert process.stderr
+    try:
+        assert any(text in line for line in process.stderr), f"{text!r} was not logged"
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:wrong@127.0.0.1:{port}/0", "invalid username-password pair"),
+        ("redis://127.0.0.1:{port}/0", "Authentication required"),
+        ("redis://:s3cret@127.0.0.1:{port}/99", "DB index is out of range"),
+        ("redis://poor:pw@127.0.0.1:{port}/0", "no permissions to run the 'smembers' command"),
+        ("redis://127.0.0.1:1/0;redis://:wrong@127.0.0.1:{port}/0;redis://:wrong@127.0.0.1:{port}/1", None),
+        ("redis://127.0.0.1:{other}/0", "rotocol"),
+        ("delayqs://127.0.0.1:{other}/0", "WRONG_VERSION_NUMBER"),
+        ("127.0.0.1:{port}", "write redis://127.0.0.1:"),
+    ],
+)
+def test_a_transfer_worker_that_can_never_connect_ends(own_server: PrivateRedis, url: str, said: str | None) -> None:
+    """An error that does not end by itself ends it with 1 and says why, but while another broker may come back."""
+    client = own_server.client()
+    client.acl_setuser("poor", enabled=True, passwords=["+pw"], keys=["*"], commands=["+ping", "+info", "+get"])
+    client.config_set("requirepass", "s3cret")
+    with _web_server() as other:
+        process = _transfer(url.format(port=own_server.port, other=other))
+        if said is None:
+            _read_until(process, "Redis cannot be used")
+            return
+        _, log = process.communicate(timeout=30)
+    assert process.returncode == 1, log
+    assert said in log.splitlines()[-1]
+    assert log.splitlines()[-1].startswith("Error: ")
+    assert "s3cret" not in log
+    assert "wrong@" not in log
+
+
+@contextmanager
+def _web_server() -> Iterator[int]:
+    """Runs something that answers, and is no Redis; gives its port."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Web) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+class _Web(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(1)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/0", "redis://no.such.host.invalid:{port}/0"])
+def test_a_transfer_worker_waits_for_a_redis_that_may_come(own_server: PrivateRedis, url: str) -> None:
+    """A refused connection and an unknown host are said at once, and again after a while, and then waited for."""
+    own_server.stop()
+    process = _transfer(url.format(port=own_server.port))
+    assert process.stderr
+    try:
+        assert any("Redis cannot be used, delayed messages wait" in line for line in process.stderr)
+        assert any("still waiting for Redis, for 1" in line for line in process.stderr)
+        own_server.start()
+        if "127.0.0.1" in url:
+            assert any("Redis can be used again" in line for line in process.stderr)
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_a_transfer_worker_stops_while_nobody_answers(own_server: PrivateRedis) -> None:
+    """SIGTERM ends it at once, although it waits for an answer, and that wait ends by itself too."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        with _transfer(url) as process:
+            silent.accept()
+            process.terminate()
+            assert process.wait(3) == 0
+        _read_until(_transfer(url, "-o", "redis_timeout=0.3"), "Redis cannot be used, delayed messages wait: Timeout")
 
 
 def test_the_demo_loses_nothing() -> None:
