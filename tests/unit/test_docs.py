@@ -20,6 +20,8 @@ from kombu_delayq import scripts
 from kombu_delayq.keys import Keys
 from kombu_delayq.options import BACKUPS, NAMES
 
+pytestmark = pytest.mark.timeout(600)  # the pages are built, which a busy machine takes its time for
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Directories that a code path may begin with.
