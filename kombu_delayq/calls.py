@@ -30,7 +30,7 @@ class Caller:
     Args:
         client: A plain Redis client; key names carry the prefix themselves.
         keys: Names of the keys.
-        priority_steps: kombu's, ascending: which priorities share a list.
+        priority_steps: kombu's: which priorities share a list.
         options: Transport options.
     """
 
@@ -45,7 +45,7 @@ class Caller:
         self.keys = keys or Keys()
         self.options = options or Options()
         self._priority_steps = priority_steps
-        self._list_of_priority = [_step_index(priority_steps, n) for n in range(10)]
+        self._list_of_priority = self.keys.lists_of_priorities(priority_steps)
         #: The forms in which messages are looked for, the store's own first; see ``in_each_form``.
         self._forms: tuple[str, ...] = (self.backup, self.other_backup)
 
@@ -159,11 +159,6 @@ def in_each_form(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate
             return found
 
     return call
-
-
-def _step_index(steps: Sequence[int], priority: int) -> int:
-    """Returns which list a priority goes to. Source: kombu.transport.redis.Channel.priority."""
-    return (sum(step <= priority for step in steps) - 1) % len(steps)
 
 
 def _as_sent(command: Command) -> Command:

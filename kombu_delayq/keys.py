@@ -2,6 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from kombu.transport.redis import Channel
+
+from kombu_delayq.errors import InvalidOptions
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,24 @@ class Keys:
         return [key(queue) for key in kinds[backup]]
 
     def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:
-        """LISTs of the messages that wait for a consumer, one a priority step, as kombu names them."""
-        return [
-            f"{self.prefix}{queue}{self.separator}{step}" if step else self.prefix + queue for step in priority_steps
-        ]
+        """LISTs of the messages that wait for a consumer, each once, in the order in which kombu serves them."""
+        lists = _KombuLists(self.separator, priority_steps)
+        # Through its step, as kombu's consumer does: steps that are not ascending lead it to fewer lists.
+        return list(dict.fromkeys(self.prefix + lists._q_for_pri(queue, step) for step in priority_steps))
+
+    def lists_of_priorities(self, priority_steps: Sequence[int]) -> list[int]:
+        """Returns to which of the ``ready`` lists, counted from 0, kombu pushes each priority, 0 to 9.
+
+        Raises:
+            InvalidOptions: With these steps kombu can neither publish nor consume.
+        """
+        lists = _KombuLists(self.separator, priority_steps)
+        try:
+            ready = self.ready("", priority_steps)
+            return [ready.index(self.prefix + lists._q_for_pri("", priority)) for priority in range(10)]
+        except (TypeError, ValueError, LookupError):
+            steps = f"priority_steps={priority_steps!r}"
+            raise InvalidOptions(f"{steps} is not a list of numbers in ascending order, such as [0, 3, 6, 9]") from None
 
     @property
     def of_any_queue(self) -> str:
@@ -156,3 +175,14 @@ class Keys:
         # Redisson's name of a queue is that of the list to which its messages go. Source: RedissonObject.suffixName
         ready = self.prefix + queue
         return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
+
+
+class _KombuLists:
+    """kombu's own functions that name the lists of a queue, without a channel."""
+
+    priority: Any = Channel.priority
+    _q_for_pri: Any = Channel._q_for_pri
+
+    def __init__(self, separator: str, priority_steps: Sequence[int]) -> None:
+        self.sep = separator
+        self.priority_steps = priority_steps

@@ -9,6 +9,7 @@ from kombu.transport import redis as stock
 
 from kombu_delayq import options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
+from kombu_delayq.keys import Keys
 from kombu_delayq.transfer import TransferWorker
 
 logger = get_logger(__name__)
@@ -45,6 +46,8 @@ class _DelayedTransport(_Transport):
         self.options, warning = options.parse(client.transport_options, self.Channel.from_transport_options)
         if warning:
             _warn_once(warning)
+        steps = client.transport_options.get("priority_steps", self.Channel.priority_steps)
+        Keys().lists_of_priorities(steps)  # kombu itself fails with the first message, and unclearly
         self._transfer_worker: TransferWorker | None = None
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:

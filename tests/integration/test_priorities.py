@@ -58,6 +58,10 @@ def _await_ready(proj: Proj, queues: dict[str, int]) -> None:
         ([0, 3, 6, 9], [[0, 2, 1], [4], [6], [9]]),
         (list(range(10)), [[n] for n in range(10)]),
         ([0, 5], [[4, 0, 3], [9, 5, 7]]),
+        ([9, 6, 3, 0], [[0, 9, 5, 3, 7]]),
+        ([9, 0], [[9, 0, 5]]),
+        ((0, 0, 3, 3), [[0, 2], [9, 4]]),
+        ([3, 6], [[3], [9, 0, 6]]),
     ],
 )
 def test_messages_due_together_come_by_priority_step(

@@ -3,6 +3,9 @@ import redis
 
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from tests.lua.conftest import MakeStore
+from tests.lua.keyspace import popped
+from tests.lua.test_priorities import STEPS, Kombu
 
 
 def test_the_message_is_the_next_to_be_consumed(client: redis.Redis) -> None:
@@ -12,10 +15,14 @@ def test_the_message_is_the_next_to_be_consumed(client: redis.Redis) -> None:
     assert client.brpop(["q"]) == ("q", "taken")
 
 
-def test_it_goes_to_the_list_of_its_priority(client: redis.Redis) -> None:
-    """A message given back goes to the list of its priority step."""
-    DelayStore(client).give_back("q", 7, "taken")
-    assert client.keys() == ["q\x06\x166"]
+@pytest.mark.parametrize("steps", STEPS)
+def test_it_goes_to_the_list_of_its_priority(make_store: MakeStore, steps: tuple[int, ...]) -> None:
+    """With any priority steps, a message given back goes to the list from which kombu took it."""
+    store, kombu = make_store(steps=steps), Kombu(steps, "\x06\x16")
+    for priority in range(10):
+        store.give_back("q", priority, "taken")
+        assert popped(store.client, kombu._q_for_pri("q", priority)) == [b"taken"]
+    assert not store.client.keys()
 
 
 def test_a_full_redis_takes_it_back() -> None:

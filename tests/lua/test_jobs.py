@@ -118,7 +118,7 @@ def test_a_message_that_waits_already_is_not_doubled(store: DelayStore) -> None:
 
 @pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("prefix", ["", "app:"])
-@pytest.mark.parametrize("steps", [*STEPS, (0, 0, 3, 3)])
+@pytest.mark.parametrize("steps", STEPS)
 def test_each_priority_goes_to_the_list_where_kombu_puts_it(
     make_store: MakeStore, steps: tuple[int, ...], prefix: str, staged: bool
 ) -> None:

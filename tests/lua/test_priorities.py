@@ -9,7 +9,18 @@ from kombu_delayq.keys import Keys
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import PAST_MS, contents, popped, waiting
 
-STEPS = [(0, 3, 6, 9), (0,), (0, 9), tuple(range(10)), (3, 6), (9,), (0, 5), (1, 2, 3)]
+ODD_STEPS: list[Any] = [
+    (9, 6, 3, 0),
+    (9, 0),
+    (0, 0, 3, 3),
+    (3, 0, 9, 6),
+    [0, 9],
+    range(3, 8),
+    (0, 4.5),
+    (-1, 20),
+    (5, 1, 7),
+]
+STEPS = [(0, 3, 6, 9), (0,), (0, 9), tuple(range(10)), (3, 6), (9,), (0, 5), (1, 2, 3), *ODD_STEPS]
 
 
 class Kombu(Channel):

@@ -6,6 +6,7 @@ from kombu_delayq.results import Letter
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
+from tests.lua.test_priorities import STEPS, Kombu
 
 
 def bury(store: DelayStore, *messages: str | bytes, key: str = "dead") -> None:
@@ -91,12 +92,15 @@ def test_letters_of_any_bytes(store: DelayStore) -> None:
     assert popped(store.client, "q") == messages
 
 
-def test_priority_steps_are_kept_to(make_store: MakeStore) -> None:
-    """With other priority steps, letters go to the lists that these make."""
-    store = make_store(steps=(0, 5))
-    bury(store, "a", "b")
-    assert store.replay("dead", [to_queue(b"a", "q", 4), to_queue(b"b", "q", 9)]) == 2
-    assert contents(store.client) == {b"q": [b"new a"], b"q\x06\x165": [b"new b"]}
+@pytest.mark.parametrize("steps", STEPS)
+def test_priority_steps_are_kept_to(make_store: MakeStore, steps: tuple[int, ...]) -> None:
+    """With any priority steps, letters go to the lists that kombu makes of them."""
+    store, kombu = make_store(steps=steps), Kombu(steps, "\x06\x16")
+    for priority in range(10):
+        bury(store, "a")
+        assert store.replay("dead", [to_queue(b"a", "q", priority)]) == 1
+        assert popped(store.client, kombu._q_for_pri("q", priority)) == [b"new a"]
+        assert contents(store.client) == {}
 
 
 @pytest.mark.parametrize("key", ["dead", "q", "q\x06\x163"])

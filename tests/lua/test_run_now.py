@@ -24,6 +24,7 @@ from tests.lua.keyspace import (
     twin_id,
     waiting,
 )
+from tests.lua.test_priorities import STEPS, Kombu
 
 
 def run_now(store: DelayStore, *messages: Waiting, body: bytes = b"new") -> list[str]:
@@ -58,7 +59,7 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
     }
 
 
-@pytest.mark.parametrize("steps", [(0, 3, 6, 9), (0,), (0, 5), (3, 6), tuple(range(10))])
+@pytest.mark.parametrize("steps", STEPS)
 def test_a_message_goes_to_the_list_of_its_priority(make_store: MakeStore, steps: tuple[int, ...]) -> None:
     """With any priority steps, a message goes to the list to which a transfer would have moved it."""
     store = make_store(steps=steps)
@@ -67,7 +68,9 @@ def test_a_message_goes_to_the_list_of_its_priority(make_store: MakeStore, steps
     store.transfer("due")
     for n in range(10):
         run_now(store, only(store, str(n)), body=str(n).encode())
-    lists = [[popped(store.client, key) for key in store.keys.ready(queue, steps)] for queue in ("q", "due")]
+    kombu = Kombu(steps, "\x06\x16")
+    names = [list(dict.fromkeys(kombu._q_for_pri(queue, step) for step in steps)) for queue in ("q", "due")]
+    lists = [[popped(store.client, key) for key in each] for each in names]
     assert lists[0] == lists[1]
     assert sum(map(len, lists[0])) == 10
 

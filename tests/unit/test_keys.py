@@ -3,8 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kombu import Connection
 from kombu.transport.redis import Channel
 
+from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.keys import Keys
 
 
@@ -98,20 +102,48 @@ def test_a_key_that_is_none_of_ours_tells_no_queue(key: str) -> None:
     assert Keys().queue_of(key) is None
 
 
-@pytest.mark.parametrize("steps", [(0, 3, 6, 9), (0,), (0, 9), tuple(range(10)), (3, 6), (1,)])
+class Named(Channel):
+    """kombu's naming, without a connection."""
+
+    def __init__(self, steps: Any, separator: str) -> None:
+        self.priority_steps = steps
+        self.sep = separator
+
+    def __del__(self) -> None: ...
+
+    def consumed(self, queue: str) -> list[str]:
+        """Returns the lists that a consumer reads. Source: kombu.transport.redis.Channel._brpop_start."""
+        return [self._q_for_pri(queue, step) for step in self.priority_steps]
+
+
+@pytest.mark.parametrize("steps", [(0, 3, 6, 9), (0,), (0, 9), tuple(range(10)), (3, 6), (1,), (9, 6, 3, 0), (0, 0, 3)])
 @pytest.mark.parametrize("separator", ["\x06\x16", ":", "", "~ "])
 def test_ready_lists_are_those_of_kombu(steps: tuple[int, ...], separator: str) -> None:
-    """The lists of a queue are named as kombu names them for each priority step."""
+    """The lists of a queue are those that kombu's consumer reads, in its order, each once."""
+    consumed = Named(steps, separator).consumed("q")
+    assert Keys(separator=separator).ready("q", steps) == list(dict.fromkeys(consumed))
 
-    class Named(Channel):
-        """kombu's naming, without a connection."""
 
-        priority_steps: Any = steps
-        sep = separator
+@given(st.lists(st.integers(-3, 15) | st.floats(0, 9, allow_nan=False), min_size=1, max_size=8))
+def test_a_priority_goes_where_kombu_pushes_it_and_its_consumer_reads(steps: list[float]) -> None:
+    """With any steps, in any order, each priority goes to the list of stock kombu, which a consumer reads."""
+    kombu, keys = Named(steps, ":"), Keys("app:", separator=":")
+    ready = keys.ready("q", steps)  # type: ignore[arg-type]
+    lists = [ready[at] for at in keys.lists_of_priorities(steps)]  # type: ignore[arg-type]
+    assert lists == [f"app:{kombu._q_for_pri('q', priority)}" for priority in range(10)]
+    assert {*ready} == {f"app:{name}" for name in kombu.consumed("q")}
 
-        def __init__(self) -> None: ...
 
-        def __del__(self) -> None: ...
-
-    channel = Named()
-    assert Keys(separator=separator).ready("q", steps) == [channel._q_for_pri("q", step) for step in steps]
+@pytest.mark.parametrize(
+    "steps", [None, [], (), "0,3,6,9", "", "5", ["0", "3"], {0, 3}, 7, [None], [0, "3"], iter([0])]
+)
+def test_steps_with_which_kombu_cannot_work_are_refused(steps: Any) -> None:
+    """Steps that stock kombu takes, and with which no message can be published, are an error that names them."""
+    with pytest.raises((TypeError, IndexError)):
+        Named(steps, ":")._q_for_pri("q", 5)
+    with pytest.raises(InvalidOptions, match="is not a list of numbers"):
+        Keys().lists_of_priorities(steps)
+    options = {"priority_steps": steps}
+    connection = Connection("redis://", transport="kombu_delayq.transport:Transport", transport_options=options)
+    with pytest.raises(InvalidOptions, match="priority_steps="):
+        connection.ensure_connection(max_retries=1)
