@@ -176,6 +176,11 @@ def as_text(reply: Any) -> str:
     return reply.decode(errors="surrogateescape") if isinstance(reply, bytes) else str(reply)
 
 
+def readable(text: object) -> str:
+    """Returns a text as a log can take it: bytes that are no UTF-8, such as in the name of a key, are escaped."""
+    return str(text).encode(errors="backslashreplace").decode()
+
+
 def is_utf8(text: str) -> bool:
     """Whether a text, as of ``as_text``, is bytes that are UTF-8."""
     return not any("\ud800" <= each <= "\udfff" for each in text)

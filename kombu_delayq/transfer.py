@@ -14,6 +14,7 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.agenda import Agenda
+from kombu_delayq.calls import readable
 from kombu_delayq.demotion import NotPrimary
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.outage import Outage
@@ -222,7 +223,7 @@ class TransferWorker:
             "queue %r has delayed messages in the form %r, while the transport option backup is %r here: both are "
             "delivered. If it is not meant to be so, set the option alike everywhere, and move them with "
             "`delayq convert %s --to %s`",
-            *(form.queue, form.backup, store.backup, form.queue, store.backup),
+            *(form.queue, form.backup, store.backup, readable(form.queue), store.backup),
         )
 
     def _listed(self, store: DelayStore) -> Iterable[str]:
@@ -281,7 +282,7 @@ class TransferWorker:
             self._refused.add(form)
             logger.error(
                 "delayed messages of queue %r stay where they are, tried again every poll interval: %s",
-                *(form.queue, error),
+                *(form.queue, readable(error)),
             )
 
     def _tell(self, queue: str, done: Transferred) -> None:

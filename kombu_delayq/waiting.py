@@ -10,7 +10,7 @@ from typing import Any
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
-from kombu_delayq.calls import Call, Caller, as_bytes, as_text, in_each_form
+from kombu_delayq.calls import Call, Caller, as_bytes, as_text, in_each_form, readable
 from kombu_delayq.results import Change, Page, QueueForm, Waiting
 
 logger = get_logger(__name__)
@@ -218,13 +218,13 @@ class WaitingMessages(Caller):
         if len(failed) == most:
             raise next(iter(failed.values()))
         for form, error in failed.items():
-            logger.error("queue %r cannot be searched for delayed messages: %s", form.queue, error)
+            logger.error("queue %r cannot be searched for delayed messages: %s", form.queue, readable(error))
 
     def _index(self, queue: str) -> int:
         try:
             return self.index(queue)
         except ResponseError as error:
-            logger.error("queue %r cannot be searched for messages of other clients: %s", queue, error)
+            logger.error("queue %r cannot be searched for messages of other clients: %s", queue, readable(error))
             return 0
 
 

@@ -47,6 +47,7 @@ def test_bad_names_do_not_stop_other_queues(
     named = [record for record in caplog.records if "\\udcff" in record.getMessage() and "WRONGTYPE" in record.message]
     assert len(named) == 1
     assert "starts again" not in caplog.text
+    caplog.text.encode()  # as a log file takes it
 
 
 def test_delayq_transfer_goes_on(store: DelayStore, redis_server: PrivateRedis, client: redis.Redis) -> None:
