@@ -25,6 +25,7 @@ from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, t
 from kombu_delayq.options import Options
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.usage import Usage
 
 logger = get_logger(__name__)
 
@@ -46,6 +47,7 @@ class DelayedChannel(_Channel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._transient_queues: set[str] = set()
+        self._usage = Usage(self)
         super().__init__(*args, **kwargs)
         if self._broker in _refusing:
             self._check_writes()
@@ -77,7 +79,7 @@ class DelayedChannel(_Channel):
 
     def durable_queues(self) -> set[str]:
         """Names of the queues consumed here that may hold delayed messages: no fanout, no reply queues."""
-        return {queue for queue in list(self._active_queues) if self._is_durable(queue)}
+        return {queue for queue in list(self._active_queues) if self.is_durable(queue)}
 
     def expire_ms(self, queue: str) -> int:
         """``x-expires`` of a queue in ms, 0 for none. kombu has it from 5.7 on."""
@@ -86,13 +88,17 @@ class DelayedChannel(_Channel):
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
         """Consumes a queue, with a transfer worker beside it, and adopts messages whose time has not come."""
         result = super().basic_consume(queue, no_ack, *args, **kwargs)
-        if self._is_durable(queue):
+        if self.is_durable(queue):
             callbacks = self.connection._callbacks
             callbacks[queue] = partial(self._adopt_or_deliver, queue, no_ack, callbacks[queue])
             if self.options.backup == "list":  # the first message may be that of a JVM service, which tells nobody
                 self.store.know(queue)
             self.connection.start_transfer(self)
         return result
+
+    def stay_in_use(self) -> None:
+        """Keeps the queues consumed here from expiring. Called all the time, it asks Redis now and then."""
+        self._usage.of(self._active_queues)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> None:
         """Deletes a queue with its delayed messages; with ``if_empty`` only when it has none of either kind."""
@@ -159,7 +165,12 @@ class DelayedChannel(_Channel):
     def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
         if auto_delete and not kwargs.get("durable"):
             self._transient_queues.add(queue)  # Celery declares its reply queues so
+        self._usage.anew(queue)
         return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
+        self._usage.of([queue])
+        return super()._get(queue)
 
     def _next_delivery_tag(self) -> str:
         # A random UUID like kombu's, in a third of the time.
@@ -221,13 +232,13 @@ class DelayedChannel(_Channel):
         offer = self._offer({**message, "properties": dict(message["properties"])}, due)
         try:
             if no_ack:
-                self.store.offer(queue, offer)
+                self.store.offer(queue, offer, expire_ms=self.expire_ms(queue))
                 return True
             held = self.Message(message, channel=self)
             self.qos.append(held, held.delivery_tag)
             prefix = self.global_keyprefix
             unacked = (prefix + self.unacked_index_key, prefix + self.unacked_key)
-            adopted = self.store.adopt(queue, offer, held.delivery_tag, *unacked)
+            adopted = self.store.adopt(queue, offer, held.delivery_tag, *unacked, self.expire_ms(queue))
         except RedisError as error:
             if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
                 raise
@@ -263,7 +274,8 @@ class DelayedChannel(_Channel):
             raise RedisConnectionError("the connection is closed")
         return self.connection
 
-    def _is_durable(self, queue: str) -> bool:
+    def is_durable(self, queue: str) -> bool:
+        """Whether a queue may hold delayed messages: it is no fanout and no reply queue."""
         return queue not in self._fanout_queues and queue not in self._transient_queues
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.calls import Command, as_text, in_each_form
+from kombu_delayq.calls import Call, Command, as_text, in_each_form
 from kombu_delayq.convert import Conversion
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
@@ -66,7 +66,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             args += each
         return self._stored(queue), args
 
-    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str) -> bool:
+    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> bool:
         """Moves a message that a consumer holds into the store.
 
         Args:
@@ -75,11 +75,12 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             tag: Its delivery tag.
             unacked_index: Full name of kombu's ZSET of unacked delivery tags.
             unacked: Full name of kombu's HASH of unacked messages.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
             Whether the store has it; False when by Redis's clock it is due already and stays with the consumer.
         """
-        args = [self._wake(queue), queue, tag, *offer]
+        args = [self._wake(queue), queue, expire_ms, tag, *offer]
         place = as_text(self._run("adopt", [*self._stored(queue), unacked_index, unacked], args))
         if place == "first":
             self.ask("SADD", self.keys.queues, queue)
@@ -158,8 +159,16 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
 
     @in_each_form
     def keep_alive(self, queue: str, expire_ms: int) -> None:
-        """Puts off the expiry of a queue that is in use."""
-        self.send([("PEXPIRE", key, expire_ms) for backup in self._forms for key in self._stored(queue, backup)])
+        """Puts off the expiry of a queue that is in use; one round trip.
+
+        Args:
+            queue: Its name.
+            expire_ms: kombu's ``x-expires`` of the queue in ms.
+        """
+        calls: list[Call] = [(self._stored(queue, backup), [expire_ms], backup) for backup in self._forms]
+        for reply in self._run_each("keep_alive", calls)[0]:
+            if isinstance(reply, Exception):
+                raise reply
 
     def listen(self) -> WakeListener:
         """Subscribes to the announcements of new heads."""

@@ -3,9 +3,8 @@
 import os
 import random
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from math import inf
 from threading import Event, Thread
 from time import monotonic
 from uuid import uuid4
@@ -31,8 +30,6 @@ LOOKS, STANDBY_LOOKS = (1.0, 1.15), (8.0, 12.0)
 LISTEN_S = 0.2
 #: The last part of a wait, in s, in which announcements are not heard: sockets are waited for in whole ms, rounded up.
 FINE_S = 0.002
-#: Share of a queue's expiry after which it is put off again while it has a consumer.
-KEEP_ALIVE_SHARE = 1 / 3
 
 #: Process of each worker that runs in a thread here, by the worker's name. A forked child inherits the entries.
 _threads: dict[str, int] = {}
@@ -48,7 +45,6 @@ class TransferWorker:
     Args:
         connect: Makes a store with connections of its own; called again after each outage.
         queues: Names of queues to look after besides those that the store knows.
-        expires: Expiry in ms of those queues that have one, to be put off while this worker runs.
         on_transfer: Told the queue and the result of each transfer that moved messages.
         down_since: As of the worker before it, which was stopped in an outage.
     """
@@ -58,7 +54,6 @@ class TransferWorker:
         connect: Callable[[], DelayStore],
         *,
         queues: Callable[[], Iterable[str]] = tuple,
-        expires: Callable[[], Mapping[str, int]] = dict,
         on_transfer: Callable[[str, Transferred], None] | None = None,
         down_since: float | None = None,
     ) -> None:
@@ -66,7 +61,6 @@ class TransferWorker:
         self._rank: int | None = None  # see Lease; None while it does not know
         self._connect = connect
         self._queues = queues
-        self._expires = expires
         self._on_transfer = on_transfer
         self._stopping = Event()
         self._thread: Thread | None = None
@@ -75,7 +69,6 @@ class TransferWorker:
         self._others: set[QueueForm] = set()  # in the other form of backup
         self._known: set[str] = set()
         self._agenda = Agenda()
-        self._kept_alive_at = -inf
         self._warned = ""
         self._may_listen = True
         self._may_follow = True  # queues in Redisson's form
@@ -169,7 +162,6 @@ class TransferWorker:
         begun = monotonic()
         if self._rank != 0 or not store.all_quiet(self._known, self._queues()):
             return False
-        self._keep_alive(store)
         self._stopping.wait(begun + self._poll_s(store) - monotonic())
         return True
 
@@ -195,9 +187,7 @@ class TransferWorker:
         poll_s = store.options.poll_interval
         if self._rank:
             return poll_s * random.uniform(*LOOKS)
-        # Each worker puts off the expiry of its own queues.
-        expire_s = min(self._expires().values(), default=inf) / 1000 * KEEP_ALIVE_SHARE
-        return max(min(poll_s * random.uniform(*STANDBY_LOOKS), expire_s), poll_s)
+        return poll_s * random.uniform(*STANDBY_LOOKS)
 
     def _release(self, store: DelayStore) -> None:
         rank, self._rank = self._rank, None
@@ -216,7 +206,6 @@ class TransferWorker:
                 self._warn_of(store, form)
             if form.queue not in self._known:  # another client's messages are the first in it
                 store.know(form.queue)
-        self._keep_alive(store)
 
     def _warn_of(self, store: DelayStore, form: QueueForm) -> None:
         logger.warning(
@@ -261,6 +250,8 @@ class TransferWorker:
             self._look(store)
         else:
             self._agenda.expect(wake.form, wake.due_ms)
+            if wake.form.backup == "hash":  # who announces such a head has made its queue known
+                self._known.add(wake.form.queue)
 
     def _transfer_due(self, store: DelayStore) -> None:
         """Transfers one batch of each queue that has messages due."""
@@ -290,10 +281,3 @@ class TransferWorker:
             logger.error("queue %r: %d delayed messages had no body and are lost", queue, done.lost)
         if done.moved and self._on_transfer is not None:
             self._on_transfer(queue, done)
-
-    def _keep_alive(self, store: DelayStore) -> None:
-        expires = self._expires()
-        if expires and monotonic() - self._kept_alive_at >= min(expires.values()) / 1000 * KEEP_ALIVE_SHARE:
-            for queue, expire_ms in expires.items():
-                store.keep_alive(queue, expire_ms)
-            self._kept_alive_at = monotonic()

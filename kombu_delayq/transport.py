@@ -1,6 +1,5 @@
 """The Kombu transport: stock Redis, where messages that are due later wait in the store until then."""
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +29,37 @@ class SentinelChannel(DelayedChannel, stock.SentinelChannel):
     """A channel of :class:`SentinelTransport`."""
 
 
+class Poller(stock.MultiChannelPoller):
+    """Waits for messages of all channels; between two waits, each may see to the queues that it consumes."""
+
+    def on_poll_start(self) -> None:
+        """Called with each turn of an event loop."""
+        self._stay_in_use()
+        super().on_poll_start()
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """Waits for a message where there is no event loop."""
+        self._stay_in_use()
+        return super().get(*args, **kwargs)
+
+    def _stay_in_use(self) -> None:
+        for channel in list(self._channels):
+            channel.stay_in_use()
+
+
 class _DelayedTransport(_Transport):
     """What both transports add to those of kombu, to their left."""
 
     #: kombu leaves the URL alone, for ``urls.settle`` to read.
     can_parse_url = True
     default_port: Any  # kombu's
+    cycle: Any
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
         self._scheme = urls.settle(client, sentinel=isinstance(self, stock.SentinelTransport))
         super().__init__(client, **kwargs)
+        self.cycle.close()
+        self.cycle = Poller()
         if self._scheme == "sentinel":
             self.Channel = SentinelChannel
             self.default_port = stock.SentinelTransport.default_port
@@ -59,9 +79,7 @@ class _DelayedTransport(_Transport):
         if self.options.transfer and self._transfer_worker is None:
             connect = partial(connect_store, channel, channel.separate_pool())
             down_since = _down_since.pop(self._broker, None)
-            self._transfer_worker = TransferWorker(
-                connect, queues=self._consumed, expires=self._expiring, down_since=down_since
-            )
+            self._transfer_worker = TransferWorker(connect, queues=self._consumed, down_since=down_since)
             self._transfer_worker.start()
 
     def close_connection(self, connection: Any) -> None:
@@ -79,12 +97,6 @@ class _DelayedTransport(_Transport):
 
     def _consumed(self) -> set[str]:
         return set().union(*(channel.durable_queues() for channel in list(self.channels)))
-
-    def _expiring(self) -> Mapping[str, int]:
-        expires = {}
-        for channel in list(self.channels):
-            expires.update({queue: ms for queue in channel.durable_queues() if (ms := channel.expire_ms(queue))})
-        return expires
 
 
 class Transport(_DelayedTransport, stock.Transport):

@@ -7,11 +7,12 @@
 -- KEYS[6] unacked        HASH    delivery tag -> message (kombu's)
 -- ARGV[1] wake           channel on which a new head is announced
 -- ARGV[2] queue          name, as announced
--- ARGV[3] tag            delivery tag under which the consumer holds the message
--- ARGV[4] id
--- ARGV[5] due_ms         due time, ms since the epoch
--- ARGV[6] priority       0-9
--- ARGV[7] body
+-- ARGV[3] expire         ms after which an unused queue expires, 0 for never
+-- ARGV[4] tag            delivery tag under which the consumer holds the message
+-- ARGV[5] id
+-- ARGV[6] due_ms         due time, ms since the epoch
+-- ARGV[7] priority       0-9
+-- ARGV[8] body
 -- Returns 'first' | 'head' | 'behind' when the store has it now, 'due' when it is due already (nothing changed)
 -- Atomic: the message moves from the unacked messages to the store.
 -- Cost: O(log N)
@@ -19,22 +20,26 @@
 -- @include wrong_type
 -- @include backup
 -- @include announce
+-- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local unacked_index, unacked = KEYS[5], KEYS[6]
-local wake, queue, tag = ARGV[1], ARGV[2], ARGV[3]
-local id, due_ms, priority, body = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local wake, queue, expire, tag = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local id, due_ms, priority, body = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local now = now_ms()
 
 local wrong = wrong_stored(keys) or wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' })
 if wrong then
   return wrong
 end
-if tonumber(due_ms) <= now_ms() then
+if tonumber(due_ms) <= now then
   return 'due'
 end
+local life = life_of(keys, now, expire)
 local place = announce(keys, wake, queue, function()
   put(keys, id, due_ms, priority, body)
 end)
+live_on(keys, life, now)
 redis.call('ZREM', unacked_index, tag)
 redis.call('HDEL', unacked, tag)
 return place

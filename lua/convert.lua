@@ -18,7 +18,8 @@
 -- @include wrong_type
 -- @include backup
 -- @include announce
--- @include expire
+-- @include clock
+-- @include lifetime
 -- @other wrong_type page leave
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
@@ -30,14 +31,8 @@ if wrong then
   return wrong
 end
 
--- Returns the longer of two times in ms as of PTTL: -2 is no key, -1 is no end.
-local function longer(one, two)
-  local is_endless = one == -1 and two ~= -2 or two == -1 and one ~= -2
-  return is_endless and -1 or math.max(one, two)
-end
-
-local own_expire = redis.call('PTTL', keys.due)
-local expire = longer(own_expire, redis.call('PTTL', from.due))
+local now = now_ms()
+local life = longer(life_of(keys, now, 0), life_of(from, now, 0))
 local members, dues, priorities, bodies = other.page(from, 0, count, bytes)
 local moved, lost = 0, 0
 local place = announce(keys, wake, queue, function()
@@ -52,11 +47,9 @@ local place = announce(keys, wake, queue, function()
   end
 end)
 if #members > 0 then
-  expire_all(keys, expire)
-  if expire == -1 and own_expire > 0 then
-    for _, key in pairs(keys) do
-      redis.call('PERSIST', key)
-    end
+  live_on(keys, life, now)
+  if life.left == -1 then
+    persist(keys)
   end
   other.leave(from, members, bodies)
 end

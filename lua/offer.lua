@@ -14,7 +14,7 @@
 -- @include wrong_type
 -- @include backup
 -- @include announce
--- @include expire
+-- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -25,6 +25,7 @@ local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
+local life = life_of(keys, now, expire)
 local place = announce(keys, wake, queue, function()
   for i = 4, #ARGV, 4 do
     local id, due, priority, body = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
@@ -32,5 +33,5 @@ local place = announce(keys, wake, queue, function()
     count[state] = count[state] + 1
   end
 end)
-expire_all(keys, expire)
+live_on(keys, life, now)
 return { place, count.offered, count.repeated, count.renamed }

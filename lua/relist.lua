@@ -17,7 +17,7 @@
 -- @include wrong_type
 -- @include page
 -- @include after
--- @include expire
+-- @include lifetime
 
 -- How many entries at the list's tail are searched for one of another client, which may be new.
 local TAIL = 1000
@@ -67,7 +67,7 @@ if #old > 0 then
   if known then
     know_tail(keys)
   end
-  expire_all({ keys.backup }, expire)
+  lengthen_all({ keys.backup }, expire)
 end
 if start + #entries < redis.call('ZCARD', keys.due) then
   return { 'more', lost, cursor_of(entries[#entries]), dues[#dues], marked }

@@ -16,7 +16,7 @@
 -- @include twins
 -- @include order
 -- @include announce
--- @include expire
+-- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local wake, queue, mend = ARGV[1], ARGV[2], ARGV[3] == '1'
@@ -58,7 +58,7 @@ local function check(id, due_ms)
   return state
 end
 
-local expire = redis.call('PTTL', keys.backup)
+local left = redis.call('PTTL', keys.backup)
 local reply = {}
 announce(keys, wake, queue, function()
   for i = 4, #ARGV, 2 do
@@ -66,6 +66,6 @@ announce(keys, wake, queue, function()
   end
 end)
 if mend then
-  expire_all(keys, expire)
+  lengthen_all(keys, left)
 end
 return reply

@@ -11,7 +11,7 @@
 -- Cost: O(log N) an entry
 -- @include wrong_type
 -- @include check_index
--- @include expire
+-- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local mend = ARGV[1] == '1'
@@ -20,12 +20,12 @@ local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
-local expire = redis.call('PTTL', keys.due)
+local left = redis.call('PTTL', keys.due)
 local reply = {}
 for i = 2, #ARGV do
   reply[#reply + 1] = check_entry(keys, ARGV[i], mend)
 end
 if mend then
-  expire_all(keys, expire)
+  lengthen_all(keys, left)
 end
 return reply

@@ -14,7 +14,7 @@
 -- @include wrong_type
 -- @include locate
 -- @include ids
--- @include expire
+-- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local wake, mend, skip, count = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -59,6 +59,6 @@ if fresh[head[1]] then
   redis.pcall('PUBLISH', wake, head[2])
 end
 if mend then
-  expire_all(keys, expire)
+  lengthen_all(keys, expire)
 end
 return { #entries, size, unpack(found) }

@@ -14,7 +14,7 @@
 -- @include wrong_type
 -- @include find
 -- @include announce
--- @include expire
+-- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local wake, queue = ARGV[1], ARGV[2]
@@ -39,12 +39,12 @@ local function reschedule(id, sha, due_ms, body)
 end
 
 -- A queue that is left without a message for a moment loses its keys, and when they expire.
-local expire = redis.call('PTTL', keys.due)
+local life = life_of(keys, now, 0)
 local reply = {}
 announce(keys, wake, queue, function()
   for i = 3, #ARGV, 4 do
     reply[#reply + 1] = reschedule(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
   end
 end)
-expire_all(keys, expire)
+live_on(keys, life, now)
 return reply

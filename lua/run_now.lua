@@ -12,6 +12,9 @@
 -- Cost: O(log N) a message
 -- @include wrong_type
 -- @include find
+-- @include clock
+-- @include lifetime
+-- @include push
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 
@@ -19,7 +22,7 @@ local wrong = wrong_stored(keys, 5)
 if wrong then
   return wrong
 end
-local expire = redis.call('PTTL', keys.due)
+local expire = life_of(keys, now_ms(), 0).margin
 
 local function run_now(id, sha, body)
   local message = stored(keys, id)
@@ -29,10 +32,7 @@ local function run_now(id, sha, body)
     return 'changed'
   end
   local ready = KEYS[5 + tonumber(ARGV[1 + tonumber(message.priority)])]
-  redis.call('LPUSH', ready, body)
-  if expire > 0 then
-    redis.call('PEXPIRE', ready, expire)
-  end
+  push({ [ready] = { body } }, 5, expire)
   remove(keys, message)
   return 'transferred'
 end

@@ -20,7 +20,7 @@
 -- @include backup
 -- @include find
 -- @include announce
--- @include expire
+-- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
 local cancelled = KEYS[5]
@@ -43,6 +43,7 @@ local function position(message)
   return type(headers) == 'table' and tonumber(headers.retries) or 0
 end
 
+local life = life_of(keys, now, expire)
 for _, message in ipairs(find(keys, id, 100)) do
   if string.find(message.body, chain, 1, true) then
     if position(message.body) >= position(body) then
@@ -54,5 +55,5 @@ end
 local place = announce(keys, wake, queue, function()
   put(keys, id, at(due, now), priority, body)
 end)
-expire_all(keys, expire)
+live_on(keys, life, now)
 return place

@@ -14,6 +14,7 @@
 -- @include wrong_type
 -- @include batch
 -- @include large
+-- @include lifetime
 
 -- How many messages are read at once: as many as fit the buffer of 16 KB in which Redis gives a script its reply, for
 -- more than that is copied again.
@@ -27,7 +28,7 @@ local wrong = wrong_stored(keys, 5)
 if wrong then
   return wrong
 end
-local is_large, expire = has_large(keys), redis.call('PTTL', keys.due)
+local is_large, expire = has_large(keys), life_of(keys, now, 0).margin
 local ready = { unpack(KEYS, 5) }
 local function list_of(priority)
   return ready[1 + tonumber(ARGV[3 + tonumber(priority)])]

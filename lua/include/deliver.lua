@@ -1,13 +1,14 @@
 -- @include backup
 -- @include announce
 -- @include push
+-- @include lifetime
 
 -- Sends messages to one queue: into the store until they are due, or at once to its lists.
 -- to: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (the list of a priority);
 -- rows: id, due ('' or ms since the epoch), priority, body of each.
 -- Returns the place of what was stored: 'first', 'head' or 'behind'. Cost O(log N) a message.
 local function deliver(to, now, rows)
-  local ready = {}
+  local ready, life = {}, life_of(to.keys, now, 0)
   local place = announce(to.keys, to.wake, to.queue, function()
     for _, row in ipairs(rows) do
       if row.due ~= '' and tonumber(row.due) > now then
@@ -19,6 +20,7 @@ local function deliver(to, now, rows)
       end
     end
   end)
+  live_on(to.keys, life, now)
   push(ready, to.first_list, 0)
   return place
 end

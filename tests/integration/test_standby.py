@@ -1,7 +1,7 @@
 """Transfer workers that stand by, for whom a leader and its deputies are enough."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
@@ -9,7 +9,6 @@ import redis
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq.keys import Keys
 from kombu_delayq.options import Options
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer import STANDBY_LOOKS, TransferWorker
 from tests.integration.transfers import QUEUE, Transfer, arrived, listeners, offer
@@ -36,15 +35,12 @@ def store(client: redis.Redis, backup: str) -> DelayStore:
 def standby(redis_server: PrivateRedis, backup: str) -> Iterator[Standby]:
     workers: list[TransferWorker] = []
 
-    def start(
-        queues: Callable[[], list[str]] = list, expires: Callable[[], Mapping[str, int]] = dict
-    ) -> TransferWorker:
+    def start(queues: Callable[[], list[str]] = list) -> TransferWorker:
         options = Options(backup=backup, poll_interval=POLL_S)
         workers.append(
             TransferWorker(
                 lambda: DelayStore(redis.Redis(port=redis_server.port), options=options),
                 queues=queues,
-                expires=expires,
             )
         )
         workers[-1].start()
@@ -131,14 +127,3 @@ def test_who_stands_by_runs_hardly_a_script(store: DelayStore, client: redis.Red
         return (_scripts(client) - before) / ((time.monotonic() - begun) / POLL_S)
 
     until(lambda: scripts_per_poll() <= 7, what="two scripts each of the leader and its deputies")
-
-
-def test_the_expiry_of_a_queue_is_put_off_by_who_stands_by(
-    store: DelayStore, client: redis.Redis, transfer: Transfer, standby: Standby
-) -> None:
-    """A queue that expires sooner than those look that stand by is kept by its consumer that does."""
-    transfer(3, poll_interval=POLL_S)
-    until(lambda: client.exists(*LEASES) == 3)
-    standby(expires=lambda: {QUEUE: 600})
-    store.offer(QUEUE, Offer("kept", "+1500", 0, '"kept"'), expire_ms=600)
-    until(lambda: arrived(client) == {"kept": 1}, LATE_S)

@@ -151,8 +151,9 @@ def test_a_queue_expires_no_sooner_than_in_either_form(
 ) -> None:
     """Of x-expires the longer one holds, for all keys; none is the longest, and that of no queue does not count."""
     if own_ms is not None:
-        store.offer("q", waiting("own"), waiting("own", body="twin"), expire_ms=own_ms)
-    source.offer("q", *(waiting(f"i{n}", priority=5) for n in range(150)), waiting("i1", body="x"), expire_ms=other_ms)
+        store.offer("q", waiting("own", PAST_MS), waiting("own", PAST_MS, "twin"), expire_ms=own_ms)
+    offers = (waiting(f"i{n}", PAST_MS, priority=5) for n in range(150))
+    source.offer("q", *offers, waiting("i1", PAST_MS, "x"), expire_ms=other_ms)
     for _ in range(2):
         store.convert("q")
         for key in store.keys.stored("q", store.backup):

@@ -170,8 +170,8 @@ def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms
 
 @pytest.mark.parametrize("expire_ms", [0, 60_000])
 def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore, expire_ms: int) -> None:
-    """With ``x-expires`` all of the queue's keys end together, without it none does."""
-    store.offer("q", waiting("i", priority=3), waiting("i"), expire_ms=expire_ms)
+    """With ``x-expires`` all of the queue's keys end together, some time after what is in them is due; else none."""
+    store.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=expire_ms)
     for key in (DUE, BACKUP, ORDER, TWINS):
         left_ms = store.client.pttl(in_form(store, key))
         assert 0 < left_ms <= expire_ms if expire_ms else left_ms == -1
@@ -179,8 +179,8 @@ def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore,
 
 def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
     """Each message that arrives in an expiring queue gives it its full time again."""
-    store.offer("q", waiting("i"), expire_ms=10_000)
-    store.offer("q", waiting("j"), expire_ms=60_000)
+    store.offer("q", waiting("i", PAST_MS), expire_ms=10_000)
+    store.offer("q", waiting("j", PAST_MS), expire_ms=60_000)
     assert all(store.client.pttl(in_form(store, key)) > 10_000 for key in (DUE, BACKUP, ORDER))
 
 

@@ -109,7 +109,7 @@ def test_one_that_was_broken_off_is_begun_anew(store: DelayStore) -> None:
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     """The list that is made anew expires with the queue's index."""
-    store.offer("q", waiting("i"), expire_ms=60_000)
+    store.offer("q", waiting("i", PAST_MS), expire_ms=60_000)
     store.client.delete(LISTED)
     relist(store)
     assert 0 < store.client.pttl(LISTED) <= 60_000

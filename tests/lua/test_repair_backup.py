@@ -131,7 +131,7 @@ def test_all_that_a_body_lacks_is_mended_at_once(store: DelayStore) -> None:
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     """The keys that a repair makes expire with the queue's bodies."""
-    store.offer("q", waiting("i"), waiting("i", body="two"), expire_ms=60_000)
+    store.offer("q", waiting("i", PAST_MS), waiting("i", PAST_MS, "two"), expire_ms=60_000)
     store.client.delete(DUE, ORDER, TWINS)
     repair(store)
     for key in (DUE, BACKUP, ORDER, TWINS):

@@ -130,7 +130,7 @@ def test_the_same_entry_twice_is_put_back_once(store: DelayStore) -> None:
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     """The index that a repair makes expires with the queue's list."""
-    store.offer("q", waiting("i"), expire_ms=60_000)
+    store.offer("q", waiting("i", PAST_MS), expire_ms=60_000)
     store.client.delete(TIMEOUT)
     put_back(store)
     for key in (TIMEOUT, LISTED, NOTES, IDS):

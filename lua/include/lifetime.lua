@@ -1,0 +1,74 @@
+-- How long the keys of a queue with x-expires live: until the latest message in them is due, and x-expires more. No
+-- operation lets them, or a list, end sooner. Who does not know x-expires goes by what is left after the latest message
+-- is due.
+-- Source: docs/design.md "Queues that expire".
+
+-- Beyond this many ms nothing expires; Redis counts in 64 bits.
+local ENDLESS = 9007199254740992
+
+-- Returns in how many ms the latest message is due, 0 if that is past. Cost O(log N).
+local function ahead(keys, now)
+  local latest = redis.call('ZRANGE', keys.due, -1, -1, 'WITHSCORES')[2]
+  return math.max(tonumber(latest or now) - now, 0)
+end
+
+-- Returns the life of a queue before an operation: `left`, when its keys end, as of PTTL; `margin`, how long they live
+-- on after the latest message is due, 0 where they have no end. expire: x-expires in ms, 0 where it is unknown.
+-- Cost O(1), O(log N) where it is unknown.
+local function life_of(keys, now, expire)
+  local left = redis.pcall('PTTL', keys.due)
+  if type(left) == 'table' then -- a user whose ACL forbids to ask, as that of a Spark job may
+    left = -1
+  end
+  local margin = expire
+  if expire == 0 and left > 0 then
+    local behind = math.floor(left - ahead(keys, now))
+    margin = behind > 0 and behind or left -- workers of release 0.1 let keys end before what is in them is due
+  end
+  return { left = left, margin = margin }
+end
+
+-- Returns the longer one of the lives of two queues' keys.
+local function longer(one, two)
+  if one.left == -1 or two.left == -1 then
+    return { left = -1, margin = 0 }
+  end
+  return { left = math.max(one.left, two.left), margin = math.max(one.margin, two.margin) }
+end
+
+-- Lets no key of a queue end, nor what the last messages have left there.
+local function persist(keys)
+  for _, key in pairs(keys) do
+    if redis.call('PTTL', key) > 0 then
+      redis.pcall('PERSIST', key) -- of a user who may not, it goes on to have an end
+    end
+  end
+end
+
+-- Lets a key end in no less than some ms, if it ends at all. left: as of PTTL. Cost O(1).
+local function lengthen(key, ms, left)
+  if left < ms then
+    redis.call('PEXPIRE', key, string.format('%.0f', ms))
+  end
+end
+
+-- Lets the keys of a queue end together, in no less than some ms; not above 0 for never. Cost O(1).
+local function lengthen_all(keys, ms)
+  for _, key in pairs(ms > 0 and keys or {}) do
+    lengthen(key, ms, redis.call('PTTL', key))
+  end
+end
+
+-- Lets the keys of a queue live on after an operation. life: as of `life_of`, before it. Cost O(1), O(log N) where they
+-- end.
+local function live_on(keys, life, now)
+  if life.left == -1 and life.margin == 0 then
+    return
+  end
+  local ms = life.margin > 0 and math.max(life.left, math.ceil(ahead(keys, now) + life.margin)) or math.huge
+  if ms > ENDLESS then
+    persist(keys)
+  else
+    lengthen_all(keys, ms)
+  end
+end
