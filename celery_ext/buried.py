@@ -14,7 +14,7 @@ from kombu_delayq.results import Waiting
 
 @dataclass(frozen=True, repr=False)
 class DeadLetter:
-    """A message in a queue of dead letters; not each was buried there by a task that had no retry left.
+    """A message in a queue of dead letters; not each was buried there by a task that has failed.
 
     Its repr has no arguments, so that it may come into logs.
 

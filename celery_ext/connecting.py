@@ -7,6 +7,8 @@ from typing import Any
 from kombu.connection import Connection
 from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionError, ResponseError
 
+from kombu_delayq.channel import DelayedChannel
+
 TRANSPORT = "kombu_delayq.transport:Transport"
 
 #: How errors of a server begin that no waiting ends: what it was asked for, it does not have.
@@ -16,6 +18,12 @@ _LASTING = (
 )
 #: Reasons of TLS errors that may end by themselves: a connection that was lost meanwhile.
 _PASSING_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
+
+
+def uses_delayq(app: Any) -> bool:
+    """Whether an app's workers consume by our transport. Connects to nothing."""
+    with app.connection_for_read() as connection:
+        return issubclass(connection.get_transport_cls().Channel, DelayedChannel)
 
 
 def open_channel(connection: Connection, failed: Callable[[Exception], object] = lambda error: None) -> Any:

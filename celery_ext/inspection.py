@@ -22,6 +22,10 @@ logger = get_logger(__name__)
 MOST_TOLD = 100
 #: Bytes of a message up to which a reply has its arguments, and beyond which their ``repr``, which Celery cuts short.
 LARGEST_TOLD = 16 * 1024
+#: Stands in a request where a worker that holds one has its node name, in which there would be a ``@``.
+HELD_BY = "broker"
+#: Source: celery.worker.strategy, which gives it to each task with an eta; the task's own is in its request.
+TIMER_PRIORITY = 6
 
 
 def scheduled(state: Any) -> list[dict[str, Any]]:
@@ -31,8 +35,8 @@ def scheduled(state: Any) -> list[dict[str, Any]]:
         state: Of the worker, as Celery gives it to its remote-control commands.
 
     Returns:
-        At most ``MOST_TOLD``: eta, priority, ``held_by`` ``"broker"``, and request; none where the store cannot be
-        read. Source of the shape: celery.worker.control.scheduled.
+        At most ``MOST_TOLD``: eta, the priority of all entries of a worker's timer, and request; none where the store
+        cannot be read. Source of the shape: celery.worker.control.scheduled.
     """
 
     def search(store: "DelayStore") -> Iterator["Waiting"]:
@@ -40,7 +44,7 @@ def scheduled(state: Any) -> list[dict[str, Any]]:
         return merge(*(_browse(store, queue) for queue in queues), key=lambda message: message.due_ms)
 
     return [
-        {"eta": task.due.isoformat(), "priority": task.priority, "held_by": "broker", "request": _request(task)}
+        {"eta": task.due.isoformat(), "priority": TIMER_PRIORITY, "request": _request(task)}
         for task in _tasks(state, search)
     ]
 
@@ -53,17 +57,14 @@ def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
         ids: Task ids.
 
     Returns:
-        By id, of at most ``MOST_TOLD`` that wait, the word ``scheduled`` and the request with its eta and ``held_by``;
-        none where the store cannot be read. Source of the shape: celery.worker.control.query_task.
+        By id, of at most ``MOST_TOLD`` that wait, the word ``scheduled`` and the request with its eta; none where the
+        store cannot be read. Source of the shape: celery.worker.control.query_task.
     """
 
     def search(store: "DelayStore") -> Iterator["Waiting"]:
         return (messages[0] for _, messages in backlog.get(store, ids) if messages)
 
-    return {
-        task.id: ("scheduled", {**_request(task), "eta": task.due.isoformat(), "held_by": "broker"})
-        for task in _tasks(state, search)
-    }
+    return {task.id: ("scheduled", {**_request(task), "eta": task.due.isoformat()}) for task in _tasks(state, search)}
 
 
 def store_of_worker(state: Any) -> Any:
@@ -107,7 +108,7 @@ def _request(task: DelayedTask) -> dict[str, Any]:
         "args": task.args if small and task.args is not None else task.argsrepr,
         "kwargs": task.kwargs if small and task.kwargs is not None else task.kwargsrepr,
         "type": task.name,
-        "hostname": None,
+        "hostname": HELD_BY,
         "time_start": None,
         "acknowledged": False,
         "delivery_info": {

@@ -2,35 +2,54 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from threading import RLock
 from typing import Any
 
 from celery import Celery
+from celery.signals import task_failure, task_internal_error
 
 from celery_ext import worker
 from celery_ext.chains import DelayChain
 from celery_ext.levels import delay_of_level
-from celery_ext.task import DelayChainTask
+from celery_ext.lost import note_failure
+from celery_ext.task import DelayChainTask, note_internal_error
+
+#: What a task may be declared with, beside what Celery knows.
+ATTRIBUTES = ("delay_chain", "dead_letter", "dead_letter_on")
+
+#: The threads of a process may each make the first connection of an app.
+_lock = RLock()
 
 
 def install(app: "Celery") -> None:
     """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter``, in tasks declared before and after.
 
-    Call it where the app is made, in publishers and workers alike. A second call changes nothing.
+    Workers on our transport call it themselves. Publishers need it for ``delay_level``, and to have what their tasks
+    are declared with checked. A second call changes nothing.
 
     Raises:
         InvalidDelayChain: A task that is declared already has no valid schedule. One that is declared later raises
             it then, or, as all of Celery's tasks are lazy, when the app is first used.
+        InvalidDeadLetter: The same of ``dead_letter_on``.
     """
     app = getattr(app, "_get_current_object", lambda: app)()  # current_app is another one later
-    # All ways to declare a task, also shared and class-based ones, end in the app's registry.
-    registry = app._tasks
-    if not isinstance(registry, _Registry):
-        for task in list(registry.values()):
-            _extend(task)
-        registry.__class__ = type(type(registry).__name__, (_Registry, type(registry)), {})
-    if not isinstance(app.send_task, _Sender):
-        app.send_task = _Sender(app)
+    with _lock:
+        # All ways to declare a task, also shared and class-based ones, end in the app's registry.
+        registry = app._tasks
+        if not is_installed(app):
+            for task in list(registry.values()):
+                _extend(task)
+            registry.__class__ = type(type(registry).__name__, (_Registry, type(registry)), {})
+        if not isinstance(app.send_task, _Sender):
+            app.send_task = _Sender(app)
+    task_failure.connect(note_failure, dispatch_uid="delayq-failure")
+    task_internal_error.connect(note_internal_error, dispatch_uid="delayq-internal-error")
     worker.attach()  # for workers that the `celery` command does not start
+
+
+def is_installed(app: "Celery") -> bool:
+    """Whether ``install`` was called for an app."""
+    return isinstance(app._tasks, _Registry)
 
 
 def sends_as_celery(app: "Celery") -> bool:
@@ -102,7 +121,7 @@ def _extend(task: Any) -> None:
     if issubclass(kind, DelayChainTask):
         return
     names = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    names |= {name: getattr(task, name, None) for name in ("name", "delay_chain", "dead_letter")}
+    names |= {name: getattr(task, name, None) for name in ("name", *ATTRIBUTES)}
     extended: Any = type(kind.__name__, (DelayChainTask, kind), names)
-    extended.take_delay_chain()
+    extended.take_declared()
     task.__class__ = extended

@@ -3,15 +3,16 @@
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from celery.app.task import Task
-from celery.exceptions import Ignore, Reject
+from celery.app.task import Context, Task
+from celery.exceptions import Ignore, Reject, WorkerLostError
 
+from celery_ext import lost
 from celery_ext.chains import DelayChain
-from celery_ext.dead_letters import bury
+from celery_ext.dead_letters import SETTING, bury, check_occasion, reason_of
 from celery_ext.levels import delay_of_level
 from celery_ext.revoked import announce_revoked
 from celery_ext.signals import delay_chain_exhausted
-from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDelayChain
+from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message import CHAIN_ID
 
 # Mixed into the classes of tasks; only a type checker needs to be told.
@@ -20,31 +21,39 @@ _Task: Any = Task if TYPE_CHECKING else object
 #: Schedule of the call that is just applied eagerly, which has no message that could carry it.
 _eager_chain: ContextVar[DelayChain | None] = ContextVar("delay_chain_of_eager_call", default=None)
 
+#: Request of a task whose tracing has just failed, of which Celery then tells ``on_failure`` without it.
+_untraced: ContextVar[Any] = ContextVar("request_of_internal_error", default=None)
+
 
 class DelayChainTask(_Task):
     """Stands to the left of the class of every task of an app that was given to ``install``.
 
     Attributes:
         delay_chain: Retry schedule, a ``DelayChain`` or its text. It decides how often the task is retried.
-        dead_letter: Name of the queue that gets the message when the task has no retry left.
+        dead_letter: Name of the queue that gets the message when the task has failed for good.
+        dead_letter_on: When that is: ``exhausted``, no retry is left; ``failure``, any failure that is final. None for
+            what the setting ``delayq_dead_letter_on`` says, or the first.
     """
 
     delay_chain: DelayChain | str | None
     dead_letter: str | None
+    dead_letter_on: str | None
 
     @classmethod
     def on_bound(cls, app: Any) -> None:
-        """Takes the chain that the setting ``task_annotations`` gave to the task."""
+        """Takes what the setting ``task_annotations`` gave to the task."""
         super().on_bound(app)
-        cls.take_delay_chain()
+        cls.take_declared()
 
     @classmethod
-    def take_delay_chain(cls) -> None:
-        """Reads the chain of a task that is declared; its length is the limit of retries.
+    def take_declared(cls) -> None:
+        """Reads the chain of a task that is declared, whose length is the limit of retries, and when it is buried.
 
         Raises:
             InvalidDelayChain: It is none, or the task has ``retry_backoff`` too.
+            InvalidDeadLetter: ``dead_letter_on`` is wrong, or there is no ``dead_letter`` for it.
         """
+        cls._take_dead_letter_on()
         if cls.delay_chain is None:
             return
         try:
@@ -54,6 +63,50 @@ class DelayChainTask(_Task):
         if getattr(cls, "retry_backoff", False):
             raise InvalidDelayChain(f"task {cls.name} has both a delay_chain and retry_backoff; one of them has to go")
         cls.max_retries = len(chain)
+
+    @classmethod
+    def _take_dead_letter_on(cls) -> None:
+        check_occasion(cls.dead_letter_on, f"dead_letter_on of task {cls.name}")
+        if not cls.__bound__:
+            return  # task_annotations may say more
+        if cls.dead_letter_on is not None and cls.dead_letter is None:
+            raise InvalidDeadLetter(f"task {cls.name} has a dead_letter_on, but names no queue as its dead_letter")
+        if cls.dead_letter is not None:
+            check_occasion(cls._get_app().conf.get(SETTING), f"the setting {SETTING}")
+
+    @property
+    def Request(self) -> Any:  # noqa: N802  # Celery's name
+        """The class of requests in the worker's main process, which learns of what a task cannot tell itself."""
+        base = super().Request
+        return base if self.dead_letter is None and self.delay_chain is None else lost.watching(base)
+
+    def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
+        """Does what the task's own class does when it has failed, and buries its message if that is wanted.
+
+        What ends a task from outside is told to ``fail_from_outside``, for which Celery's versions differ.
+        """
+        done = super().on_failure(exc, task_id, args, kwargs, einfo)
+        request, untraced = self.request, _untraced.get()
+        if request.id != task_id and untraced is not None and untraced.id == task_id:
+            request = untraced
+        if request.id == task_id:
+            _untraced.set(None)
+            self._fail(request, exc)
+        return done
+
+    def fail_from_outside(self, request: Any, exc: BaseException) -> None:
+        """Does what is to be done when a task has failed for good, and its own process could not say so.
+
+        Args:
+            request: Its request in the worker's main process.
+            exc: Such as of a time limit, or of a process that was lost.
+        """
+        if isinstance(exc, WorkerLostError) and getattr(self, "retry_on_worker_lost", False):  # from Celery 5.7 on
+            chain = self._chain_of(request)
+            limits = (self.max_retries, None if chain is None else len(chain))
+            if any(limit is not None and request.retries >= limit for limit in limits):
+                self._give_up(request, chain, exc)
+        self._fail(request, exc)
 
     def retry(
         self,
@@ -112,7 +165,7 @@ class DelayChainTask(_Task):
         chain = self._chain_of(request)
         if chain is not None:
             options = {"delay_chain": chain.text, CHAIN_ID: _id_of_chain(request), **options}
-            if request is not self.request:
+            if request is not self.request and options.get("retries"):
                 options["countdown"] = chain.delay_s(request.retries)
         return super().signature_from_request(request, *args, **options)
 
@@ -153,9 +206,15 @@ class DelayChainTask(_Task):
             return  # a task's own retry gave up, and autoretry_for catches what it raised
         request.gave_up_at = request.retries
         if self.dead_letter and not request.is_eager:
-            bury(self, chain, exc)
+            bury(self, request, "delay chain exhausted" if chain is not None else "retries exhausted", exc)
         if chain is not None:
             delay_chain_exhausted.send(sender=self, task_id=request.id, request=request, chain=chain, exception=exc)
+
+    def _fail(self, request: Any, exc: BaseException) -> None:
+        """Buries the message of a task that has failed for good, where any such failure is to be seen."""
+        occasion = self.dead_letter_on or self.app.conf.get(SETTING)
+        if self.dead_letter and occasion == "failure" and not request.is_eager:
+            bury(self, request, reason_of(exc), exc)
 
     @property
     def override_max_retries(self) -> int:
@@ -175,6 +234,12 @@ class DelayChainTask(_Task):
     @override_max_retries.deleter
     def override_max_retries(self) -> None:
         self.request.__dict__.pop("override_max_retries", None)
+
+
+def note_internal_error(sender: Any, request: Any, args: Any, kwargs: Any, **more: Any) -> None:
+    """Keeps the request for ``on_failure``, for the signal ``task_internal_error``."""
+    if isinstance(sender, DelayChainTask):
+        _untraced.set(Context(request or {}, args=args, kwargs=kwargs))
 
 
 def _id_of_chain(request: Any) -> str:

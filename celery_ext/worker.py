@@ -1,24 +1,64 @@
-"""What attaches itself to every worker that the ``celery`` command starts."""
+"""What attaches itself to every worker on our transport, and to all that the ``celery`` command starts."""
 
 from typing import Any
 
-from celery.signals import worker_init
+from celery import _state
+from celery.signals import beat_init, celeryd_after_setup, worker_init
+from kombu.log import get_logger
 from kombu.utils.url import maybe_sanitize_url
 
+from celery_ext.connecting import uses_delayq
+from kombu_delayq.errors import DelayqError
 from kombu_delayq.urls import STOCK_SCHEMES, split
+
+logger = get_logger(__name__)
 
 
 def attach() -> None:
     """Connects to Celery's signals; again changes nothing."""
     worker_init.connect(refuse_bypassed_transport, dispatch_uid="delayq-bypassed-transport")
-    worker_init.connect(extend_remote_control, dispatch_uid="delayq-remote-control")
+    worker_init.connect(begin, dispatch_uid="delayq-remote-control")
+    beat_init.connect(install_in, dispatch_uid="delayq-beat")
+    celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
 
 
-def extend_remote_control(**kwargs: Any) -> None:
-    """Lets the worker's revoke and inspect reach the tasks that wait in Redis."""
+def begin(sender: Any = None, **kwargs: Any) -> None:
+    """Lets a worker's revoke and inspect reach the tasks that wait in Redis, and gives its tasks delay chains.
+
+    Args:
+        sender: The worker; None when it has begun already and nobody knows which it is.
+        **kwargs: More that the signal ``worker_init`` tells.
+    """
     from celery_ext.remote_control import extend_commands  # brings in all of Celery's worker
 
+    celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
     extend_commands()
+    if sender is not None:
+        install_in(sender)
+        return
+    for app in list(_state._get_active_apps()):
+        if app.configured:  # one that is not has no connection, and to read its settings may do anything
+            _install(app)
+
+
+def install_in(sender: Any, **kwargs: Any) -> None:
+    """Gives the app of a worker or of beat what ``install`` gives, if it uses our transport.
+
+    Raises:
+        SystemExit: A task is declared wrongly; another exception would only be logged.
+    """
+    try:
+        _install(sender.app)
+    except DelayqError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from error
+
+
+def report(instance: Any, **kwargs: Any) -> None:
+    """Logs which tasks of a worker that starts are declared with what has no effect."""
+    from celery_ext.declared import complaints
+
+    for complaint in complaints(instance.app):
+        logger.warning("%s", complaint)
 
 
 def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
@@ -40,3 +80,14 @@ def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
                     f"broker_url {maybe_sanitize_url(url)} makes kombu overlook broker_transport; "
                     f"write {'delayq+socket' if scheme == 'redis+socket' else 'delayq'}://… instead"
                 )
+
+
+def _install(app: Any) -> None:
+    from celery_ext.install import install  # which attaches, too
+
+    try:
+        delayed = uses_delayq(app)
+    except Exception:  # a broker that nothing can be made of is for its own users to be told of
+        delayed = False
+    if delayed:
+        install(app)

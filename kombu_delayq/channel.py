@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
+from kombu_delayq import hooks
 from kombu_delayq.ahead import PutAhead
 from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.calls import Command
@@ -180,6 +181,7 @@ class DelayedChannel(_Channel):
         due = due_of(message)
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
+        hooks.check_unread(message["properties"])
         if due is None or not (due.relative or due.ms > time() * 1000):
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
@@ -191,6 +193,10 @@ class DelayedChannel(_Channel):
         else:
             self.store.offer(queue, offer, expire_ms=self.expire_ms(queue))
         return None
+
+    def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
+        hooks.check_unread(message["properties"])
+        super()._put_fanout(exchange, message, *args, **kwargs)
 
     def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
         """Publishes a step of a delay chain: also one that is due at once, so that a cancelled chain ends."""

@@ -25,6 +25,10 @@ class InvalidDelayLevel(DelayqError, ValueError):
     """A delay level is not a whole number from 0, or the table of delay levels is not written as one."""
 
 
+class InvalidDeadLetter(DelayqError, ValueError):
+    """A task or a setting does not say when a task's message goes to its dead letter queue, or to which."""
+
+
 class DelayTooLong(DelayqError, ValueError):
     """A message asks for a longer delay than the transport option ``max_delay`` allows."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.log import get_logger
 from kombu.transport import redis as stock
 
-from kombu_delayq import options, urls
+from kombu_delayq import hooks, options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.keys import Keys
 from kombu_delayq.transfer import TransferWorker
@@ -69,6 +69,7 @@ class _DelayedTransport(_Transport):
         steps = client.transport_options.get("priority_steps", self.Channel.priority_steps)
         Keys().lists_of_priorities(steps)  # kombu itself fails with the first message, and unclearly
         self._transfer_worker: TransferWorker | None = None
+        hooks.expect_worker()
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
         """Returns the broker as the URL that stock tools know, by default without its password."""

@@ -26,9 +26,10 @@ ROWS = 500
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """Look at tasks that had no retry left, replay them, or drop them.
+    """Look at tasks that have failed for good, replay them, or drop them.
 
-    A task that names a queue as its `dead_letter` goes there when it has no retry left. QUEUE is such a queue; as
+    A task that names a queue as its `dead_letter` goes there when it has no retry left, or after any final failure, as
+    its `dead_letter_on` says. QUEUE is such a queue; as
     `celery -A app delayq dead-letters`, it may be left out and is every queue that the app's tasks name.
     """
 

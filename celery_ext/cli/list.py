@@ -44,8 +44,8 @@ def list_(
 ) -> None:
     """List waiting messages in the order of their due times.
 
-    Of all queues, or of those given. RETRIES is how often the task was retried before, with a delay chain out of
-    how many steps. It is no snapshot: what comes or goes meanwhile may be seen or not.
+    Of all queues, or of those given. RETRIES is how often the task was retried before, out of how many steps if the
+    message has a delay chain. It is no snapshot: what comes or goes meanwhile may be seen or not.
     """
     with target.store() as (_, store):
         listing = _Listing(store, due_after, due_before, limit or None)
@@ -54,7 +54,7 @@ def list_(
         shown = 0
         for part in chunks(map(DelayedTask, messages), ROWS):
             shown += len(part)
-            for line in _json(part, listing) if as_json else _text(part, listing, target):
+            for line in _json(part, listing) if as_json else _text(part, listing):
                 click.echo(line)
         more = listing.count(names) - shown if limit and shown == limit else 0
         if more > 0:
@@ -102,5 +102,5 @@ def _json(tasks: list[DelayedTask], listing: _Listing) -> Iterator[str]:
     return (as_line(summary(task, listing.now_ms)) for task in tasks)
 
 
-def _text(tasks: list[DelayedTask], listing: _Listing, target: Target) -> list[str]:
-    return table(HEAD, [row(task, chain_of(task, target.app), listing.now_ms) for task in tasks], right={4})
+def _text(tasks: list[DelayedTask], listing: _Listing) -> list[str]:
+    return table(HEAD, [row(task, chain_of(task), listing.now_ms) for task in tasks], right={4})

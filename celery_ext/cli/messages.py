@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-from celery import Celery
-
 from celery_ext.chains import DelayChain
 from celery_ext.cli.text import escaped, iso, shortened, when
 from celery_ext.delayed_task import DelayedTask
@@ -26,13 +24,10 @@ def as_line(value: Any) -> str:
         return json.dumps(repr(value))
 
 
-def chain_of(task: DelayedTask, app: Celery | None) -> DelayChain | None:
-    """Returns the retry schedule of a waiting task, its message's or else, where an app knows the task, the task's."""
-    text = task.delay_chain
-    if text is None and app is not None and task.name is not None:
-        text = getattr(app.tasks.get(task.name), "delay_chain", None)
+def chain_of(task: DelayedTask) -> DelayChain | None:
+    """Returns the retry schedule that a message has; whether a task's own counts is its worker's to know."""
     try:
-        return None if text is None else DelayChain.parse(text)
+        return None if task.delay_chain is None else DelayChain.parse(task.delay_chain)
     except InvalidDelayChain:
         return None
 

@@ -46,7 +46,7 @@ def show(target: Target, ids: tuple[str, ...], raw: bool, as_json: bool) -> None
                 if raw:
                     _print_raw(task)
                     continue
-                chain = chain_of(task, target.app)
+                chain = chain_of(task)
                 if as_json:
                     click.echo(as_line(_fields(task, chain, now_ms)))
                 else:

@@ -5,9 +5,12 @@ With the setting ``without_install`` they are tasks as plain Celery has them.
 
 import os
 import signal
+import sys
 import threading
+import time
 from typing import Any
 
+from celery.exceptions import Ignore, Reject
 from celery.signals import task_revoked
 from proj import app, journal, note
 
@@ -107,3 +110,63 @@ def note_revoked(sender: Any, request: Any, **kwargs: Any) -> None:
     sender.push_request(id=request.id)
     note(sender, told="revoked")
     sender.pop_request()
+
+
+#: How a task that is buried after any final failure is declared.
+DOOMED: Any = {"bind": True, "dead_letter": "failed", "dead_letter_on": "failure"}
+
+
+def end(how: str) -> str:
+    """Ends a task in some way."""
+    if how == "raise":
+        raise ValueError("no such order")
+    if how == "ignore":
+        raise Ignore
+    if how == "reject":
+        raise Reject("not mine", requeue=False)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "exit":
+        sys.exit(3)
+    if how in ("hang", "hang softly"):
+        time.sleep(30)
+    return how
+
+
+@app.task(name="proj.doomed", **DOOMED)
+def doomed(self: Any, how: str) -> str:
+    """Ends in the way that it is told to."""
+    note(self, value=how)
+    return end(how)
+
+
+@app.task(name="proj.doomed_late", acks_late=True, **DOOMED)
+def doomed_late(self: Any, how: str) -> str:
+    """Is acknowledged when it is through."""
+    note(self, value=how)
+    return end(how)
+
+
+@app.task(name="proj.doomed_again", acks_late=True, reject_on_worker_lost=True, **DOOMED)
+def doomed_again(self: Any, how: str) -> None:
+    """Loses its process once; what comes again fails as it is told to."""
+    note(self, value=how)
+    if not self.request.delivery_info["redelivered"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise ValueError("again")
+
+
+@app.task(name="proj.doomed_chain", delay_chain="1h", autoretry_for=(NotifyFailed,), **DOOMED)
+def doomed_chain(self: Any) -> None:
+    """Fails for the chain at first, and then otherwise."""
+    note(self)
+    if not self.request.retries:
+        raise NotifyFailed("no answer")
+    raise ValueError("no such order")
+
+
+@app.task(bind=True, name="proj.dies_always", delay_chain="1h", dead_letter="failed", retry_on_worker_lost=True)
+def dies_always(self: Any) -> None:
+    """Ends its pool process each time."""
+    note(self)
+    os.kill(os.getpid(), signal.SIGKILL)

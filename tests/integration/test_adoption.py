@@ -59,7 +59,7 @@ def test_what_stands_in_a_plain_queue_is_put_into_the_store(make_proj: MakeProj,
     assert client.hlen("unacked") == client.zcard("unacked_index") == client.llen("celery") == 0
     proj.await_answers()
     scheduled = proj.app.control.inspect(timeout=10, limit=1).scheduled()
-    assert {task.get("held_by") for tasks in scheduled.values() for task in tasks} == {"broker"}
+    assert {task["request"]["hostname"] for tasks in scheduled.values() for task in tasks} == {"broker"}
     runs = proj.await_runs(len(PRODUCERS))
     stays(lambda: len(proj.runs()) == len(PRODUCERS), 1)
     assert {run["value"] for run in runs} == PRODUCERS.keys()

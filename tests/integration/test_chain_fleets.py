@@ -7,7 +7,6 @@ from tests.integration.chains import (
     delay_of_step,
     error_of,
     messages,
-    retries_of,
     steps_of,
     waiting_step,
 )
@@ -34,9 +33,9 @@ def test_protocol_1_in_threads_without_new_queues(make_proj: MakeProj) -> None:
 
 
 def test_a_fleet_of_which_a_part_is_installed(make_proj: MakeProj) -> None:
-    """A worker without ``install`` runs steps as retries of Celery, and one with it takes the chain up at its place.
+    """A worker whose app does not call ``install`` goes on with the chains of tasks and of calls all the same.
 
-    The chain of a call is forgotten there, and the task's goes on. A producer needs no ``install`` for either chain.
+    A producer needs no ``install`` for either chain.
     """
     proj = make_proj(**TASKS)
     installed = proj.worker(pool="solo")
@@ -46,21 +45,34 @@ def test_a_fleet_of_which_a_part_is_installed(make_proj: MakeProj) -> None:
     waiting_step(proj, own.id, 1)
     assert installed.stop() == 0
 
-    plain = proj.worker(pool="solo", without_install=True)
-    for each in (sent, own):
+    proj.worker(pool="solo", without_install=True)
+    for each, delay_s in ((sent, 600), (own, 7200)):
         run_now(proj.app, each.id)
-        assert "delay_chain" not in waiting_step(proj, each.id, 2).properties
-        assert_steps([delay_of_step(proj, each.id, 2)], 180)
-    assert plain.stop() == 0
+        assert_steps([delay_of_step(proj, each.id, 2)], delay_s)
+    new = proj.send("by_hand", kwargs={"exc": "why"}, delay_chain="1h")
+    assert_steps(steps_of(proj, new.id, 1), 3600)
+    assert "why" in str(error_of(new))
+    (letter,) = messages(proj, "failed")
+    assert letter["headers"]["id"] == new.id
 
-    proj.worker(pool="solo")
-    for each, delay_s, retries in ((sent, 600, 3), (own, None, 2)):
-        run_now(proj.app, each.id)
-        if delay_s:
-            assert_steps([delay_of_step(proj, each.id, 3)], delay_s)
-            run_now(proj.app, each.id)
-        assert each.get(timeout=30) == retries
-        assert retries_of(proj, each.id) == list(range(retries + 1))
+
+def test_a_worker_on_stock_redis_says_what_it_does_not_read(make_proj: MakeProj) -> None:
+    """Where neither ``install`` nor the transport gives tasks their chains, the worker names them when it starts."""
+    proj = make_proj(**TASKS, without_install=True, broker_transport="")
+    log = proj.worker(pool="solo").log
+    [line] = [line for line in log.splitlines() if "have no effect" in line]
+    assert "proj.notify" in line
+    assert "proj.unchained" in line
+    assert "proj.record" not in line
+    assert "celery_ext.install(app) was not called" in line
+
+
+def test_a_worker_does_not_start_with_a_chain_that_is_none(make_proj: MakeProj) -> None:
+    """Without ``install`` the worker finds a wrong schedule before it consumes anything."""
+    proj = make_proj(**TASKS, without_install=True, chain="4m,x")
+    worker = proj.worker(pool="solo", wait=False)
+    assert worker.process.wait(40) == 1
+    assert "InvalidDelayChain: task proj.notify: step 2, 'x'" in worker.log
 
 
 def test_a_deploy_that_changes_a_chain(make_proj: MakeProj) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from celery_ext import install
-from tests.integration.harness import Proj
+from tests.integration.harness import MakeProj, Proj
 from tests.integration.shell import lines, run
 
 pytestmark = pytest.mark.both_forms
@@ -169,6 +169,14 @@ def test_show_tells_the_position_in_a_delay_chain(proj: Proj) -> None:
     assert "(first run, then 4 steps; next: 4m, 10m, 10m, 1h)" in run(proj.server, "show", "first").stdout
     assert "… and 989 more)" in run(proj.server, "show", "long").stdout
     assert [row.split()[-1] for row in run(proj.server, "list").stdout.splitlines()[1:]] == ["0/4", "3/4", "1/1000"]
+
+
+def test_list_shows_no_chain_that_the_message_does_not_have(make_proj: MakeProj) -> None:
+    """A first run whose task is declared with a chain counts no steps, which only its worker does."""
+    proj = make_proj(include=["chain_tasks"])
+    proj.send("notify", countdown=60, task_id="first")
+    assert proj.celery("delayq", "list").splitlines()[1].split()[-1] == "0"
+    assert "chain" not in proj.celery("delayq", "show", "first").replace("celery", "")
 
 
 def test_show_finds_what_there_is(five: Proj) -> None:

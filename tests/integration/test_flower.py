@@ -32,7 +32,7 @@ def test_flower_shows_and_revokes_what_waits(watched: tuple[Proj, Worker, Flower
     kept = proj.send("record", "kept", countdown=61, kwargs={})
     workers = flower.api("GET", "workers", refresh="1", workername=worker.node)
     assert [task["request"]["id"] for task in workers[worker.node]["scheduled"]] == [waiting.id, kept.id]
-    assert {task["held_by"] for task in workers[worker.node]["scheduled"]} == {"broker"}
+    assert {task["request"]["hostname"] for task in workers[worker.node]["scheduled"]} == {"broker"}
     page = flower.request("GET", f"/worker/{worker.node}")
     assert all(text in page for text in (waiting.id, kept.id, "to be revoked", "proj.record"))
 

@@ -23,7 +23,7 @@ def _inspect(proj: Proj, worker: Worker) -> Any:
 
 
 def test_waiting_tasks_have_the_shape_of_stock(make_proj: MakeProj) -> None:
-    """Scheduled and query_task tell of a waiting task what stock tells of one that a worker holds, and who holds it."""
+    """Scheduled and query_task tell of a waiting task what stock tells of one that a worker holds, but its host."""
     told = []
     for transport in ({}, {"broker_transport": ""}):
         proj = make_proj(**transport)
@@ -39,8 +39,9 @@ def test_waiting_tasks_have_the_shape_of_stock(make_proj: MakeProj) -> None:
         proj.close()
         proj.server.client().flushall()
     ours, stock = told
-    assert (state, info) == ("scheduled", {**ours["request"], "eta": ours["eta"], "held_by": "broker"})
-    assert ours.pop("held_by") == "broker"
+    assert (state, info) == ("scheduled", {**ours["request"], "eta": ours["eta"]})
+    assert ours["priority"] == stock["priority"]
+    assert ours["request"]["hostname"] == "broker"
     assert _shape(ours) == _shape(stock)
     assert datetime.fromisoformat(ours["eta"]).timestamp() > time.time()
     assert stock["request"]["hostname"] == worker.node
@@ -72,7 +73,7 @@ def test_the_next_hundred_of_the_queues_that_a_worker_consumes(proj: Proj) -> No
     options = ("-t", "10", "-d", worker.node)
     assert json.loads(proj.celery("inspect", *options, "--json", "scheduled"))[worker.node] == told
     text = proj.celery("inspect", *options, "scheduled")
-    assert all(word in text for word in (ids[0], "proj.record", "'held_by': 'broker'", told[0]["eta"]))
+    assert all(word in text for word in (ids[0], "proj.record", "'hostname': 'broker'", told[0]["eta"]))
     assert ids[0] in proj.celery("inspect", *options, "query_task", ids[0])
 
 

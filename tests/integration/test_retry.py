@@ -20,7 +20,8 @@ def _held_by_worker(proj: Proj) -> list[Any]:
     held: list[Any] = proj.server.client().hkeys("unacked")
     for replies in (inspect.scheduled(), inspect.reserved(), inspect.active()):
         assert replies, "the worker does not answer"
-        held += [task for tasks in replies.values() for task in tasks if task.get("held_by") != "broker"]
+        told = [task.get("request", task) for tasks in replies.values() for task in tasks]
+        held += [task for task in told if task["hostname"] != "broker"]
     return held
 
 

@@ -19,6 +19,7 @@ from importlib.metadata import entry_points
 assert "site-packages" in kombu_delayq.__file__, kombu_delayq.__file__
 assert scripts.directory().is_relative_to(kombu_delayq.__path__[0]), scripts.directory()
 assert [e.name for e in entry_points(group="celery.commands") if e.dist.name == "kombu-delayq"] == ["delayq"]
+assert sorted(e.load().__name__ for e in entry_points(group="kombu_delayq.hooks")) == ["begin", "parse"]
 with PrivateRedis() as server:
     store = DelayStore(server.client())
     store.offer("q", Offer("id", "+0", 0, "body"))

@@ -1,0 +1,94 @@
+"""A program with Celery workers inside it, as tests have them. It names nothing of kombu-delayq but the transport.
+
+It prints JSON of what it saw. Its settings are in PROJ_CONF; the argument says what it does.
+"""
+
+import json
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any
+
+from celery import Celery
+from celery.contrib.testing.tasks import ping  # noqa: F401  # which start_worker sends
+from celery.contrib.testing.worker import start_worker
+
+app = Celery("embedded")
+app.conf.update(json.loads(os.environ["PROJ_CONF"]))
+other = Celery("other", broker=app.conf.broker_url, backend=app.conf.result_backend, set_as_current=False)
+
+
+@app.task
+def add(x: int, y: int, z: int = 0) -> int:
+    """Adds."""
+    return x + y + z
+
+
+@app.task(bind=True, delay_chain="4m,1h")
+def notify(self: Any) -> None:
+    """Fails each time."""
+    raise self.retry(exc=ValueError("no answer"))
+
+
+@other.task(name="other.late")
+def late() -> None:
+    """Does nothing, later."""
+
+
+def await_true(condition: Any) -> Any:
+    """Returns what a condition gives as soon as that is true, or what it gave after 20 s."""
+    deadline = monotonic() + 20
+    while not (value := condition()) and monotonic() < deadline:
+        sleep(0.02)
+    return value
+
+
+def inspected() -> dict[str, Any]:
+    """Looks at a waiting task, revokes it, and lets a task fail."""
+    told: dict[str, Any] = {}
+    with start_worker(app, perform_ping_check=False, shutdown_timeout=60) as worker:
+        inspect = app.control.inspect(destination=[worker.hostname], timeout=10)
+        eta = datetime.now(UTC) + timedelta(seconds=60)
+        sent = add.apply_async([1, 2], {"z": 3}, eta=eta)
+        told["eta"] = eta.strftime("%Y-%m-%dT%H:%M:%S.%f") + "+00:00"
+        told["id"] = sent.id
+        told["scheduled"] = await_true(inspect.scheduled)[worker.hostname]
+        sent.revoke()
+        told["state"] = await_true(lambda: sent.state == "REVOKED")
+        told["left"] = inspect.scheduled()[worker.hostname]
+        notify.delay()
+        told["retry"] = await_true(lambda: inspect.scheduled()[worker.hostname])
+    return told
+
+
+def with_other_transport() -> dict[str, Any]:
+    """Does so, and then runs a worker of an app on stock Redis."""
+    told = inspected()
+    with start_worker(other, perform_ping_check=False, shutdown_timeout=60) as worker:
+        inspect = other.control.inspect(destination=[worker.hostname], timeout=10)
+        late.apply_async(countdown=60)
+        [held] = await_true(lambda: inspect.scheduled()[worker.hostname])
+        told["stock"] = {"host": held["request"]["hostname"] == worker.hostname, "sender": "send_task" in vars(other)}
+        other.control.purge()
+    return told
+
+
+def forked() -> dict[str, Any]:
+    """Lets a task fail in the pool of a worker that the program makes itself."""
+    notify.delay()
+    ready = Event()  # until then this thread does nothing: a child must not inherit a lock that it holds
+    worker = app.WorkController(pool="prefork", concurrency=1, ready_callback=lambda consumer: ready.set())
+    Thread(target=worker.start, daemon=True).start()
+    ready.wait(60)
+    inspect = app.control.inspect(timeout=10)
+    told = {"retry": await_true(lambda: (inspect.scheduled() or {}).get(worker.hostname))}
+    worker.terminate()
+    return told
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]]()))
+    sys.stdout.flush()
+    os._exit(0)  # a thread of a pool must not keep it
