@@ -1,6 +1,7 @@
 """What the documentation says of log lines, options and their defaults is what the code has."""
 
 import ast
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from kombu.transport import redis as stock
 
+from celery_ext.levels import DEFAULT
+from celery_ext.spark.options import WriteOptions
 from kombu_delayq import options
 from kombu_delayq.transport import Channel
 from tests.unit.test_docs import PAGES, ROOT, blocks, named
@@ -105,22 +108,39 @@ def test_transport_options_of_examples_are_read(page: Path) -> None:
 def defaults(page: Path) -> Iterator[tuple[str, float]]:
     """Yields the options whose default a page gives, such as "`lease_ttl` (default 3 s)", and the default in s."""
     text = re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
-    for name, number, unit in re.findall(r"`(\w+)`[\w ]{0,10} ?\(default (\d+) (\w+)\)", text):
-        yield name, float(number) * UNITS[unit]
+    for form in (
+        r"`([a-z_]+)`[\w ]{0,10} ?\(default X\)",
+        r"`([a-z_]+)`[\w ]{0,10}, by default X",
+        r"`([a-z_]+)`, X by default",
+    ):
+        for name, number, unit in re.findall(form.replace("X", r"(\d+|a) (\w+)"), text):
+            yield name, (1.0 if number == "a" else float(number)) * UNITS[unit]
 
 
 def default_of(name: str) -> Any:
-    """Returns the default of a transport option of ours or kombu's."""
-    return getattr(options.Options() if name in options.NAMES else stock.Channel, name)
+    """Returns the default of a transport option of ours or kombu's, or of one of Spark's writer."""
+    if name in options.NAMES:
+        return getattr(options.Options(), name)
+    spark = {field.name: field.default for field in dataclasses.fields(WriteOptions)}
+    return spark[name] if name in spark else getattr(stock.Channel, name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_defaults_are_those_of_the_code(page: Path) -> None:
-    """Where a page gives the default of a transport option in brackets, it is the one of the code."""
+    """Where a page gives the default of an option, it is the one of the code."""
     assert [(name, given) for name, given in defaults(page) if default_of(name) != given] == []
 
 
 def test_defaults_are_found() -> None:
     """The pages give some defaults, and the test above sees them."""
     found = {name for page in PAGES for name, _ in defaults(page)}
-    assert found >= {"poll_interval", "lease_ttl", "unacked_mutex_expire", "visibility_timeout"}
+    assert found >= {"poll_interval", "lease_ttl", "cancelled_ttl", "unacked_mutex_expire", "visibility_timeout"}
+    assert found >= {"job_ttl", "write_timeout"}
+
+
+def test_the_table_of_delay_levels_is_the_default() -> None:
+    """The page on delay levels has the table that is used."""
+    rows = (ROOT / "docs/how-to/delay-levels.md").read_text(encoding="utf-8").splitlines()
+    levels, delays = ([cell.strip() for cell in row.split("|")[2:-1]] for row in rows if row.startswith(("| l", "| d")))
+    assert delays == DEFAULT.split()
+    assert levels == [str(level) for level in range(1, len(delays) + 1)]
