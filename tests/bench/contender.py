@@ -130,8 +130,9 @@ class Client:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
+        with self._process.stdout as answers:
+            for line in answers:
+                self._lines.put(line)
         self._lines.put("")
 
 
@@ -193,6 +194,7 @@ class Stage:
             self.server.start()
         except BaseException:
             self.server.close()
+            self._directory.cleanup()
             raise
         return self
 
@@ -203,6 +205,9 @@ class Stage:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if process.stdin is not None:
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
         self.server.close()
         self._directory.cleanup()
 

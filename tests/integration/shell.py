@@ -66,9 +66,9 @@ class Terminal:
         return self.process.wait(max(deadline - monotonic(), 1))
 
     def close(self) -> None:
-        """Ends the process."""
-        self.process.kill()
-        self.process.wait()
+        """Ends the process, and closes its streams."""
+        with self.process:
+            self.process.kill()
         os.close(self._master)
 
     def _read(self, deadline: float) -> bool:

@@ -181,7 +181,7 @@ def test_observers_of_a_cancelled_task(proj: Proj) -> None:
     Who hears an event such as ``task-revoked`` takes its sender for a worker, so a publisher sends none.
     """
 
-    @proj.app.task(name="proj.record", ignore_result=True)
+    @proj.app.task(name="proj.record", ignore_result=True, shared=False)
     def record(value: Any) -> None: ...
 
     told: list[Any] = []

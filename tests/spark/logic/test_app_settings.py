@@ -132,6 +132,7 @@ def test_the_broker_is_the_one_for_writing(conf: dict[str, Any], url: str) -> No
     assert str(AppSettings.of(named(apps.make("writing", **conf))).broker_url or "amqp").startswith(url)
 
 
+@pytest.mark.filterwarnings(r"ignore:\s*The .* task attribute is deprecated")  # the attribute is the option
 def test_options_of_celerys_own_tasks_are_left_out() -> None:
     """Of an app's tasks, those that Celery brings are of no use to a job."""
     app = apps.make("tasks")

@@ -168,6 +168,7 @@ OF_APPS: dict[str, tuple[dict[str, Any], dict[str, Any], Case]] = {
 
 
 @TRANSPORTS
+@pytest.mark.filterwarnings(r"ignore:\s*The .* task attribute is deprecated")  # some tasks have them on purpose
 @pytest.mark.parametrize(("conf", "of_task", "case"), OF_APPS.values(), ids=OF_APPS)
 def test_a_message_is_what_apply_async_makes(
     redis_server: PrivateRedis, conf: dict[str, Any], of_task: dict[str, Any], case: Case, transport: str
