@@ -98,7 +98,7 @@ class TransferWorker:
     def stop(self, timeout_s: float = 2.0) -> None:
         """Stops, gives the lease back, and waits for the thread at most ``timeout_s``.
 
-        Safe in a signal handler when this worker has no thread.
+        Not for a signal handler, which may interrupt what holds a lock that this takes.
         """
         self._stopping.set()
         _threads.pop(self.name, None)

@@ -2,10 +2,13 @@
 
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
 from time import monotonic
-from types import FrameType
 
 import click
 from celery.bin.base import COMMA_SEPARATED_LIST
@@ -60,20 +63,49 @@ def transfer(target: Target, queues: Sequence[str], loglevel: str) -> None:
     connect = _Connect(connection, app=target.app is not None)
     worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(target)], on_transfer=_tell)
 
-    def stop(signum: int, frame: FrameType | None) -> None:
-        worker.stop()
-        if connect.under_way:  # which may take some time, and there is nothing to hand over
-            raise SystemExit(0)
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, stop)
     try:
         with errors_in_words(connection):
             logger.info("transfer worker %s for %s", worker.name, connection.as_uri())
-            worker.run()
+            _run_until_stopped(worker, connect)
     except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
         raise click.ClickException(str(error)) from error
     logger.info("transfer worker %s stopped", worker.name)
+
+
+def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
+    """Runs it in a thread, and stops it when a signal comes.
+
+    A handler runs in the middle of whatever the main thread does. If that were the worker's own wait, whose lock a stop
+    takes as well, neither would ever go on.
+    """
+    ends, ended = (signal.SIGTERM, signal.SIGINT), 0
+    running: Future[None] = Future()
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as error:
+            running.set_exception(error)
+        else:
+            running.set_result(None)
+        with suppress(OSError):  # nobody waits any more
+            waker.send(bytes([ended]))
+
+    with woken, waker:
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        for each in ends:
+            signal.signal(each, lambda signum, frame: None)  # what wakes is its number, which Python sends
+        Thread(target=run, daemon=True).start()
+        try:
+            while woken.recv(1)[0] not in (*ends, ended):
+                pass
+        finally:
+            signal.set_wakeup_fd(-1)
+            worker.stop()
+        if not connect.under_way or running.done():  # else it may take some time, and there is nothing to hand over
+            running.result()
 
 
 class _Connect:
