@@ -1,6 +1,6 @@
 """The Kombu transport: stock Redis, where messages that are due later wait in the store until then."""
 
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
@@ -65,7 +65,7 @@ class _DelayedTransport(_Transport):
             self.default_port = stock.SentinelTransport.default_port
         self.options, warning = options.parse(client.transport_options, self.Channel.from_transport_options)
         if warning:
-            _warn_once(warning)
+            urls.warn_once(warning)
         steps = client.transport_options.get("priority_steps", self.Channel.priority_steps)
         Keys().lists_of_priorities(steps)  # kombu itself fails with the first message, and unclearly
         self._transfer_worker: TransferWorker | None = None
@@ -110,8 +110,3 @@ class SentinelTransport(_DelayedTransport, stock.SentinelTransport):
     """Redis behind Sentinel, with delayed delivery. Needs the transport option ``master_name``."""
 
     Channel = SentinelChannel
-
-
-@cache
-def _warn_once(text: str) -> None:
-    logger.warning("%s", text)

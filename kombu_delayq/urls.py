@@ -5,6 +5,7 @@ scheme ``rediss`` alone, and does not look behind a ``+``. So a transport named 
 stock behaviour, without TLS, or on localhost. ``settle`` reads the URL itself and leaves a connection that cannot.
 """
 
+import logging
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,9 @@ from kombu.utils.url import as_url, maybe_sanitize_url, parse_url
 from kombu_delayq.errors import InvalidBrokerURL
 
 logger = get_logger(__name__)
+
+#: Warnings that were given in this process.
+_said: set[str] = set()
 
 _PLAIN = "kombu_delayq.transport:Transport"
 _SENTINEL = "kombu_delayq.transport:SentinelTransport"
@@ -229,9 +233,25 @@ def _take_tls(client: Any, checked: bool) -> None:
         if client.ssl["ssl_cert_reqs"] in (ssl.CERT_NONE, "none"):
             client.ssl["ssl_check_hostname"] = False
     elif not client.ssl:
-        logger.warning("rediss:// without TLS options does not check the server's certificate, as in stock kombu")
+        warn_once("rediss:// without TLS options does not check the server's certificate, as in stock kombu")
         client.ssl = {"ssl_cert_reqs": ssl.CERT_NONE}
     client._initial_params["ssl"] = client.ssl  # what a switch to an alternate starts from
+
+
+def warn_once(text: str) -> None:
+    """Warns once in a process, but again as long as nobody hears it: a worker connects before it sets up its log."""
+    if text not in _said:
+        logger.warning("%s", text)
+        if _is_heard(logger):
+            _said.add(text)
+
+
+def _is_heard(logger: logging.Logger | None) -> bool:
+    while logger is not None:
+        if any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
 
 
 def _with_scheme(url: str, schemes: dict[str, str]) -> str:
