@@ -6,6 +6,7 @@ from typing import Any
 import redis
 
 from kombu_delayq.calls import Command
+from kombu_delayq.primary import FollowingPool
 from kombu_delayq.results import Offer
 
 
@@ -29,7 +30,10 @@ class PutAhead:
     def put(self, offers: Sequence[Offer]) -> None:
         """Sends a page, as of ``DelayedChannel.put_many``, and returns before Redis has it."""
         commands = self._commands_of(offers)
+        if isinstance(self._pool, FollowingPool):
+            self._pool.follow()
         connection = self._connected()
+        connection.connect()  # does nothing where it is connected
         connection.send_packed_command(connection.pack_commands(commands))
         self._awaited = len(commands)
 

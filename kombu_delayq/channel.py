@@ -13,7 +13,6 @@ from kombu.transport import virtual
 from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
-from redis.sentinel import SentinelConnectionPool
 
 from kombu_delayq import hooks
 from kombu_delayq.ahead import PutAhead
@@ -24,6 +23,7 @@ from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.keys import Keys
 from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
 from kombu_delayq.options import Options
+from kombu_delayq.primary import FollowingPool
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from kombu_delayq.usage import Usage
@@ -72,7 +72,10 @@ class DelayedChannel(_Channel):
         pool: redis.ConnectionPool = self._get_pool()
         # The option max_connections bounds kombu's pools, to each of which one connection is enough.
         pool.max_connections = max(pool.max_connections, TRANSFER_CONNECTIONS)
-        sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
+        sentinels: Sequence[Any] = ()
+        if isinstance(pool, FollowingPool):
+            pool.in_one_thread = True
+            sentinels = pool.sentinel_manager.sentinels
         for each in (pool, *(sentinel.connection_pool for sentinel in sentinels)):
             if each.connection_kwargs.get("socket_timeout") is None:
                 each.connection_kwargs["socket_timeout"] = self.options.redis_timeout
@@ -141,8 +144,16 @@ class DelayedChannel(_Channel):
 
     @cached_property
     def _broker(self) -> str:
-        uri: str = self._transport().client.as_uri()
-        return uri
+        return str(self._transport().broker)
+
+    def leaves_primary(self) -> bool:
+        """Whether this consumer is at a primary that is known to be none any more; never, but with Sentinels."""
+        return False
+
+    def _note_refusal(self) -> None:
+        _refusing.add(self._broker)
+        if self.connection is not None:
+            self.connection.cycle.refused = True
 
     def _check_writes(self) -> None:
         """Raises the error of a Redis that still takes no writes, so that whoever connects pauses before the next time.
@@ -268,8 +279,7 @@ class DelayedChannel(_Channel):
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()
         params = dict(super()._connparams(asynchronous=asynchronous))
-        told = partial(_refusing.add, self._broker)
-        params["connection_class"] = noticing_demotion(params["connection_class"], told)
+        params["connection_class"] = noticing_demotion(params["connection_class"], self._note_refusal)
         return params
 
     def _transport(self) -> Any:

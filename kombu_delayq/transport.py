@@ -9,6 +9,8 @@ from kombu.transport import redis as stock
 from kombu_delayq import hooks, options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.keys import Keys
+from kombu_delayq.poller import DelayedPoller
+from kombu_delayq.primary import FollowingPool
 from kombu_delayq.transfer import TransferWorker
 
 logger = get_logger(__name__)
@@ -28,23 +30,14 @@ class Channel(DelayedChannel, stock.Channel):
 class SentinelChannel(DelayedChannel, stock.SentinelChannel):
     """A channel of :class:`SentinelTransport`."""
 
+    def _get_pool(self, asynchronous: bool = False) -> FollowingPool:
+        pool: FollowingPool = super()._get_pool(asynchronous)
+        pool.__class__ = FollowingPool  # kombu does not let choose it
+        return pool
 
-class Poller(stock.MultiChannelPoller):
-    """Waits for messages of all channels; between two waits, each may see to the queues that it consumes."""
-
-    def on_poll_start(self) -> None:
-        """Called with each turn of an event loop."""
-        self._stay_in_use()
-        super().on_poll_start()
-
-    def get(self, *args: Any, **kwargs: Any) -> Any:
-        """Waits for a message where there is no event loop."""
-        self._stay_in_use()
-        return super().get(*args, **kwargs)
-
-    def _stay_in_use(self) -> None:
-        for channel in list(self._channels):
-            channel.stay_in_use()
+    def leaves_primary(self) -> bool:
+        """Whether this consumer is at a primary that the Sentinels name no longer."""
+        return bool(self.active_queues) and self.async_pool.follow()
 
 
 class _DelayedTransport(_Transport):
@@ -59,7 +52,7 @@ class _DelayedTransport(_Transport):
         self._scheme = urls.settle(client, sentinel=isinstance(self, stock.SentinelTransport))
         super().__init__(client, **kwargs)
         self.cycle.close()
-        self.cycle = Poller()
+        self.cycle = DelayedPoller()
         if self._scheme == "sentinel":
             self.Channel = SentinelChannel
             self.default_port = stock.SentinelTransport.default_port
@@ -79,7 +72,7 @@ class _DelayedTransport(_Transport):
         """Runs a transfer worker beside the consumers of this connection, if none runs and none is unwanted."""
         if self.options.transfer and self._transfer_worker is None:
             connect = partial(connect_store, channel, channel.separate_pool())
-            down_since = _down_since.pop(self._broker, None)
+            down_since = _down_since.pop(self.broker, None)
             self._transfer_worker = TransferWorker(connect, queues=self._consumed, down_since=down_since)
             self._transfer_worker.start()
 
@@ -89,11 +82,12 @@ class _DelayedTransport(_Transport):
         if worker is not None:
             worker.stop()
             if worker.down_since is not None:
-                _down_since[self._broker] = worker.down_since
+                _down_since[self.broker] = worker.down_since
         super().close_connection(connection)
 
     @property
-    def _broker(self) -> str:
+    def broker(self) -> str:
+        """Tells it from others: its URL, with its alternates."""
         return ";".join(self.client.alt) or self.as_uri("")
 
     def _consumed(self) -> set[str]:

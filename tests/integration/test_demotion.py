@@ -33,7 +33,7 @@ def _promote(server: PrivateRedis) -> None:
 
 
 def _await_loss(worker: Worker) -> None:
-    until(lambda: "takes no writes now" in worker.log, 20, "the worker notices")
+    until(lambda: "Connection to broker lost" in worker.log, 20, "the worker notices")
 
 
 @pytest.mark.both_forms
@@ -71,6 +71,24 @@ def test_a_worker_outlives_an_ack_that_a_replica_refuses(
     until(lambda: "succeeded" in worker.log)
     _promote(own_server)
     proj.send("record", "after", countdown=0.5)
+    proj.await_runs(1, timeout_s=60, value="after")
+    assert worker.alive()
+
+
+def test_a_worker_that_may_take_no_more_notices_refused_acks(
+    make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
+) -> None:
+    """A worker whose acks are all refused while it holds as many messages as it may reconnects, and goes on."""
+    proj = make_proj(own_server, worker_prefetch_multiplier=1, task_acks_late=True)
+    worker = proj.worker(concurrency=1, broker_transport_options={"transfer": False})
+    proj.send("late_acked", 2, "held")
+    proj.await_runs(1)
+    until(lambda: own_server.client().hlen("unacked") == 1)
+    own_server.client().config_set("min-replicas-to-write", 1)
+    until(lambda: "Couldn't ack" in worker.log)
+    _await_loss(worker)
+    own_server.client().config_set("min-replicas-to-write", 0)
+    proj.send("record", "after")
     proj.await_runs(1, timeout_s=60, value="after")
     assert worker.alive()
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import redis
 from kombu import Connection
 
 from kombu_delayq.channel import connect_store
@@ -72,6 +73,43 @@ def test_transfer_worker_follows_the_master(sentinels: Sentinels, make_proj: Mak
             transfer.stop()
     assert sentinels.replica.client().zcard("delayq:{celery}:due") == 0
     assert sentinels.replica.client().hlen("delayq:{celery}:backup") == 0
+
+
+def test_nobody_stays_with_a_primary_that_is_none_any_more(sentinels: Sentinels, make_proj: MakeProj) -> None:
+    """After a planned failover, publisher, transfer worker and consumer are at the new primary before the old one ends.
+
+    The old one takes writes for ten seconds more, and forgets them then.
+    """
+    proj = make_proj(sentinels.master, **_settings(sentinels.urls("delayq+sentinel"), None))
+    worker = proj.worker()
+    proj.send("record", "before", countdown=0.5)
+    proj.await_runs(1)
+    sentinels.fail_over()
+    sentinels.await_new_master()
+    new = sentinels.replica.client()
+
+    def published_there() -> bool:
+        return bool(new.zscore("delayq:{celery}:due", proj.send("record", "there", countdown=1).id))
+
+    until(published_there, 8, "published to the new one")
+    until(lambda: proj.runs(value="there"), 8, "run from the new one")
+    until(lambda: new.client_list("normal") and "brpop" in {each["cmd"] for each in new.client_list()}, 8, "consumed")
+    assert sentinels.master.client().info("replication")["role"] == "master", "the test came too late to tell"
+    assert worker.alive()
+
+
+def test_sentinels_that_do_not_answer_hold_up_nobody(sentinels: Sentinels) -> None:
+    """Where no Sentinel answers, whoever is connected stays with its primary."""
+    with Connection(sentinels.urls("delayq+sentinel"), transport_options=OPTIONS) as connection:
+        channel = connection.default_channel
+        assert channel.store.size("q") == 0
+        asked = channel.pool._named()
+        for port in sentinels.ports:
+            redis.Redis(port=port).execute_command("CLIENT", "PAUSE", 60_000, "ALL")
+        until(lambda: asked.address() is None, 10)
+        for _ in range(50):
+            assert channel.store.size("q") == 0
+        assert asked.address() is None
 
 
 def test_transfer_worker_waits_for_no_sentinel_without_end(sentinels: Sentinels) -> None:

@@ -1,0 +1,106 @@
+"""Leaves a primary that the Sentinels name no longer, though it still answers.
+
+After a planned failover Sentinel lets the old primary take writes for about ten seconds. What is published there then
+is lost when it becomes a replica, and what is delivered there is delivered again by the new one.
+"""
+
+import os
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from kombu.log import get_logger
+from redis.exceptions import RedisError
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+logger = get_logger(__name__)
+
+#: How often a process asks the Sentinels, in s, and at most how rarely while none answers.
+ASK_S, RARELY_S = 1.0, 30.0
+#: How long it waits for the answer of one: whoever asks has something else to do.
+ANSWER_S = 0.5
+
+Address = tuple[str, int]
+
+
+class NamedPrimary:
+    """Whom the Sentinels name as the primary. May be asked all the time, by any thread.
+
+    Args:
+        manager: The Sentinels, and how they are reached.
+        service: The name under which they know the primary.
+    """
+
+    def __init__(self, manager: Sentinel, service: str) -> None:
+        timeouts = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S}
+        nodes = [_address_of(node) for node in manager.sentinels]
+        how = {**manager.sentinel_kwargs, **timeouts}
+        self._sentinels = Sentinel(nodes, manager.min_other_sentinels, how)
+        self._service = service
+        self._address: Address | None = None
+        self._asking = Lock()
+        self._pause_s = ASK_S
+        self._ask_at = monotonic() + ASK_S
+
+    def address(self) -> Address | None:
+        """Returns its address as of at most a second ago; None while no Sentinel answers."""
+        if monotonic() >= self._ask_at and self._asking.acquire(blocking=False):
+            try:
+                self._ask()
+            finally:
+                self._asking.release()
+        return self._address
+
+    def _ask(self) -> None:
+        try:
+            host, port = self._sentinels.discover_master(self._service)
+            self._address, self._pause_s = (host, port), ASK_S
+        except (RedisError, OSError):
+            self._address, self._pause_s = None, min(self._pause_s * 2, RARELY_S)
+        self._ask_at = monotonic() + self._pause_s
+
+
+class FollowingPool(SentinelConnectionPool):
+    """Connections to the primary that the Sentinels name now, and not when they were made."""
+
+    #: Whether connections that are in use are left as well; only where all are used by one thread.
+    in_one_thread = False
+    _asks: tuple[int, NamedPrimary] | None = None
+
+    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a connection, as the class that it extends."""
+        self.follow()
+        return super().get_connection(*args, **kwargs)
+
+    def follow(self) -> bool:
+        """Leaves the primary if the Sentinels name another one. Returns whether it has."""
+        before = self.master_address
+        if before is None or self._named().address() in (None, before):
+            return False
+        try:
+            now = self.get_master_address()  # drops the connections that are not in use
+        except (RedisError, OSError):
+            return False
+        if now == before:
+            return False
+        logger.info("the Sentinels name %s:%s as the primary of %s now", *now, self.service_name)
+        if self.in_one_thread:
+            self.disconnect()
+        return True
+
+    def _named(self) -> NamedPrimary:
+        pid = os.getpid()
+        if self._asks is None or self._asks[0] != pid:
+            nodes = frozenset(map(_address_of, self.sentinel_manager.sentinels))
+            made = NamedPrimary(self.sentinel_manager, self.service_name)
+            self._asks = pid, _named.setdefault((pid, nodes, self.service_name), made)
+        return self._asks[1]
+
+
+#: By process, Sentinels and service: one connection to a Sentinel serves all connections of a process.
+_named: dict[tuple[int, frozenset[Address], str], NamedPrimary] = {}
+
+
+def _address_of(node: Any) -> Address:
+    given = node.connection_pool.connection_kwargs
+    return given["host"], given["port"]
