@@ -97,12 +97,17 @@ class DelayedChannel(_Channel):
             callbacks[queue] = partial(self._adopt_or_deliver, queue, no_ack, callbacks[queue])
             if self.options.backup == "list":  # the first message may be that of a JVM service, which tells nobody
                 self.store.know(queue)
-            self.connection.start_transfer(self)
+            self.begin_transfer()
         return result
 
     def stay_in_use(self) -> None:
         """Keeps the queues consumed here from expiring. Called all the time, it asks Redis now and then."""
         self._usage.of(self._active_queues)
+
+    def begin_transfer(self) -> None:
+        """Sees that a transfer worker runs in this process, if this channel has consumers that need one."""
+        if self.durable_queues():
+            self.connection.start_transfer(self)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> None:
         """Deletes a queue with its delayed messages; with ``if_empty`` only when it has none of either kind."""

@@ -3,6 +3,7 @@
 import os
 import random
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from threading import Event, Thread
@@ -31,9 +32,6 @@ LISTEN_S = 0.2
 #: The last part of a wait, in s, in which announcements are not heard: sockets are waited for in whole ms, rounded up.
 FINE_S = 0.002
 
-#: Process of each worker that runs in a thread here, by the worker's name. A forked child inherits the entries.
-_threads: dict[str, int] = {}
-
 
 class TransferWorker:
     """Moves due messages, in a thread of a consumer or as a process of its own.
@@ -57,7 +55,8 @@ class TransferWorker:
         on_transfer: Callable[[str, Transferred], None] | None = None,
         down_since: float | None = None,
     ) -> None:
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._pid = os.getpid()
+        self.name = f"{socket.gethostname()}:{self._pid}:{uuid4().hex[:8]}"
         self._rank: int | None = None  # see Lease; None while it does not know
         self._connect = connect
         self._queues = queues
@@ -74,6 +73,11 @@ class TransferWorker:
         self._may_follow = True  # queues in Redisson's form
 
     @property
+    def is_own(self) -> bool:
+        """Whether it was made in this process, and not in one from which this was forked: no thread survives that."""
+        return self._pid == os.getpid()
+
+    @property
     def leading(self) -> bool:
         """Whether it holds the lease."""
         return self._rank == 1
@@ -86,12 +90,11 @@ class TransferWorker:
     def start(self) -> None:
         """Runs in a daemon thread, which no error ends.
 
-        Does nothing in a process forked from one that runs a worker in a thread, such as a child of the prefork
-        pool: its parent does the work.
+        Does nothing in a child of Celery's prefork pool, where a task may consume for a moment: the parent does the
+        work. Any other process that consumes runs one, whatever it was forked from.
         """
-        if any(pid != os.getpid() for pid in list(_threads.values())):
+        if _is_pool_child():
             return
-        _threads[self.name] = os.getpid()
         self._thread = Thread(target=self._run_in_thread, name="delayq-transfer", daemon=True)
         self._thread.start()
 
@@ -100,8 +103,9 @@ class TransferWorker:
 
         Not for a signal handler, which may interrupt what holds a lock that this takes.
         """
+        if not self.is_own:
+            return  # the thread is the parent's, and the locks may be as they were in the middle of its work
         self._stopping.set()
-        _threads.pop(self.name, None)
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -281,3 +285,9 @@ class TransferWorker:
             logger.error("queue %r: %d delayed messages had no body and are lost", queue, done.lost)
         if done.moved and self._on_transfer is not None:
             self._on_transfer(queue, done)
+
+
+def _is_pool_child() -> bool:
+    """Whether this process is one of a pool of billiard, which Celery's prefork pool is; it marks them so."""
+    billiard = sys.modules.get("billiard.process")
+    return billiard is not None and bool(billiard.current_process().daemon)

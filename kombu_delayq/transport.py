@@ -70,7 +70,8 @@ class _DelayedTransport(_Transport):
 
     def start_transfer(self, channel: DelayedChannel) -> None:
         """Runs a transfer worker beside the consumers of this connection, if none runs and none is unwanted."""
-        if self.options.transfer and self._transfer_worker is None:
+        worker = self._transfer_worker
+        if self.options.transfer and (worker is None or not worker.is_own):
             connect = partial(connect_store, channel, channel.separate_pool())
             down_since = _down_since.pop(self.broker, None)
             self._transfer_worker = TransferWorker(connect, queues=self._consumed, down_since=down_since)

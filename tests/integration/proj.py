@@ -101,3 +101,13 @@ def die_once(self: Any) -> None:
 def threads(self: Any) -> None:
     """Notes the threads of the process that it runs in."""
     note(self, threads=[thread.name for thread in threading.enumerate()])
+
+
+@app.task(bind=True)
+def receive(self: Any, queue: str) -> None:
+    """Notes that it ran, consumes one message of a queue, and notes it with the threads of the process."""
+    note(self)
+    with app.connection_for_read() as connection, connection.SimpleQueue(queue) as waiting:
+        message = waiting.get(timeout=20)
+        message.ack()
+        note(self, value=message.payload, threads=[thread.name for thread in threading.enumerate()])

@@ -34,33 +34,73 @@ def test_tasks_in_short_lived_children_publish_with_a_countdown(make_proj: MakeP
     assert proj.delayed() == 0
 
 
+#: A program whose parent consumes, and that goes on as told: prints whether the process transfers, and what it gets.
 FORKING = """
-import os, sys, threading
+import multiprocessing, os, sys, threading
 from kombu import Connection, Consumer, Queue
 
-def consume(released):
+def connected():
     connection = Connection(sys.argv[1], transport="kombu_delayq.transport:Transport")
-    Consumer(connection, [Queue("q")], on_message=print).consume()
-    transfers = "delayq-transfer" in [thread.name for thread in threading.enumerate()]
-    print(os.getpid() == parent, transfers, flush=True)
-    if released:
-        connection.release()
+    Consumer(connection, [Queue("q")], callbacks=[lambda body, message: got.append(body)], no_ack=True).consume()
+    return connection
 
-parent = os.getpid()
-consume(sys.argv[2] == "released")
-if os.fork():
+def transfers():
+    return sum(thread.name == "delayq-transfer" and thread.is_alive() for thread in threading.enumerate())
+
+def receive(connection):
+    connection.Producer().publish("late", routing_key="q", serializer="json", headers={}, DelaySeconds=1)
+    while not got:
+        try:
+            connection.drain_events(timeout=1)
+        except TimeoutError:
+            pass
+    print(transfers(), *got, flush=True)
+
+def consume_anew():
+    receive(connected())
+
+got, how = [], sys.argv[2]
+parents = connected()
+assert transfers() == 1
+if how == "released":
+    parents.release()
+if how == "multiprocessing":
+    child = multiprocessing.get_context("fork").Process(target=consume_anew)
+    child.start()
+    child.join()
+elif how == "daemon":  # the parent ends, and so does the child that its own child is to outlive
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    receive(parents)
+    os._exit(0)
+elif os.fork():
     os.wait()
 else:
-    consume(True)
+    consume_anew()
     os._exit(0)
 """
 
 
-@pytest.mark.parametrize(("parent", "child_transfers"), [("consuming", False), ("released", True)])
-def test_a_forked_consumer_transfers_where_its_parent_does_not(
-    redis_server: PrivateRedis, parent: str, child_transfers: bool
-) -> None:
-    """A consumer in a forked process leaves the transfer to its parent, and does it itself once the parent stopped."""
-    command = [sys.executable, "-W", "ignore", "-c", FORKING, redis_server.url, parent]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
-    assert printed.splitlines() == ["True True", f"False {child_transfers}"]
+@pytest.mark.parametrize("how", ["consuming", "released", "multiprocessing", "daemon"])
+def test_a_forked_consumer_transfers(redis_server: PrivateRedis, how: str) -> None:
+    """A consumer in a forked process runs a transfer worker of its own, whether its parent consumes, or has ended."""
+    redis_server.client().flushall()
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, redis_server.url, how]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=40).stdout
+    assert printed.splitlines() == ["1 late"]
+
+
+def test_a_task_that_consumes_leaves_the_transfer_to_the_worker(make_proj: MakeProj) -> None:
+    """A task in a pool child that consumes a queue for a moment runs no transfer worker there; its parent does."""
+    proj = make_proj()
+    proj.worker()
+    proj.send("receive", "q")
+    proj.await_runs(1)
+    with proj.connection() as connection:
+        connection.Producer().publish("late", routing_key="q", serializer="json", DelaySeconds=1)
+    [_, run] = proj.await_runs(2)
+    assert run["value"] == "late"
+    assert "delayq-transfer" not in run["threads"]
