@@ -5,6 +5,7 @@ from typing import Any
 
 import redis
 
+from kombu_delayq import pools
 from kombu_delayq.calls import Command
 from kombu_delayq.primary import FollowingPool
 from kombu_delayq.results import Offer
@@ -51,7 +52,7 @@ class PutAhead:
 
     def close(self) -> None:
         """Closes its connection. What is on its way may come to Redis or not."""
-        self._pool.disconnect()
+        pools.close(self._pool)
 
     def _connected(self) -> Any:
         if self._client is None:

@@ -14,7 +14,7 @@ from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from kombu_delayq import hooks
+from kombu_delayq import hooks, pools
 from kombu_delayq.ahead import PutAhead
 from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.calls import Command
@@ -67,18 +67,24 @@ class DelayedChannel(_Channel):
             self._store = connect_store(self, pool)
         return self._store
 
+    def own_pool(self) -> redis.ConnectionPool:
+        """Returns connections like this channel's, which outlive it: whoever asks closes them, see ``pools.close``."""
+        kept = vars(self).get("_sentinel_manager")
+        try:
+            pool: redis.ConnectionPool = self._get_pool()
+        finally:
+            if kept is not None:  # kombu notes the Sentinels of its latest pool, to close them with the channel
+                self._sentinel_manager = kept
+        return pool
+
     def separate_pool(self) -> redis.ConnectionPool:
-        """Returns connections like this channel's, for a thread of its own, that never wait without end."""
-        pool: redis.ConnectionPool = self._get_pool()
+        """Returns connections of a transfer worker's own, that never wait without end."""
+        pool = self.own_pool()
         # The option max_connections bounds kombu's pools, to each of which one connection is enough.
         pool.max_connections = max(pool.max_connections, TRANSFER_CONNECTIONS)
-        sentinels: Sequence[Any] = ()
         if isinstance(pool, FollowingPool):
             pool.in_one_thread = True
-            sentinels = pool.sentinel_manager.sentinels
-        for each in (pool, *(sentinel.connection_pool for sentinel in sentinels)):
-            if each.connection_kwargs.get("socket_timeout") is None:
-                each.connection_kwargs["socket_timeout"] = self.options.redis_timeout
+        pools.wait_at_most(pool, self.options.redis_timeout)
         return pool
 
     def durable_queues(self) -> set[str]:
@@ -129,7 +135,7 @@ class DelayedChannel(_Channel):
 
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns what publishes page after page of sealed messages to a queue, over a connection of its own."""
-        return PutAhead(self.separate_pool(), partial(self._put_commands, queue))
+        return PutAhead(self.own_pool(), partial(self._put_commands, queue))
 
     def _put_commands(self, queue: str, offers: Sequence[Offer]) -> list[Command]:
         expire_ms = self.expire_ms(queue)

@@ -6,6 +6,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from kombu_delayq import pools
 from kombu_delayq.calls import Call, Command, as_text, in_each_form
 from kombu_delayq.convert import Conversion
 from kombu_delayq.errors import UnsupportedRedis
@@ -192,8 +193,8 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         )
 
     def close(self) -> None:
-        """Closes the connections of the client."""
-        self.client.connection_pool.disconnect()
+        """Closes the connections of the client, behind Sentinel also those to the Sentinels."""
+        pools.close(self.client.connection_pool)
 
     def _info(self, section: str) -> dict[str, Any]:
         try:

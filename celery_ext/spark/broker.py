@@ -77,7 +77,7 @@ class Broker:
         return cls(together, env, dict(transport_options), tls)
 
     def connect(self) -> DelayStore:
-        """Connects to the broker, once.
+        """Connects to the broker, once. Whoever asks closes the store; nothing else stays connected.
 
         Raises:
             InvalidSparkOption: The environment variable is not set, or the URL is none.
@@ -94,9 +94,9 @@ class Broker:
             ) from None
         try:
             options = dict(self.transport_options)
-            connection = Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls)
-            channel = open_channel(connection)
-            store = connect_store(channel, channel.pool)
+            with Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls) as connection:
+                channel = open_channel(connection)
+                store = connect_store(channel, channel.own_pool())
             store.client.ping()
         except DelayqError:
             raise

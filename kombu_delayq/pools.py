@@ -1,0 +1,23 @@
+"""Pools of connections that are nobody's but ours: behind Sentinel, with those to the Sentinels."""
+
+import redis
+from redis.sentinel import SentinelConnectionPool
+
+
+def with_sentinels(pool: redis.ConnectionPool) -> list[redis.ConnectionPool]:
+    """Returns a pool, and those by which it asks Sentinels for the primary, one a Sentinel."""
+    sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
+    return [pool, *(sentinel.connection_pool for sentinel in sentinels)]
+
+
+def wait_at_most(pool: redis.ConnectionPool, timeout_s: float) -> None:
+    """Lets the connections of a pool wait no longer for an answer, unless they have a timeout already."""
+    for each in with_sentinels(pool):
+        if each.connection_kwargs.get("socket_timeout") is None:
+            each.connection_kwargs["socket_timeout"] = timeout_s
+
+
+def close(pool: redis.ConnectionPool) -> None:
+    """Closes all connections of a pool; it makes new ones when it is used again."""
+    for each in with_sentinels(pool):
+        each.disconnect()
