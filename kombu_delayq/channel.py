@@ -259,21 +259,20 @@ class DelayedChannel(_Channel):
         """
         offer = self._offer({**message, "properties": dict(message["properties"])}, due)
         try:
-            if no_ack:
-                self.store.offer(queue, offer, expire_ms=self.expire_ms(queue))
-                return True
-            held = self.Message(message, channel=self)
-            self.qos.append(held, held.delivery_tag)
+            tag = ""  # of nothing: a message is not held for a consumer that does not acknowledge
+            if not no_ack:
+                held = self.Message(message, channel=self)
+                self.qos.append(held, tag := held.delivery_tag)
             prefix = self.global_keyprefix
             unacked = (prefix + self.unacked_index_key, prefix + self.unacked_key)
-            adopted = self.store.adopt(queue, offer, held.delivery_tag, *unacked, self.expire_ms(queue))
+            adopted = self.store.adopt(queue, offer, tag, *unacked, self.expire_ms(queue))
         except RedisError as error:
             if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
                 raise
             logger.warning("a message of queue %r that is due later stays with this consumer: %s", queue, error)
             return False
-        if adopted:
-            virtual.QoS.ack(self.qos, held.delivery_tag)  # the script has removed it from Redis
+        if adopted and not no_ack:
+            virtual.QoS.ack(self.qos, tag)  # the script has removed it from Redis
         return adopted
 
     def _purge(self, queue: str) -> int:

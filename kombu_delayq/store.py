@@ -73,7 +73,7 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         Args:
             queue: Where it came from.
             offer: The message, with an absolute due time.
-            tag: Its delivery tag.
+            tag: Its delivery tag; empty when the consumer does not hold it, as it does not acknowledge.
             unacked_index: Full name of kombu's ZSET of unacked delivery tags.
             unacked: Full name of kombu's HASH of unacked messages.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.

@@ -8,7 +8,7 @@
 -- ARGV[1] wake           channel on which a new head is announced
 -- ARGV[2] queue          name, as announced
 -- ARGV[3] expire         ms after which an unused queue expires, 0 for never
--- ARGV[4] tag            delivery tag under which the consumer holds the message
+-- ARGV[4] tag            delivery tag under which the consumer holds the message; '' when it holds none
 -- ARGV[5] id
 -- ARGV[6] due_ms         due time, ms since the epoch
 -- ARGV[7] priority       0-9

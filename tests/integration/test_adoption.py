@@ -165,13 +165,14 @@ def test_a_worker_keeps_what_cannot_be_put_into_the_store_till_it_is_due(make_pr
     until(lambda: proj.server.client().hlen("unacked") == 0)
 
 
+@pytest.mark.parametrize("no_ack", [True, False])
 def test_a_lagging_consumer_keeps_what_is_due_by_the_clock_of_redis(
-    make_proj: MakeProj, proj: Proj, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    make_proj: MakeProj, proj: Proj, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch, no_ack: bool
 ) -> None:
     """A consumer whose clock lags takes a due task for an early one; the store declines it, and it is delivered."""
     monkeypatch.setattr(channel, "time", lambda: time.time() - 60)  # a second clock cannot be had
     make_proj(broker_transport="").send("record", eta=datetime.now(UTC) - timedelta(seconds=1))
-    consumer = make_consumer(no_ack=False)
+    consumer = make_consumer(no_ack=no_ack)
     consumer.drain_until(lambda: consumer.received)
     consumer.drain(0.3)
     assert len(consumer.received) == 1
