@@ -14,7 +14,7 @@ from kombu.utils.json import dumps
 from celery_ext.bulk_template import Call, Common, Target
 from celery_ext.encoding import text_to_json, to_json
 from celery_ext.shown import shown
-from kombu_delayq.message import NO_TAG, eta_of, seal_text, tag_of
+from kombu_delayq.message import eta_of, seal_text, tag_of
 from kombu_delayq.results import Offer
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: What stands for a delivery tag that is made of the message.
-_UNTAGGED = text_to_json(NO_TAG)
 #: What the 17th hex digit of a random UUID may be, by what is drawn.
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 #: So many UUIDs are drawn at once.
@@ -72,12 +70,16 @@ class BulkMessages:
         eta, due = self._due(call, task_id)
         expires, expiration = ("null", "null") if self._expires is None else self._expiry()
         own = f'"{task_id}"' if call.task_id is None else text_to_json(task_id)
-        # A task whose id is given has the delivery tag that apply_async would give it, so that the same twice is known.
-        tag = _UNTAGGED if call.task_id else f'"{next(self._tags)}"'
         body = f'"{b2a_base64(self._write(args, kwargs), newline=False).decode()}"'
         reprs = (self._repr(0, args), self._repr(1, kwargs))
-        text = self._template.fill((body, own, eta, expires, expiration, "", "", "", *reprs, "", tag))
-        return Offer(task_id, due, self._priority, seal_text(text) if call.task_id else text)
+        slots = (body, own, eta, expires, expiration, "", "", "", *reprs, "")
+
+        def written(tag: str) -> str:
+            return self._template.fill((*slots, f'"{tag}"'))
+
+        # A task whose id is given has the delivery tag that apply_async would give it, so that the same twice is known.
+        text = seal_text(written) if call.task_id else written(next(self._tags))
+        return Offer(task_id, due, self._priority, text)
 
     def _accept(self, args: Any, kwargs: Any) -> None:
         """Checks arguments. Source: celery.app.task.Task.apply_async, celery.app.amqp.AMQP.as_task_v2."""

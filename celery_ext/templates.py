@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
@@ -20,8 +21,8 @@ SLOTS = (
     *("body", "id", "eta", "expires", "expiration", "group", "root_id", "parent_id"),
     *("argsrepr", "kwargsrepr", "headers", "tag"),
 )
-#: What stands for a slot.
-MARK = {name: f"delayq-slot-{name}" for name in SLOTS}
+#: What stands for a slot; nothing of an app's has the same.
+MARK = {name: f"delayq-slot-{name}-{uuid4()}" for name in SLOTS}
 #: What stands for an expiry while Celery makes the message: it counts with it.
 EXPIRES = datetime(9999, 1, 1, tzinfo=UTC)
 #: How the marks look in the message. The header that stands for further ones goes with the comma before it.

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from typing import Any, NamedTuple, cast
@@ -24,7 +24,7 @@ _MICROSECOND = timedelta(microseconds=1)
 #: Longest delay in s that is taken for one: the span of years that a datetime can name.
 _MAX_DELAY_S = 9999 * 366 * 86400
 #: Stands for the delivery tag while a message is sealed; as long as a UUID.
-NO_TAG = "delayq-delivery-tag-not-yet-known-00"
+_NO_TAG = "delayq-delivery-tag-not-yet-known-00"
 #: What ``kombu.utils.json.dumps`` does, without a new encoder for each message.
 _dumps = JSONEncoder().encode
 
@@ -95,16 +95,20 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     properties = message["properties"]
     if task_id is None:
         return str(properties["delivery_tag"]), _dumps(message)
-    properties["delivery_tag"] = NO_TAG
-    text: str = _dumps(message)
-    tag = _tag_of_content(text)
+
+    def written(tag: str) -> str:
+        properties["delivery_tag"] = tag
+        text: str = _dumps(message)
+        return text
+
+    tag, text = _sealed(written)
     properties["delivery_tag"] = tag
-    return task_id, text.replace(NO_TAG, tag)
+    return task_id, text
 
 
-def seal_text(text: str) -> str:
-    """Does what ``seal`` does for a task whose message is JSON text already, with ``NO_TAG`` for its delivery tag."""
-    return text.replace(NO_TAG, _tag_of_content(text))
+def seal_text(written: Callable[[str], str]) -> str:
+    """Does what ``seal`` does for a task. ``written`` gives its message with a delivery tag, as JSON text."""
+    return _sealed(written)[1]
 
 
 def with_eta(body: bytes, due_ms: float) -> bytes:
@@ -151,8 +155,11 @@ def tag_of(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:32]}"
 
 
-def _tag_of_content(text: str) -> str:
-    return tag_of(sha1(text.encode(), usedforsecurity=False).hexdigest())
+def _sealed(written: Callable[[str], str]) -> tuple[str, str]:
+    text = written(_NO_TAG)
+    tag = tag_of(sha1(text.encode(), usedforsecurity=False).hexdigest())
+    # Mostly it stands there once. Where something else has it too, such as an argument, that must keep it.
+    return tag, text.replace(_NO_TAG, tag) if text.count(_NO_TAG) == 1 else written(tag)
 
 
 def _task_id(of: Mapping[str, Any]) -> str | None:

@@ -49,6 +49,8 @@ ARGUMENTS: list[Any] = [
     ('O\'Brien \\ "x" ü 😀 \n\x00 \ud800',),
     (1, -2.5, 1e300, True, False, None, 10**30, Decimal("12.50")),
     (float("nan"), float("inf")),
+    # What stands for other things while messages are made.
+    ("delayq-delivery-tag-not-yet-known-00", "%s", "delayq-slot-id"),
     (Level.LOW, Text("it's")),
     (NOW, NOW.replace(tzinfo=None), date(2024, 2, 29), UUID(int=5)),
     (b"abc", b"\xff\x00"),
@@ -102,6 +104,7 @@ CASES = {
     "ignore_result of the task": Case(Call(eta=ETA), {}, {}, {"ignore_result": True}),
     "ignore_result in place of the task's": Case(Call(eta=ETA), {"ignore_result": False}, {}, {"ignore_result": True}),
     "headers": Case(Call(eta=ETA), {"headers": {"x": [1, "%s"], "y": None}}),
+    "headers like slots": Case(Call(eta=ETA), {"headers": {"x": "delayq-slot-id", "delayq-slot-headers": None}}),
     "shadow": Case(Call(eta=ETA), {"shadow": "shown as"}),
     "link": Case(Call(eta=ETA), {"link": signature("bulk.next", (1,))}),
     "link_error": Case(Call(eta=ETA), {"link_error": [signature("bulk.next"), signature("bulk.other")]}),

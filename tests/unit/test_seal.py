@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
-from kombu_delayq.message import Message, seal
+from kombu_delayq.message import _NO_TAG, Message, seal
 from tests.unit.published import ETA_AT, plain_message, task_message
 
 
@@ -82,7 +82,10 @@ _VALUES = st.recursive(
 )
 
 
-@given(st.dictionaries(_NAMES, _VALUES, max_size=4), st.text(max_size=50), st.text(max_size=20))
+_TEXTS = st.text(max_size=50) | st.builds("{}{}{}".format, st.text(max_size=3), st.just(_NO_TAG), st.text(max_size=3))
+
+
+@given(st.dictionaries(_NAMES | _TEXTS, _VALUES | _TEXTS, max_size=4), _TEXTS, _TEXTS)
 def test_any_message_is_sealed_to_equal_content(headers: dict[str, Any], body: str, task_id: str) -> None:
     """Whatever headers, body and id are, the sealed message reads back equal, and twice the same."""
     message = {
@@ -96,3 +99,24 @@ def test_any_message_is_sealed_to_equal_content(headers: dict[str, Any], body: s
     tag = sealed["properties"].pop("delivery_tag")
     assert (sealed["headers"], sealed["body"], sealed["properties"]) == (headers, body, {"correlation_id": task_id})
     assert str(UUID(tag)) == tag
+
+
+@pytest.mark.parametrize("where", ["argument", "header", "name of a header", "id"])
+def test_a_text_that_stands_for_the_tag_stays_where_it_is_a_users(where: str) -> None:
+    """Only the delivery tag is filled in, also where a task has the text that stands for it while it is sealed."""
+    text = f"so {_NO_TAG}{_NO_TAG} it is"
+    message = task_message(eta=ETA_AT, task_id=text if where == "id" else "some id")
+    if where == "argument":
+        message["headers"]["argsrepr"] = f"('{text}',)"
+        message["body"] = f'[["{text}"], {{}}, {{}}]'
+        del message["properties"]["body_encoding"]
+    elif where != "id":
+        message["headers"][text] = text
+    expected = copy.deepcopy(message)
+    other = again(message)
+    sealed = loads(seal(message, "some id")[1])
+    tag = sealed["properties"]["delivery_tag"]
+    assert str(UUID(tag)) == tag == message["properties"]["delivery_tag"]
+    assert sealed["properties"] == {**expected["properties"], "delivery_tag": tag}
+    assert (sealed["headers"], sealed["body"]) == (expected["headers"], expected["body"])
+    assert loads(seal(other, "some id")[1]) == sealed, "the same when it is published again"
