@@ -14,7 +14,7 @@ from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from kombu_delayq import hooks, pools
+from kombu_delayq import hooks, pools, replies
 from kombu_delayq.ahead import PutAhead
 from kombu_delayq.batch import DelayedPublishBatch
 from kombu_delayq.calls import Command
@@ -47,7 +47,6 @@ class DelayedChannel(_Channel):
     _version_checked = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._transient_queues: set[str] = set()
         self._usage = Usage(self)
         super().__init__(*args, **kwargs)
         if self._broker in _refusing:
@@ -88,7 +87,7 @@ class DelayedChannel(_Channel):
         return pool
 
     def durable_queues(self) -> set[str]:
-        """Names of the queues consumed here that may hold delayed messages: no fanout, no reply queues."""
+        """Names of the queues consumed here that may hold delayed messages."""
         return {queue for queue in list(self._active_queues) if self.is_durable(queue)}
 
     def expire_ms(self, queue: str) -> int:
@@ -186,8 +185,6 @@ class DelayedChannel(_Channel):
             self._version_checked = True
 
     def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
-        if auto_delete and not kwargs.get("durable"):
-            self._transient_queues.add(queue)  # Celery declares its reply queues so
         self._usage.anew(queue)
         return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
 
@@ -301,8 +298,10 @@ class DelayedChannel(_Channel):
         return self.connection
 
     def is_durable(self, queue: str) -> bool:
-        """Whether a queue may hold delayed messages: it is no fanout and no reply queue."""
-        return queue not in self._fanout_queues and queue not in self._transient_queues
+        """Whether a queue may hold delayed messages: it is no fanout, and not for replies of kombu or Celery."""
+        exchanges = [each.exchange for each in self.state.queue_index.get(queue, ())]
+        has_results = replies.has_results(queue, auto_delete=queue in self.auto_delete_queues)
+        return queue not in self._fanout_queues and not has_results and not replies.is_mailbox(queue, exchanges)
 
 
 def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
