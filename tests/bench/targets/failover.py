@@ -1,0 +1,133 @@
+"""Counts what a planned failover behind Sentinel repeats and loses, with workers and publishers at work.
+
+python -m tests.bench.targets.failover
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from threading import Event, Thread
+
+import click
+import kombu.exceptions
+import redis
+
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.keys import Keys
+from tests.integration.harness import Proj
+from tests.integration.sentinels import MASTER_NAME, Sentinels
+from tests.waiting import until
+
+PUBLISHERS, WORKERS = 2, 2
+#: From one task of a publisher to the next, in s; delays in s; the share of tasks that have none.
+EVERY_S, LONGEST_S, AT_ONCE = 0.01, 8.0, 0.2
+#: How long it publishes before the failover, and after it: the old primary takes writes for 11 s after it.
+BEFORE_S, AFTER_S = 4.0, 16.0
+#: So long after the last due time nothing more has to come.
+QUIET_S = 5.0
+
+
+class Publisher(Thread):
+    """Publishes tasks until it is stopped.
+
+    Attributes:
+        sent: When each task was sent, and its delay in s, by id; those alone that raised no error.
+        raised: How many raised one.
+    """
+
+    def __init__(self, proj: Proj, stopping: Event) -> None:
+        super().__init__()
+        self.sent: dict[str, tuple[float, float]] = {}
+        self.raised = 0
+        self._proj = proj
+        self._stopping = stopping
+
+    def run(self) -> None:
+        """Publishes."""
+        while not self._stopping.wait(EVERY_S):
+            at = time.time()
+            delay_s = 0.0 if random.random() < AT_ONCE else random.uniform(0.1, LONGEST_S)
+            try:
+                sent = self._proj.send("record", **({"countdown": delay_s} if delay_s else {}))
+            except (kombu.exceptions.OperationalError, redis.RedisError):
+                self.raised += 1
+            else:
+                self.sent[sent.id] = at, delay_s
+
+
+def run(min_replicas: int, stock: bool) -> str:
+    """Runs tasks through a failover. Returns what became of them, in words."""
+    with Sentinels() as sentinels, PrivateRedis() as journal:
+        for server in (sentinels.master, sentinels.replica):
+            server.client().config_set("min-replicas-max-lag", 10)
+        sentinels.master.client().config_set("min-replicas-to-write", min_replicas)
+        proj = Proj(
+            sentinels.master,
+            {
+                "broker_url": sentinels.urls("sentinel" if stock else "delayq+sentinel"),
+                "broker_transport": None,
+                "broker_transport_options": {"master_name": MASTER_NAME},
+                "broker_connection_retry_on_startup": True,
+                "task_ignore_result": True,
+            },
+            journal,
+        )
+        try:
+            for _ in range(WORKERS):
+                proj.worker()
+            return _report(*_load(proj, sentinels), proj, sentinels.replica.client())
+        finally:
+            proj.close()
+
+
+def _load(proj: Proj, sentinels: Sentinels) -> tuple[Sequence[Publisher], float]:
+    stopping = Event()
+    publishers = [Publisher(proj, stopping) for _ in range(PUBLISHERS)]
+    for publisher in publishers:
+        publisher.start()
+    time.sleep(BEFORE_S)
+    failed_over = time.time()
+    sentinels.fail_over()
+    time.sleep(AFTER_S)
+    stopping.set()
+    for publisher in publishers:
+        publisher.join()
+    return publishers, failed_over
+
+
+def _report(publishers: Sequence[Publisher], failed_over: float, proj: Proj, primary: redis.Redis) -> str:
+    sent = {task: when for publisher in publishers for task, when in publisher.sent.items()}
+    end = max(at + delay_s for at, delay_s in sent.values())
+    until(lambda: time.time() > end + QUIET_S, LONGEST_S + 2 * QUIET_S)
+    due = Keys().stored("celery", "hash")[0]
+    until(lambda: not primary.zcard(due) and not primary.llen("celery"), 120, "all is run")
+    time.sleep(1)
+    runs = Counter(run["id"] for run in proj.runs())
+    twice = sum(runs[task] > 1 for task in sent)
+    never = [sent[task] for task in sent if not runs[task]]
+    before = sum(at < failed_over for at, _ in never)
+    delayed = sum(delay_s > 0 for _, delay_s in never)
+    alive = sum(worker.alive() for worker in proj.workers)
+    return (
+        f"{len(sent):,} sent, {sum(each.raised for each in publishers)} publishes raised; {twice:,} ran twice; "
+        f"{len(never)} never ran ({delayed} of them delayed, {before} sent before the failover); "
+        f"{alive} of {WORKERS} workers alive"
+    )
+
+
+@click.command()
+@click.option("--runs", default=1, show_default=True, help="How often each is measured.")
+@click.option("--stock", is_flag=True, help="Also with stock kombu.")
+@click.option("--min-replicas", type=int, multiple=True, default=(0, 1), show_default=True)
+def main(runs: int, stock: bool, min_replicas: tuple[int, ...]) -> None:
+    """Prints what became of the tasks, without and with ``min-replicas-to-write 1``."""
+    for each in min_replicas:
+        for is_stock in (False, True) if stock else (False,):
+            for _ in range(runs):
+                name = "stock kombu" if is_stock else "kombu-delayq"
+                click.echo(f"{name}, min-replicas-to-write {each}: {run(each, is_stock)}")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.bench.targets.failover")
