@@ -95,6 +95,20 @@ class Caller:
         except NoScriptError:
             return self.ask("EVAL", script.text, len(keys), *keys, *args)
 
+    def _run_known(
+        self, operation: str, queue: str, keys: list[str], args: list[Any], backup: str | None = None
+    ) -> Any:
+        """Runs a script that brings messages into a queue, which is made known to the transfer workers; one round trip.
+
+        Before, so that a publisher that dies between the two leaves no message in a queue that nobody knows; and after,
+        for the name may have been forgotten between the two, while the queue was empty.
+        """
+        script, known = self.script(operation, backup), ("SADD", self.keys.queues, queue)
+        try:
+            return self.send([known, ("EVALSHA", script.sha, len(keys), *keys, *args), known])[1]
+        except NoScriptError:
+            return self.send([known, ("EVAL", script.text, len(keys), *keys, *args), known])[1]
+
     def _run_each(
         self, operation: str, calls: Iterable[Call], around: Sequence[Command] = ()
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:

@@ -100,8 +100,8 @@ class DelayedChannel(_Channel):
         if self.is_durable(queue):
             callbacks = self.connection._callbacks
             callbacks[queue] = partial(self._adopt_or_deliver, queue, no_ack, callbacks[queue])
-            if self.options.backup == "list":  # the first message may be that of a JVM service, which tells nobody
-                self.store.know(queue)
+            self._usage.anew(queue)
+            self._usage.of([queue])
             self.begin_transfer()
         return result
 

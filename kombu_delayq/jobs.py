@@ -16,10 +16,6 @@ _ENTRIES = 5
 class BulkJobs(Caller):
     """Begins, writes and ends bulk jobs. A fence, a guard of ids and the messages are changed in one call."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._told: set[str] = set()
-
     def new_run(self) -> int:
         """Returns a number that is larger than those of all runs of bulk jobs before."""
         return int(self.client.incr(self.keys.runs))
@@ -49,13 +45,12 @@ class BulkJobs(Caller):
         """
         if not offers:
             return Enqueued("enqueued")
-        self._tell(queue)
         keys = [*self._of_job(job.name), *self._counted(queue)]
         args: list[Any] = [self._wake(queue), queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
         args += self._list_of_priority
         for each in offers:
             args += each
-        word, *numbers = self._run("enqueue", keys, args)
+        word, *numbers = self._run_known("enqueue", queue, keys, args)
         return self._enqueued(queue, as_text(word), numbers)
 
     def finish(self, job: JobRun, word: str) -> str:
@@ -86,10 +81,9 @@ class BulkJobs(Caller):
         if head is None:
             return Enqueued("enqueued")
         queue = as_text(head)
-        self._tell(queue)
         keys = [self.keys.job(job.name), staged, *self._counted(queue)]
         args = [self._wake(queue), queue, PUBLISH_COUNT, PUBLISH_BYTES, job.max_rate, job.max_depth, job.ttl_ms]
-        word, *numbers = self._run("publish", keys, [*args, *self._list_of_priority])
+        word, *numbers = self._run_known("publish", queue, keys, [*args, *self._list_of_priority])
         if as_text(word) == "published":
             count, place, left = numbers
             if left and not count:  # meanwhile somebody else has come to the messages of another queue
@@ -121,12 +115,6 @@ class BulkJobs(Caller):
         """Returns the keys of a queue in which messages go, and in which they are counted."""
         return [*self._stored(queue), self._due(queue, self._forms[-1]), *self.ready(queue)]
 
-    def _tell(self, queue: str) -> None:
-        """Lets the transfer workers know of a queue, before its first message is there."""
-        if queue not in self._told:
-            self.ask("SADD", self.keys.queues, queue)
-            self._told.add(queue)
-
     def _enqueued(self, queue: str, word: str, numbers: Sequence[Any]) -> Enqueued:
         if word == "wait":
             return Enqueued(word, wait_ms=float(numbers[0]))
@@ -134,7 +122,5 @@ class BulkJobs(Caller):
             return Enqueued(word, depth=int(numbers[0]))
         if word != "enqueued":
             return Enqueued(word)
-        count, repeated, place = numbers
-        if as_text(place) == "first":
-            self.ask("SADD", self.keys.queues, queue)  # a purge may have taken it away meanwhile
+        count, repeated, _ = numbers
         return Enqueued(word, int(count), int(repeated))

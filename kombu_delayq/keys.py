@@ -111,6 +111,11 @@ class Keys:
         return key.removesuffix("delayq:queues") if key.endswith("delayq:queues") else None
 
     @property
+    def used(self) -> str:
+        """ZSET: names of these queues, with when each was last seen in use, in ms since the epoch."""
+        return f"{self.prefix}delayq:used"
+
+    @property
     def cancelled(self) -> str:
         """ZSET: ids of cancelled tasks whose delay chain takes no further step, with the time until then."""
         return f"{self.prefix}delayq:cancelled"

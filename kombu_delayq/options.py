@@ -114,6 +114,14 @@ class Options:
         "How long a delay chain that was cancelled while one of its steps ran takes no further step. Keep it above "
         "the longest time from a step's due time to its end.",
     )
+    forget_after: float | None = _option(
+        86_400.0,
+        _or_none(_number(1)),
+        "s",
+        "How long a queue has to be without delayed messages and without a consumer until the leading transfer worker "
+        "forgets its name, which costs a little with each look at Redis. The next delayed message makes it known "
+        "again. None: never.",
+    )
     redis_timeout: float = _option(
         5.0,
         _number(0.1, 600),

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from math import inf
+from time import monotonic
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -30,7 +32,8 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._held_others: set[str] = set()
+        #: Queues that have held others since the given time, as of ``monotonic``.
+        self._held_others: dict[str, float] = {}
 
     def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
         """Stores messages until they are due; one round trip.
@@ -41,16 +44,16 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
         # A transfer worker must know the queue. It does while the queue holds others; else it is told before.
-        told = queue not in self._held_others
+        told = not self._is_known(queue)
         if told:
-            _, reply = self.send(self.offer_commands(queue, offers, expire_ms))
+            _, reply, _ = self.send(self.offer_commands(queue, offers, expire_ms))
         else:
             reply = self._run("offer", *self._offer_call(queue, offers, expire_ms))
         offered = Offered(as_text(reply[0]), *reply[1:])
         if offered.place != "first":
-            self._held_others.add(queue)
+            self._held_others[queue] = monotonic()
         else:
-            self._held_others.discard(queue)
+            self._held_others.pop(queue, None)
             if not told:
                 self.ask("SADD", self.keys.queues, queue)
         return offered
@@ -58,8 +61,16 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
     def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
         """Returns the commands of ``offer``, for a caller that sends them with others of its own."""
         keys, args = self._offer_call(queue, offers, expire_ms)
-        # The text, not its SHA: a script cache that was flushed cannot fail them.
-        return [("SADD", self.keys.queues, queue), ("EVAL", self.script("offer").text, len(keys), *keys, *args)]
+        # The text, not its SHA: a script cache that was flushed cannot fail them. The name before and after: see
+        # ``_run_known``.
+        known = ("SADD", self.keys.queues, queue)
+        return [known, ("EVAL", self.script("offer").text, len(keys), *keys, *args), known]
+
+    def _is_known(self, queue: str) -> bool:
+        """Whether a queue held others lately, so that nobody has forgotten it."""
+        forget_after = self.options.forget_after
+        age_s = monotonic() - self._held_others.get(queue, -inf)
+        return age_s < (inf if forget_after is None else forget_after / 2)
 
     def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
         args: list[Any] = [self._wake(queue), queue, expire_ms]
@@ -82,10 +93,8 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             Whether the store has it; False when by Redis's clock it is due already and stays with the consumer.
         """
         args = [self._wake(queue), queue, expire_ms, tag, *offer]
-        place = as_text(self._run("adopt", [*self._stored(queue), unacked_index, unacked], args))
-        if place == "first":
-            self.ask("SADD", self.keys.queues, queue)
-        return place != "due"
+        keys = [*self._stored(queue), unacked_index, unacked]
+        return as_text(self._run_known("adopt", queue, keys, args)) != "due"
 
     def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0) -> str:
         """Stores the next step of a delay chain.
@@ -101,10 +110,8 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
             ``behind``. With nothing changed, ``waits`` when as late a step waits already, ``cancelled`` when the chain
             was cancelled.
         """
-        # Before the step, as in offer: the transfer worker must know the queue.
-        self.ask("SADD", self.keys.queues, queue)
         args = [self._wake(queue), queue, expire_ms, chain, *offer]
-        return as_text(self._run("step", [*self._stored(queue), self.keys.cancelled], args))
+        return as_text(self._run_known("step", queue, [*self._stored(queue), self.keys.cancelled], args))
 
     def give_back(self, queue: str, priority: int, body: str) -> int:
         """Puts a message that a consumer could not keep back where it came from, also into a full Redis.
@@ -159,14 +166,19 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         return sorted(map(as_text, self.client.smembers(self.keys.queues)))
 
     @in_each_form
-    def keep_alive(self, queue: str, expire_ms: int) -> None:
-        """Puts off the expiry of a queue that is in use; one round trip.
+    def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
+        """Notes that a queue is in use, which puts off its expiry, and that it is forgotten; one round trip.
+
+        In Redisson's form it makes the queue known too: its first message may be that of a JVM service, which tells
+        nobody.
 
         Args:
             queue: Its name.
-            expire_ms: kombu's ``x-expires`` of the queue in ms.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
-        calls: list[Call] = [(self._stored(queue, backup), [expire_ms], backup) for backup in self._forms]
+        args = [expire_ms, queue, int(self.backup == "list")]
+        shared = [self.keys.queues, self.keys.used]
+        calls: list[Call] = [([*self._stored(queue, each), *shared], args, each) for each in self._forms]
         for reply in self._run_each("keep_alive", calls)[0]:
             if isinstance(reply, Exception):
                 raise reply

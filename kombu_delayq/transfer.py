@@ -17,6 +17,7 @@ from kombu_delayq.agenda import Agenda
 from kombu_delayq.calls import readable
 from kombu_delayq.demotion import NotPrimary
 from kombu_delayq.errors import DelayqError
+from kombu_delayq.forgetting import Forgetting
 from kombu_delayq.outage import Outage
 from kombu_delayq.results import QueueForm, Transferred
 from kombu_delayq.store import DelayStore
@@ -68,6 +69,7 @@ class TransferWorker:
         self._others: set[QueueForm] = set()  # in the other form of backup
         self._known: set[str] = set()
         self._agenda = Agenda()
+        self._forgetting = Forgetting()
         self._warned = ""
         self._may_listen = True
         self._may_follow = True  # queues in Redisson's form
@@ -153,6 +155,8 @@ class TransferWorker:
                 self._look(store)
                 if listener is not None and self._may_follow:
                     listener.follow(self._listed(store))
+                if self.leading:
+                    self._forgetting.go_on(store, self._known, listener)
                 self._outage.is_over()
                 try:
                     self._deliver(store, listener, until, on_time=self.leading)

@@ -1,11 +1,11 @@
 """The store's operations on whole queues: purge, dead letters."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from time import sleep
 from uuid import uuid4
 
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError
 
 from kombu_delayq.calls import Caller, as_bytes, as_text, in_each_form
 from kombu_delayq.results import Letter
@@ -17,19 +17,39 @@ REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
 class Upkeep(Caller):
     """Keeps queues in order. All calls are short, however much a queue holds."""
 
-    _held_others: set[str]
+    _held_others: dict[str, float]
 
     def purge(self, queue: str) -> int:
         """Removes all delayed messages of a queue. Returns how many."""
-        # First, so that a message offered meanwhile, which finds the queue empty, is the one to be told last.
-        self.ask("SREM", self.keys.queues, queue)
-        self._held_others.discard(queue)
-        try:
-            # Again at the end, because a conversion may move messages from either form to the other meanwhile.
-            return sum((self._purge_own(queue), self._purge_other(queue), self._purge_own(queue)))
-        except ResponseError:
-            self.ask("SADD", self.keys.queues, queue)  # what it holds must still be transferred
-            raise
+        # Again at the end, because a conversion may move messages from either form to the other meanwhile.
+        count = sum((self._purge_own(queue), self._purge_other(queue), self._purge_own(queue)))
+        self._held_others.pop(queue, None)
+        with suppress(NoPermissionError):  # then its name stays, as that of any queue that is empty
+            self.forget([queue], 0.0)
+        return count
+
+    @in_each_form
+    def forget(self, queues: Sequence[str], after_s: float, heard: Collection[str] = ()) -> list[str]:
+        """Forgets queues without messages that have been unused for some time; one round trip.
+
+        In use is a queue with a message, with a consumer (see ``keep_alive``), and one of whose new heads a JVM service
+        hears. Of a queue that is seen for the first time, the time begins now.
+
+        Args:
+            queues: Names, about a hundred.
+            after_s: How long they have to be unused in s; 0 if an empty queue is to be forgotten at once.
+            heard: Those of whose new heads in Redisson's form the caller hears itself.
+
+        Returns:
+            Those that are forgotten.
+        """
+        keys, args = [self.keys.queues, self.keys.used], [str(after_s * 1000)]
+        is_alone = "list" not in self._forms
+        asks = after_s > 0 and not is_alone  # whether a JVM service hears of a queue
+        for queue in queues:
+            keys += [*self._stored(queue, "hash"), self._due(queue, "hash" if is_alone else "list")]
+            args += [queue, self.keys.channel(queue) if asks else "", str(int(queue in heard))]
+        return list(map(as_text, self._run("forget", keys, args)))
 
     def dead_letter_lists(self, queue: str) -> dict[str, int]:
         """Returns the lists of a dead letter queue, one a priority step, each with its length."""

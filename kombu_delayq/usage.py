@@ -1,4 +1,4 @@
-"""Lets Redis know, now and then, which queues are consumed, so that they do not expire."""
+"""Lets Redis know, now and then, which queues are consumed, so that they neither expire nor are forgotten."""
 
 from collections.abc import Iterable
 from math import inf
@@ -10,8 +10,9 @@ from redis.exceptions import RedisError
 
 logger = get_logger(__name__)
 
-#: Share of a queue's x-expires after which it is put off again while the queue is consumed.
-KEEP_ALIVE_SHARE = 1 / 3
+#: Shares of a queue's x-expires, and of the time after which it is forgotten, after which that is put off again while
+#: the queue is consumed.
+KEEP_ALIVE_SHARE, FORGET_SHARE = 1 / 3, 1 / 24
 #: Pause in s after a failed attempt.
 RETRY_S = 1.0
 
@@ -42,12 +43,16 @@ class Usage:
 
     def _keep_alive(self, queue: str) -> float:
         """Keeps a queue alive. Returns in how many s to do so again."""
-        expire_ms = self._channel.expire_ms(queue)
-        if not expire_ms or not self._channel.is_durable(queue):
+        expire_ms, forget_after = self._channel.expire_ms(queue), self._channel.options.forget_after
+        if not self._channel.is_durable(queue):
             return inf
+        next_s = min(
+            expire_ms / 1000 * KEEP_ALIVE_SHARE if expire_ms else inf,
+            forget_after * FORGET_SHARE if forget_after is not None else inf,
+        )
         try:
             self._channel.store.keep_alive(queue, expire_ms)
         except (RedisError, OSError) as error:  # if Redis is gone, who consumes notices it at once
             logger.debug("queue %r is not kept alive: %s", queue, error)
-            return min(RETRY_S, float(expire_ms) / 1000 * KEEP_ALIVE_SHARE)
-        return float(expire_ms) / 1000 * KEEP_ALIVE_SHARE
+            return float(min(RETRY_S, next_s))
+        return float(next_s)

@@ -49,6 +49,10 @@ class WakeListener:
         """Whether it hears of queues in Redisson's form."""
         return bool(self._of_channel)
 
+    def hears(self, queue: str) -> bool:
+        """Whether it hears of a queue in Redisson's form."""
+        return self._keys.channel(queue) in self._of_channel
+
     def follow(self, queues: Iterable[str]) -> None:
         """Also hears of these queues in Redisson's form, which has a channel for each, and of no others.
 

@@ -1,9 +1,13 @@
--- Puts off when a queue expires, which is in use.
+-- Notes that a queue is in use: it neither expires nor is forgotten.
 -- KEYS[1] due     ZSET    message -> due time, ms since the epoch
 -- KEYS[2] backup  HASH    id -> message
 -- KEYS[3] order   STRING  count of messages marked so far
 -- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- ARGV[1] expire  ms after which an unused queue expires
+-- KEYS[5] queues  SET     queues that hold or held delayed messages
+-- KEYS[6] used    ZSET    the same queues -> when each was last seen in use, ms since the epoch
+-- ARGV[1] expire  ms after which an unused queue expires, 0 for never
+-- ARGV[2] queue   name
+-- ARGV[3] known   1 to make the queue known, too
 -- Returns 'kept', or 'empty' when there is no such queue
 -- Atomic: no key ends sooner than it would have, or before the latest message is due and `expire` more.
 -- Cost: O(log N)
@@ -12,13 +16,18 @@
 -- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
-local expire = tonumber(ARGV[1])
+local queues, used = KEYS[5], KEYS[6]
+local expire, queue, known = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1'
 local now = now_ms()
 
-local wrong = wrong_stored(keys)
+local wrong = wrong_stored(keys) or wrong_type({ [queues] = 'set' })
 if wrong then
   return wrong
 end
+if known then
+  redis.call('SADD', queues, queue)
+end
+redis.pcall('ZADD', used, 'XX', 'GT', now, queue) -- who may not goes on to keep the queue alive
 local life = life_of(keys, now, expire)
 if life.left == -2 then
   return 'empty'

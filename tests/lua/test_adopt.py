@@ -54,8 +54,9 @@ def test_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
 
 
 def test_a_message_that_is_due_stays_with_its_consumer(store: DelayStore, ear: Ear) -> None:
-    """Where by Redis's clock the time has come, nothing changes, and the consumer delivers the message."""
+    """Where by Redis's clock the time has come, nothing is stored, and the consumer delivers the message."""
     deliver(store, "tag")
+    store.client.sadd("delayq:queues", "q")
     before = contents(store.client)
     for due_ms in (PAST_MS, clock_ms(store.client)):
         assert not store.adopt("q", waiting("i", due_ms), "tag", *UNACKED)
@@ -87,5 +88,6 @@ def test_another_message_under_its_id_is_kept_beside_it(store: DelayStore) -> No
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and the message stays where it is."""
     deliver(store, "tag")
+    store.client.sadd("delayq:queues", "q")
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.adopt("q", waiting("i"), "tag", *UNACKED))
     assert ear.heard() == []

@@ -62,6 +62,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "convert": lambda store: store.convert("q"),
     "purge": lambda store: store.purge("q"),
     "keep_alive": lambda store: store.keep_alive("q", 60_000),
+    "forget": lambda store: store.forget(["q"], 60.0),
 }
 
 
@@ -212,7 +213,7 @@ def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
     store.keep_alive("q", 10_000)  # Redis has the script from here on
     before = contents(store.client)
     assert round_trips(store, lambda: store.keep_alive("q", 60_000)) == 1
-    store.keep_alive("never used", 60_000)
+    store.keep_alive("q", 60_000)
     assert contents(store.client) == before
     for key in store.keys.stored("q", store.backup):
         assert 10_000 < store.client.pttl(key) <= 60_000

@@ -25,6 +25,7 @@ VALID: dict[str, list[Any]] = {
     "transfer_batch_bytes": [1, 100_000_000],
     "cancelled_ttl": [1, 86400],
     "redis_timeout": [0.1, 5, 600],
+    "forget_after": [1, 86_400.0, None],
 }
 WRONG: dict[str, list[Any]] = {
     "backup": ["tape", None, 1, ["hash"], {}],
@@ -36,6 +37,7 @@ WRONG: dict[str, list[Any]] = {
     "transfer_batch_bytes": [0, -1, 100_000_001, 1.5, None, "1"],
     "cancelled_ttl": [0, -1, None, "1", math.inf, math.nan],
     "redis_timeout": [0, 601, None, "5", math.inf, math.nan],
+    "forget_after": [0, 0.9, "1d", True, math.inf, math.nan],
 }
 
 
@@ -91,7 +93,7 @@ def test_all_mistakes_are_named_at_once() -> None:
     assert "lease_ttl='long' is not a number" in text
     assert "transfer=2 is not True or False" in text
     assert "visibility_timeout" not in text
-    assert "Its own are: backup, cancelled_ttl, lease_ttl" in text
+    assert "Its own are: backup, cancelled_ttl, forget_after, lease_ttl" in text
 
 
 def test_error_is_a_value_error_and_ours() -> None:
