@@ -1,13 +1,15 @@
 """``delayq export``."""
 
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
+from types import FrameType
 from typing import BinaryIO
 
 import click
@@ -32,7 +34,8 @@ from kombu_delayq.store import DelayStore
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file; it gets its name when it is complete. Without it, to the standard output.",
+    help="Write to this file; it gets its name when it is complete, and goes when the export is broken off. Without "
+    "it, to the standard output.",
 )
 @due_options
 @yes_option
@@ -125,10 +128,31 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
     else:
         part = output.with_name(output.name + ".part")
         try:
-            with part.open("wb") as file:
+            with part.open("wb") as file, _ended_by_signals():
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
-            raise click.ClickException(escaped(str(error))) from error
-        part.replace(output)
+            part.replace(output)
+        except BaseException as error:
+            # Nobody could go on with it: messages have come and gone since. A full disk gets its space back.
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise click.ClickException(escaped(f"{output} is not written: {error}")) from error
+            complain(f"broken off; {output} is not written")
+            raise
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets signals that would end the process at once end it as Ctrl-C does, so that it can clear up."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
