@@ -12,6 +12,7 @@ import click
 
 from celery_ext import worker
 from celery_ext.cli.cancel import cancel
+from celery_ext.cli.complaints import QuietGroup
 from celery_ext.cli.convert import convert
 from celery_ext.cli.dead_letters import dead_letters
 from celery_ext.cli.demo import demo
@@ -37,7 +38,12 @@ Exit codes:
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
+@click.group(
+    cls=QuietGroup,
+    readers=("status", "list", "show", "export"),
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+)
 @click.version_option(__version__, package_name="kombu-delayq")
 @click.option(
     "-b",

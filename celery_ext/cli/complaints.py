@@ -1,9 +1,12 @@
 """What a command has to complain about while it works: on stderr, and in the exit code."""
 
 import logging
+import os
+import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import click
 
@@ -18,6 +21,40 @@ LINES = 10
 def complain(text: str) -> None:
     """Writes a line to stderr."""
     click.echo(escaped(text), err=True)
+
+
+class QuietGroup(click.Group):
+    """Ends a command quietly when nobody reads its output any more, as in ``… | head``.
+
+    Args:
+        readers: Commands that only look, of which nothing is left to do then: their exit code is 0, not 1.
+    """
+
+    def __init__(self, *args: Any, readers: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._readers = readers
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            if ctx.invoked_subcommand not in self._readers:
+                raise  # click ends it quietly with 1
+            # So that nothing is said when Python flushes what is left at its end. Source: the note on SIGPIPE in the
+            # documentation of Python's module signal.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(BrokenPipeError):
+                    stream.flush()
+                    continue
+                os.dup2(nowhere, stream.fileno())
+            raise SystemExit(0) from None
+
+
+def complain_of_old(option: str, new: str) -> None:
+    """Says that an option has another name by now."""
+    complain(f"{option} is {new} by now; it still works, and will go")
 
 
 @contextmanager

@@ -42,13 +42,14 @@ def convert(target: Target, queues: tuple[str, ...], to: str, as_json: bool) -> 
     with target.store() as (_, store):
         store.check_version()
         work = _Convert(store, to)
-        work.run(known_queues(target, store, queues), as_json=as_json)
+        names = known_queues(target, store, queues)
+        work.run(names, as_json=as_json)
         if target.app is not None and store.backup != to:
             complain(
                 f"the app has the transport option backup={store.backup!r}: new messages go on to be kept in that "
                 f"form, until it is set to {to!r} wherever tasks are published and run"
             )
-    raise SystemExit(int(work.failed))
+    raise SystemExit(int(work.failed or len(names) < len(set(queues))))
 
 
 class _Convert:

@@ -10,21 +10,21 @@ from redis.exceptions import ResponseError
 
 from celery_ext import replay as letters_of
 from celery_ext.buried import DeadLetter
-from celery_ext.cli.complaints import complain
+from celery_ext.cli.complaints import QuietGroup, complain
 from celery_ext.cli.messages import ARGUMENTS, arguments, as_line, cell, name_of
 from celery_ext.cli.options import json_option
 from celery_ext.cli.progress import watched
 from celery_ext.cli.replay import drop, replay
-from celery_ext.cli.selection import buried_queues, dead_queues_argument
+from celery_ext.cli.selection import buried_queues, dead_queues_argument, known_buried_queues
 from celery_ext.cli.target import Target
-from celery_ext.cli.text import escaped, table, when
+from celery_ext.cli.text import escaped, fitted, when
 
 HEAD = ("BURIED", "TASK", "ID", "FROM", "RETRIES", "ERROR", "ARGUMENTS")
 #: Rows that are set in columns together.
 ROWS = 500
 
 
-@click.group("dead-letters")
+@click.group("dead-letters", cls=QuietGroup, readers=("list",))
 def dead_letters() -> None:
     """Look at tasks that have failed for good, replay them, or drop them.
 
@@ -48,9 +48,11 @@ def list_(target: Target, queues: tuple[str, ...], tasks: tuple[str, ...], limit
     FROM is the routing key by which a task had come to its worker. Messages that came to the queue in another way
     are listed without a reason.
     """
-    failed = False
     with target.store() as (_, store):
-        for queue in buried_queues(target, queues):
+        names = buried_queues(target, queues)
+        known = known_buried_queues(target, store, names)
+        failed = len(known) < len(names)
+        for queue in known:
             try:
                 total = sum(store.dead_letter_lists(queue).values())
                 wanted = (each for each in letters_of.browse(store, queue) if not tasks or each.name in tasks)
@@ -70,7 +72,7 @@ def _print(queue: str, found: Iterable[DeadLetter], total: int, *, as_json: bool
     for part in chunks(iter(found), ROWS):
         shown += len(part)
         rows = [_row(letter, now_ms) for letter in part]
-        lines = map(as_line, map(_fields, part)) if as_json else table(HEAD, rows, right={4})
+        lines = map(as_line, map(_fields, part)) if as_json else fitted(HEAD, rows, right={4}, title=2)
         click.echo("\n".join(lines))
     if shown < total and shown:
         click.echo(f"… {shown:,} of {total:,} shown", err=as_json)

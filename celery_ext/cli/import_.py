@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import click
 
-from celery_ext.cli.complaints import LINES, complain
+from celery_ext.cli.complaints import LINES, complain, complain_of_old
 from celery_ext.cli.messages import as_line
 from celery_ext.cli.options import json_option
 from celery_ext.cli.progress import watched
@@ -32,18 +32,25 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, given: tu
 @click.command("import")
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option(
-    "-q",
-    "--queue",
+    "--rename",
     "renames",
     metavar="OLD=NEW",
     multiple=True,
     callback=_parse_renames,
     help="Put the messages of queue OLD into queue NEW. May be repeated.",
 )
+@click.option("-q", "--queue", "old_renames", multiple=True, callback=_parse_renames, hidden=True)
 @click.option("--skip-bad", is_flag=True, help="Go on after a line that is none of an export.")
 @json_option("Print for each queue one JSON object instead.")
 @click.pass_obj
-def import_(target: Target, file: BinaryIO, renames: dict[str, str], skip_bad: bool, as_json: bool) -> None:
+def import_(
+    target: Target,
+    file: BinaryIO,
+    renames: dict[str, str],
+    old_renames: dict[str, str],
+    skip_bad: bool,
+    as_json: bool,
+) -> None:
     """Put exported messages into the store, by default those on the standard input.
 
     Their due times stay; what is overdue is delivered at once. Messages that wait there already, byte for byte, are
@@ -52,6 +59,9 @@ def import_(target: Target, file: BinaryIO, renames: dict[str, str], skip_bad: b
     At a line that is none of an export it stops: what was before it is imported, nothing after it, and the exit code
     is 1. So it is for an export that is cut off, after all that is there.
     """
+    if old_renames:
+        complain_of_old("--queue of import", "--rename")
+        renames = {**old_renames, **renames}
     with target.store() as (_, store):
         store.check_version()
         work = Import(store, renames, skip_bad=skip_bad)

@@ -16,7 +16,7 @@ from celery_ext.cli.options import due_options, json_option
 from celery_ext.cli.progress import watched
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.target import Target
-from celery_ext.cli.text import table
+from celery_ext.cli.text import fitted
 from celery_ext.cli.times import Moment
 from celery_ext.delayed_task import DelayedTask
 from kombu_delayq.results import Waiting
@@ -103,4 +103,5 @@ def _json(tasks: list[DelayedTask], listing: _Listing) -> Iterator[str]:
 
 
 def _text(tasks: list[DelayedTask], listing: _Listing) -> list[str]:
-    return table(HEAD, [row(task, chain_of(task), listing.now_ms) for task in tasks], right={4})
+    rows = [row(task, chain_of(task), listing.now_ms) for task in tasks]
+    return fitted(HEAD, rows, right={4}, title=2)

@@ -15,6 +15,8 @@ from celery_ext.connecting import open_channel
 from kombu_delayq.channel import connect_store
 from kombu_delayq.store import DelayStore
 
+#: Where the option leaves its queues for the argument.
+_OPTION = "delayq.queues"
 #: How long the completion of a name may wait for the broker, in s.
 COMPLETION_S = 0.5
 
@@ -34,28 +36,55 @@ def complete_queue(context: click.Context, parameter: click.Parameter, incomplet
 
 
 def queues_argument(*, required: bool = False) -> Any:
-    """Adds the argument ``QUEUE...``, a tuple ``queues``."""
+    """Adds the argument ``QUEUE...``, a tuple ``queues``, to which ``-q QUEUE`` adds."""
     metavar = "QUEUE..." if required else "[QUEUE]..."
-    return click.argument("queues", metavar=metavar, nargs=-1, required=required, shell_complete=complete_queue)
+
+    def join(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+        queues = (*given, *context.meta.pop(_OPTION, ()))
+        if required and not queues and not context.resilient_parsing:
+            raise click.MissingParameter(ctx=context, param=parameter)
+        return queues
+
+    def note(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> None:
+        context.meta[_OPTION] = given
+
+    argument = click.argument("queues", metavar=metavar, nargs=-1, callback=join, shell_complete=complete_queue)
+    option = click.option(
+        *("-q", "--queue"),
+        metavar="QUEUE",
+        multiple=True,
+        expose_value=False,
+        is_eager=True,  # before the argument, which takes what it notes
+        callback=note,
+        shell_complete=complete_queue,
+        help="A queue, as the argument is. May be repeated.",
+    )
+    return lambda command: argument(option(command))
 
 
-def known_queues(target: Target, store: DelayStore, given: Iterable[str]) -> list[str]:
+def known_queues(target: Target, store: DelayStore, given: Iterable[str], *, ready: bool = False) -> list[str]:
     """Returns those of some queues that there are, each once, and complains of the others.
 
     A queue is known while it holds delayed messages, or when the transfer workers or the app know it.
+
+    Args:
+        target: What the command is about.
+        store: Of its broker.
+        given: Names of queues.
+        ready: Whether one with messages that are ready for a consumer, and no others, is known too.
     """
     known = {*store.queues(), *(target.app.amqp.queues if target.app is not None else ())}
     queues = []
     for name in dict.fromkeys(given):
-        if name in known or _holds_some(store, name):
+        if name in known or _holds_some(store, name, ready=ready):
             queues.append(name)
         else:
-            complain(f"queue {name!r} holds no delayed messages, and is not known")
+            complain(f"queue {name!r} holds no {'' if ready else 'delayed '}messages, and is not known")
     return queues
 
 
-def _holds_some(store: DelayStore, queue: str) -> bool:
+def _holds_some(store: DelayStore, queue: str, *, ready: bool) -> bool:
     try:
-        return store.size(queue) > 0
+        return store.size(queue) > 0 or (ready and store.stats(queue).ready > 0)
     except ResponseError:  # a key of another type is in the way, of which the command will complain
         return True

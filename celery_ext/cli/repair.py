@@ -1,6 +1,6 @@
 """``delayq repair``."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 import click
@@ -52,12 +52,13 @@ def repair(target: Target, queues: tuple[str, ...], dry_run: bool, yes: bool, as
     with target.store() as (connection, store):
         work = _Repair(store, queues)
         found = work.run(mend=yes and not dry_run)
+        work.complain_of_unknown(found)
         ask = not (dry_run or yes) and any(each.mendable for each in found)
         if ask:
-            _tell(found, mended=False, as_json=as_json)
+            _tell(found, queues, mended=False, as_json=as_json)
             confirm(f"Mend this on {named(connection)}?", yes=False)
             found = work.run(mend=True, queues=[each.queue for each in found])
-        _tell(found, mended=not dry_run, as_json=as_json)
+        _tell(found, queues, mended=not dry_run, as_json=as_json)
     left = work.failed or any(each.beyond_repair or (dry_run and each.mendable) for each in found)
     raise SystemExit(int(left))
 
@@ -78,6 +79,15 @@ class _Repair:
             pass
         return found
 
+    def complain_of_unknown(self, found: list[Findings]) -> None:
+        """Complains of queues that were given, and that there are not, and leaves them out."""
+        known = self._known() if self._given else set()
+        for each in [each for each in found if each.queue in self._given and each.queue not in known]:
+            if each == Findings(each.queue) and not self._store.kept_forms(each.queue):
+                self.failed = True
+                found.remove(each)
+                complain(f"queue {each.queue!r} holds no delayed messages, and is not known")
+
     def _check(self, found: Iterable[Findings], known: set[str], *, mend: bool) -> Iterator[None]:
         for each in found:
             yield from check(self._store, each, known, mend=mend)
@@ -97,14 +107,14 @@ class _Repair:
             return 0
 
 
-def _tell(found: Iterable[Findings], *, mended: bool, as_json: bool) -> None:
+def _tell(found: Iterable[Findings], given: Sequence[str], *, mended: bool, as_json: bool) -> None:
     found = list(found)
     for each in found:
         if as_json:
             click.echo(as_line({**asdict(each), "mended": mended and each.mendable and each.error is None}))
         else:
             click.echo("\n".join(_lines(each, mended=mended)))
-    if not found and not as_json:
+    if not (found or given) and not as_json:
         click.echo("no queue holds delayed messages")
 
 

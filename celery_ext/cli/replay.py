@@ -9,12 +9,19 @@ from redis.exceptions import ResponseError
 
 from celery_ext import replay as letters_of
 from celery_ext.buried import DeadLetter
-from celery_ext.cli.complaints import LINES, complain
+from celery_ext.cli.complaints import LINES, complain, complain_of_old
 from celery_ext.cli.ids import STDIN
 from celery_ext.cli.messages import as_line
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.progress import watched
-from celery_ext.cli.selection import Selection, buried_queues, dead_queues_argument, selected, selecting
+from celery_ext.cli.selection import (
+    Selection,
+    buried_queues,
+    dead_queues_argument,
+    known_buried_queues,
+    selected,
+    selecting,
+)
 from celery_ext.cli.target import Target, named
 from celery_ext.cli.text import escaped
 from kombu_delayq.results import Letter
@@ -27,7 +34,8 @@ Deed = Callable[[DeadLetter], Letter | None]
 @click.command()
 @dead_queues_argument
 @selecting
-@click.option("-q", "--queue", "to", metavar="NAME", help="Send them to this queue instead of where they came from.")
+@click.option("--to-queue", "to", metavar="NAME", help="Send them to this queue instead of where they came from.")
+@click.option("-q", "--queue", "old_to", hidden=True)
 @json_option()
 @click.pass_obj
 def replay(
@@ -37,6 +45,7 @@ def replay(
     tasks: tuple[str, ...],
     every: bool,
     to: str | None,
+    old_to: str | None,
     as_json: bool,
 ) -> None:
     """Send dead letters to the queues from which they came, to be run again with all their retries.
@@ -44,11 +53,15 @@ def replay(
     The oldest goes first. The others stay, in their order, and so do letters that come meanwhile. When it is broken
     off, nothing is lost and nothing is doubled.
     """
+    if old_to is not None:
+        complain_of_old("--queue of replay", "--to-queue")
+        to = to or old_to
     selection = selected(ids, tasks, every=every)
     names = buried_queues(target, queues)
     if to in names:
-        raise click.UsageError(f"{to!r} is a queue of dead letters itself; give another --queue")
+        raise click.UsageError(f"{to!r} is a queue of dead letters itself; give another --to-queue")
     with target.store() as (connection, store):
+        known = known_buried_queues(target, store, names)
         app_queues = target.app.amqp.queues.values() if target.app is not None else ()
         fanouts = {each.exchange.name for each in app_queues if each.exchange and each.exchange.type == "fanout"}
         route = letters_of.route_of(connection.default_channel, fanouts)
@@ -58,10 +71,10 @@ def replay(
             return None if queue is None else letters_of.to_queue(letter, queue, as_before=to is None)
 
         work = _Work(store, selection, send, "replayed", as_json=as_json)
-        for name in names:
+        for name in known:
             work.count(name)
         work.do("replaying")
-    work.end("nobody knows from which queue they came: give --queue")
+    work.end("nobody knows from which queue they came: give --to-queue", missing=len(names) - len(known))
 
 
 @click.command()
@@ -87,13 +100,14 @@ def drop(
     names = buried_queues(target, queues)
     with target.store() as (connection, store):
         work = _Work(store, selection, letters_of.away, "dropped", as_json=as_json)
-        for name in names:
+        known = known_buried_queues(target, store, names)
+        for name in known:
             work.count(name)
         if work.wanted:
             of = ", ".join(f"{count:,} of queue {escaped(name)}" for name, count in work.wanted.items())
             confirm(f"Drop dead letters, {of}, on {named(connection)}?", yes=yes, stdin_is_read=STDIN in ids)
         work.do("dropping")
-    work.end("")
+    work.end("", missing=len(names) - len(known))
 
 
 class _Work:
@@ -143,13 +157,19 @@ class _Work:
             if done.total() < wanted:
                 complain(f"queue {queue!r}: {wanted - done.total():,} of {wanted:,} were taken by another meanwhile")
 
-    def end(self, why_left: str) -> None:
-        """Ends the command with 1 if nothing was found of what was asked for, or some could not be done."""
-        missing = sorted(self._selection.ids - self._selection.met)
-        for each in missing[:LINES]:
+    def end(self, why_left: str, *, missing: int) -> None:
+        """Ends the command with 1 if nothing was found of what was asked for, or some could not be done.
+
+        Args:
+            why_left: Why some could not be done.
+            missing: How many of the queues are not known.
+        """
+        self._failed = self._failed or missing > 0
+        unmet = sorted(self._selection.ids - self._selection.met)
+        for each in unmet[:LINES]:
             complain(f"{each}: not among the dead letters")
-        if len(missing) > LINES:
-            complain(f"… and {len(missing) - LINES:,} more are not among the dead letters")
+        if len(unmet) > LINES:
+            complain(f"… and {len(unmet) - LINES:,} more are not among the dead letters")
         if self._left:
             complain(f"{self._left:,} stay, because {why_left}")
         if not self.wanted and not self._left and not self._selection.ids and not self._as_json and not self._failed:

@@ -4,11 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
+from celery import Celery
 from click.shell_completion import CompletionItem
+from redis.exceptions import ResponseError
 
 from celery_ext.buried import DeadLetter
+from celery_ext.cli.complaints import complain
 from celery_ext.cli.ids import each_id
 from celery_ext.cli.target import Target
+from kombu_delayq.store import DelayStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,12 +85,40 @@ def buried_queues(target: Target, given: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(given))
     if target.app is None:
         raise click.UsageError("which queue? Give its name, or run it as `celery -A app delayq dead-letters …`")
-    target.app.loader.import_default_modules()
-    named = {getattr(task, "dead_letter", None) for task in target.app.tasks.values()}
-    queues = sorted(name for name in named if isinstance(name, str))
+    queues = _named_by_tasks(target.app)
     if not queues:
         raise click.UsageError("which queue? No task of the app names one as its dead_letter")
     return queues
+
+
+def known_buried_queues(target: Target, store: DelayStore, names: Sequence[str]) -> list[str]:
+    """Returns those of some queues of dead letters that there are, and complains of the others.
+
+    A queue is known while it holds messages, or when the app or the transfer workers know it.
+    """
+    known = set(store.queues())
+    if target.app is not None:
+        known.update(target.app.amqp.queues, _named_by_tasks(target.app))
+    queues = []
+    for name in names:
+        if name in known or _holds_some(store, name):
+            queues.append(name)
+        else:
+            complain(f"queue {name!r} holds no dead letters, and is not known")
+    return queues
+
+
+def _holds_some(store: DelayStore, queue: str) -> bool:
+    try:
+        return any(store.dead_letter_lists(queue).values())
+    except ResponseError:  # a key of another type is in the way, of which the command will complain
+        return True
+
+
+def _named_by_tasks(app: Celery) -> list[str]:
+    app.loader.import_default_modules()
+    named = {getattr(task, "dead_letter", None) for task in app.tasks.values()}
+    return sorted(name for name in named if isinstance(name, str))
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

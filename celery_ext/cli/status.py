@@ -1,6 +1,7 @@
 """``delayq status``."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -8,25 +9,27 @@ from redis.exceptions import ResponseError
 
 from celery_ext.cli.elsewhere import prefixes_in_words, stock_transport
 from celery_ext.cli.options import json_option
+from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.target import Target
-from celery_ext.cli.text import duration, escaped, iso, moment, table
+from celery_ext.cli.text import duration, escaped, fitted, iso, moment
 from kombu_delayq.results import QueueStats
 from kombu_delayq.store import DelayStore
 
 
 @click.command()
+@queues_argument()
 @json_option("Print one JSON object instead.")
-@click.option("-q", "--queue", "queues", metavar="NAME", multiple=True, help="Only this queue. May be repeated.")
 @click.pass_obj
-def status(target: Target, as_json: bool, queues: tuple[str, ...]) -> None:
+def status(target: Target, queues: tuple[str, ...], as_json: bool) -> None:
     """Show each queue's delayed and ready messages, what is overdue, and who transfers.
 
-    Shown are the queues that hold or held delayed messages, and those of the app. DELAYED messages wait in
-    the store, overdue ones among them; READY ones wait for a consumer.
+    Of the queues that hold or held delayed messages, and those of the app, or of those given. DELAYED messages wait
+    in the store, overdue ones among them; READY ones wait for a consumer.
     """
     with target.store() as (connection, store):
         of_app = list(target.app.amqp.queues) if target.app is not None else []
-        names = list(dict.fromkeys(queues or sorted({*store.queues(), *of_app})))
+        given = known_queues(target, store, queues, ready=True)
+        names = given if queues else sorted({*store.queues(), *of_app})
         report: dict[str, Any] = {
             "broker": connection.as_uri(),
             "global_keyprefix": store.keys.prefix,
@@ -35,8 +38,8 @@ def status(target: Target, as_json: bool, queues: tuple[str, ...]) -> None:
             "queues": [_row_or_error(store, name) for name in names],
             "other_prefixes": store.other_prefixes(),
         }
-    click.echo(json.dumps(report, indent=2) if as_json else _text(report, app=target.app is not None))
-    if any("error" in row for row in report["queues"]):
+    click.echo(json.dumps(report, indent=2) if as_json else _text(report, queues, app=target.app is not None))
+    if any("error" in row for row in report["queues"]) or len(given) < len(set(queues)):
         raise SystemExit(1)
 
 
@@ -60,7 +63,7 @@ def _row(stats: QueueStats) -> dict[str, Any]:
     }
 
 
-def _text(report: dict[str, Any], *, app: bool) -> str:
+def _text(report: dict[str, Any], queues: Sequence[str], *, app: bool) -> str:
     lines = [f"broker   {report['broker']}"]
     if report["global_keyprefix"]:
         lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
@@ -84,8 +87,8 @@ def _text(report: dict[str, Any], *, app: bool) -> str:
         if "error" not in row
     ]
     if rows:
-        lines += table(["QUEUE", "DELAYED", "READY", "NEXT DUE", "OVERDUE"], rows, right={1, 2})
-    if not report["queues"]:
+        lines += fitted(["QUEUE", "DELAYED", "READY", "NEXT DUE", "OVERDUE"], rows, right={1, 2}, title=0)
+    if not (report["queues"] or queues):
         lines.append("no queue holds or held delayed messages")
     lines += [escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row]
     if report["other_prefixes"]:

@@ -1,8 +1,12 @@
 """How the commands print tables, moments and durations."""
 
+import shutil
+import sys
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
+#: How many characters of the last column a table has at least.
+LAST_COLUMN = 12
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -34,6 +38,37 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
         ).rstrip()
         for row in [head, *rows]
     ]
+
+
+def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, title: int) -> list[str]:
+    """Sets rows in columns that fit the terminal: with less of the last column, or else a block for each row.
+
+    Where stdout is no terminal, each row is a line, whatever its length.
+
+    Args:
+        head: Titles of the columns.
+        rows: As many texts a row.
+        right: Which columns, counted from 0, are set to the right.
+        title: Which column heads a block.
+    """
+    lines = table(head, rows, right)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not width or max(map(len, lines)) <= width:
+        return lines
+    left = width - sum(max(map(len, column)) + 2 for column in list(zip(head, *rows, strict=True))[:-1])
+    if left >= LAST_COLUMN:
+        return table(head, [[*row[:-1], shortened(row[-1], left)] for row in rows], right)
+    return [line for row in rows for line in _block(head, row, title)]
+
+
+def _block(head: Sequence[str], row: Sequence[str], title: int) -> list[str]:
+    indent = max(map(len, head)) + 2
+    cells = [
+        f"  {name.lower():<{indent}}{cell}"
+        for at, (name, cell) in enumerate(zip(head, row, strict=True))
+        if at != title and cell
+    ]
+    return [row[title], *cells]
 
 
 def iso(ms: float) -> str | None:

@@ -15,6 +15,7 @@ from celery.bin.base import COMMA_SEPARATED_LIST
 from kombu.connection import Connection
 from redis.exceptions import RedisError
 
+from celery_ext.cli.complaints import complain_of_old
 from celery_ext.cli.elsewhere import prefixes_in_words
 from celery_ext.cli.target import Target, errors_in_words
 from celery_ext.cli.text import duration, escaped
@@ -33,13 +34,15 @@ TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
 
 @click.command()
 @click.option(
-    "-Q",
-    "--queues",
+    "--also",
+    "queues",
+    metavar="NAME,…",
     type=COMMA_SEPARATED_LIST,
     default=(),
     help="Names of queues, with commas between, to look after besides those that Celery has used: where none but a JVM "
     "service has put messages yet.",
 )
+@click.option("-Q", "--queues", "old_queues", type=COMMA_SEPARATED_LIST, default=(), hidden=True)
 @click.option(
     "-l",
     "--loglevel",
@@ -49,7 +52,7 @@ TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
     help="DEBUG also tells of every transfer.",
 )
 @click.pass_obj
-def transfer(target: Target, queues: Sequence[str], loglevel: str) -> None:
+def transfer(target: Target, queues: Sequence[str], old_queues: Sequence[str], loglevel: str) -> None:
     """Run a transfer worker until it is stopped.
 
     It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
@@ -59,6 +62,9 @@ def transfer(target: Target, queues: Sequence[str], loglevel: str) -> None:
     a wrong password.
     """
     logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    if old_queues:
+        complain_of_old("--queues of transfer", "--also")
+        queues = [*queues, *old_queues]
     connection = target.connection(hurried=True)
     connect = _Connect(connection, app=target.app is not None)
     worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(target)], on_transfer=_tell)

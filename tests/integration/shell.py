@@ -7,6 +7,7 @@ import pty
 import select
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,12 +39,16 @@ def lines(server: PrivateRedis, *args: str, stdin: str = "", code: int = 0) -> l
 class Terminal:
     """A process whose standard streams, or some of them, are a terminal; ``script`` is what it wrote there."""
 
-    def __init__(self, args: list[str], **streams: Any) -> None:
+    def __init__(self, args: list[str], columns: int = 0, **streams: Any) -> None:
         self._master, slave = pty.openpty()
+        if columns:
+            termios.tcsetwinsize(slave, (24, columns))
         self.script = ""
         try:
             streams = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
-            self.process = subprocess.Popen(args, start_new_session=True, **streams)
+            # Without the width of another terminal, which readline and pytest's workers put there.
+            environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+            self.process = subprocess.Popen(args, start_new_session=True, env=environment, **streams)
         finally:
             os.close(slave)
 
@@ -83,9 +88,9 @@ class Terminal:
 
 
 @contextmanager
-def terminal(server: PrivateRedis, *args: str, **streams: Any) -> Iterator[Terminal]:
-    """Runs ``delayq`` in a terminal; ``streams`` are those that are none."""
-    process = Terminal([str(BIN / "delayq"), "--broker", server.url, *args], **streams)
+def terminal(server: PrivateRedis, *args: str, columns: int = 0, **streams: Any) -> Iterator[Terminal]:
+    """Runs ``delayq`` in a terminal of some width; ``streams`` are those that are none."""
+    process = Terminal([str(BIN / "delayq"), "--broker", server.url, *args], columns, **streams)
     try:
         yield process
     finally:

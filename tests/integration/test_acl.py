@@ -129,7 +129,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     proj.send("record", 7, queue="undelivered")
     proj.send("record", 8, queue="undelivered")
     run(users, "caretaker", "dead-letters", "list", "undelivered")
-    run(users, "caretaker", "dead-letters", "replay", "undelivered", "--all", "--queue", "celery")
+    run(users, "caretaker", "dead-letters", "replay", "undelivered", "--all", "--to-queue", "celery")
     proj.send("record", 9, queue="undelivered")
     run(users, "caretaker", "dead-letters", "drop", "undelivered", "--all", "--yes")
     assert denials(users) == []

@@ -280,7 +280,7 @@ def test_a_transfer_worker_looks_after_queues_that_it_is_given(proj: Proj, known
         entry = b"\x08" + bytes(8) + struct.pack("<Q", 4) + queue[:4].encode()
         client.zadd(f"redisson_delay_queue_timeout:{{{queue}}}", {entry: 1})
         client.rpush(f"redisson_delay_queue:{{{queue}}}", entry)
-    given = ("-Q", "shared,also shared") if known else ()
+    given = ("--also", "shared,also shared") if known else ()
     process = subprocess.Popen([BIN / "delayq", "--broker", proj.server.url, "transfer", *given])
     try:
         until(lambda: client.get("delayq:transfer"))

@@ -102,6 +102,22 @@ def test_an_unknown_queue_is_named_beside_the_others(five: Proj) -> None:
     assert "'oddd'" in result.stderr
 
 
+def test_every_command_says_that_a_queue_is_not_known(five: Proj) -> None:
+    """A name that is not known is on stderr and exit code 1, as an argument or by -q, whatever the command."""
+    for args in (["status"], ["list"], ["export"], ["purge", "--yes"], ["convert", "--to", "hash"], ["repair"]):
+        for named in (["oddd"], ["-q", "oddd"], ["-q", "odd", "oddd"]):
+            result = run(five.server, *args, *named, *(["--dry-run"] if args == ["repair"] else []), code=1)
+            assert "queue 'oddd' holds no " in result.stderr, args
+    [row] = json.loads(run(five.server, "status", "--json", "-q", "even").stdout)["queues"]
+    assert (row["queue"], row["delayed"]) == ("even", 2)
+    for n in range(2):
+        five.send("record", n, queue="ready")
+    assert json.loads(run(five.server, "status", "--json", "ready").stdout)["queues"][0]["ready"] == 2
+    assert "Missing argument 'QUEUE...'" in run(five.server, "purge", "--yes", code=2).stderr
+    assert lines(five.server, "repair", "oddd", code=1) == []
+    assert [found["queue"] for found in lines(five.server, "repair", "-q", "even")] == ["even"]
+
+
 def test_a_key_of_the_wrong_type_hides_no_other_queue(five: Proj) -> None:
     """The queue and its key are named on stderr, the others are listed and searched, and the exit code is 1."""
     client = five.server.client()

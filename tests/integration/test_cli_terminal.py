@@ -142,12 +142,51 @@ def test_the_bar_of_a_listing_knows_its_end(proj: Proj) -> None:
         assert "listing" not in process.script
 
 
-def test_a_reader_that_has_enough_ends_a_listing_quietly(proj: Proj) -> None:
-    """A closed pipe, as of `… | head`, is no error of the broker."""
+def test_a_reader_that_has_enough_ends_a_listing_quietly(proj: Proj, tmp_path: Path) -> None:
+    """A closed pipe, as of `… | head`, is no error of the broker, nor of a command that only looks."""
     _fill(proj, 3000)
-    command = f"{BIN}/delayq -b {proj.server.url} list --limit 0 --json | head -n 1"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
-    assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
+    command = f"set -o pipefail; {BIN}/delayq -b {proj.server.url}"
+    for args in ("list --limit 0 --json", "list --limit 0", "export", "show - < ids"):
+        (tmp_path / "ids").write_text("".join(f"{n:06}\n" for n in range(3000)))
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {args} | head -n 1"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert (len(done.stdout.splitlines()), done.stderr, done.returncode) == (1, "", 0), args
+
+
+def test_a_reader_that_has_enough_breaks_off_what_changes_something(proj: Proj, tmp_path: Path) -> None:
+    """A command that is not done when its output is closed ends with 1."""
+    _fill(proj, 3000)
+    (tmp_path / "ids").write_text("".join(f"{n:06}\n" for n in range(3000)))
+    command = f"set -o pipefail; {BIN}/delayq -b {proj.server.url} run-now --json - < ids | head -n 1"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (len(done.stdout.splitlines()), done.stderr, done.returncode) == (1, "", 1)
+
+
+def _listed(proj: Proj, columns: int, *args: str) -> list[str]:
+    """Returns the lines of a listing at a terminal of some width, of which none is broken."""
+    with terminal(proj.server, "list", *args, columns=columns) as process:
+        assert process.wait() == 0
+        found = process.script.splitlines()
+    assert max(map(len, found)) <= columns
+    return found
+
+
+def test_a_listing_fits_the_terminal(proj: Proj) -> None:
+    """Arguments are shortened first; where that is not enough, each task is a block, with its id in one piece."""
+    sent = [proj.send("record", "x" * 100, countdown=3600, queue="orders").id for _ in range(2)]
+    for columns, count in ((160, 3), (130, 3), (100, 12), (60, 12)):
+        found = _listed(proj, columns)
+        assert len(found) == count, (columns, found)
+        text = "\n".join(found)
+        for word in (*sent, "proj.record", "orders", "('xxx"):
+            assert word in text
+    found = _listed(proj, 80)
+    assert sorted(found[::6]) == sorted(sent)
+    assert [line.split()[0] for line in found[1:6]] == ["due", "task", "queue", "retries", "arguments"]
+    with terminal(proj.server, "list", stdout=subprocess.PIPE, columns=60) as process:
+        assert process.process.stdout
+        assert len(process.process.stdout.read().splitlines()) == 3
 
 
 def test_a_terminal_that_knows_few_letters_gets_the_others_escaped(proj: Proj) -> None:

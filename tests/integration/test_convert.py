@@ -41,11 +41,11 @@ def browsed(store: DelayStore) -> Iterator[Waiting]:
 
 @BOTH_WAYS
 def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis, old: str, new: str) -> None:
-    """Queues are named with what was moved, or with that there is nothing; an unknown one on stderr; the code is 0."""
+    """Queues are named with what was moved, or with that there is nothing; an unknown one on stderr, with code 1."""
     source = store_of(raw_client, old)
     source.offer("q", *(waiting(f"i{n}") for n in range(1234)))
     source.offer("r\x1b", waiting("i"))
-    result = run(broker, "convert", "q", "nope", "r\x1b", "q", "--to", new)
+    result = run(broker, "convert", "q", "nope", "r\x1b", "q", "--to", new, code=1)
     assert result.stdout.splitlines() == [
         f"queue q: 1,234 messages moved to the form '{new}'",
         f"queue r\\x1b: 1 messages moved to the form '{new}'",
@@ -55,7 +55,7 @@ def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis,
     assert run(broker, "convert", "q", "--to", new).stdout == f"queue q: nothing to move to the form '{new}'\n"
     found = {"queue": "q", "to": old, "moved": 1234, "lost": 0, "came": 0, "stranded": 0}
     assert lines(broker, "convert", "q", "--to", old) == [found]
-    assert lines(broker, "convert", "nope", "--to", old) == []
+    assert lines(broker, "convert", "nope", "--to", old, code=1) == []
 
 
 def test_the_command_is_checked(broker: PrivateRedis) -> None:

@@ -90,7 +90,7 @@ def test_a_task_that_was_buried_runs_again_with_all_its_retries(make_proj: MakeP
     ]
     assert (again.queue, again.priority) == ("orders", 6)
     assert "dead_letter" not in again.properties
-    assert lines(proj.server, "dead-letters", "list", "failed") == []
+    assert lines(proj.server, "dead-letters", "list", "failed", code=1) == []  # nobody knows it without the app
 
 
 def test_list_shows_the_oldest_first_and_plain_messages_without_a_reason(
@@ -146,13 +146,37 @@ def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client:
 def test_nothing_is_dropped_or_replayed_unasked(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Without --yes nobody can be asked here, and without a choice or a queue there is nothing to do; exit code 2."""
     bury(raw_client, letter("a"))
-    assert f"1 of queue {DEAD}?" in run(broker, "dead-letters", "drop", DEAD, "--all", code=2).stderr
+    assert f"1 of queue {DEAD}, on {broker.url}?" in run(broker, "dead-letters", "drop", DEAD, "--all", code=2).stderr
     assert "Give --id, --task or --all" in run(broker, "dead-letters", "drop", DEAD, "--yes", code=2).stderr
     assert "Give --id, --task or --all" in run(broker, "dead-letters", "replay", DEAD, code=2).stderr
     assert "which queue?" in run(broker, "dead-letters", "list", code=2).stderr
-    run(broker, "dead-letters", "replay", DEAD, "--all", "--queue", DEAD, code=2)
+    run(broker, "dead-letters", "replay", DEAD, "--all", "--to-queue", DEAD, code=2)
     assert ids(raw_client, DEAD) == ["a"]
-    run(broker, "dead-letters", "replay", "empty", "--all")
+
+
+def test_a_queue_that_is_not_known_is_said(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """An unknown queue of dead letters is named on stderr, the others are worked on, and the exit code is 1."""
+    bury(raw_client, letter("a"), letter("b"))
+    for command in (["list"], ["replay", "--all"], ["drop", "--all", "--yes"]):
+        result = run(broker, "dead-letters", command[0], "nosuch", *command[1:], code=1)
+        assert "queue 'nosuch' holds no dead letters, and is not known" in result.stderr
+    assert len(lines(broker, "dead-letters", "list", DEAD, "nosuch", code=1)) == 2
+    assert len(lines(broker, "dead-letters", "replay", DEAD, "nosuch", "--id", "a", code=1)) == 1
+    assert len(lines(broker, "dead-letters", "drop", DEAD, "nosuch", "--all", "--yes", code=1)) == 1
+    assert ids(raw_client, DEAD) == []
+
+
+def test_a_queue_that_the_app_names_may_be_empty(proj: Proj) -> None:
+    """Nothing is wrong with a queue of dead letters that has none, where the app knows of it: exit code 0."""
+    assert "0 dead letters" in proj.celery("delayq", "dead-letters", "list", "celery")
+    proj.celery("delayq", "dead-letters", "replay", "celery", "--all")
+
+
+def test_the_old_name_of_the_option_of_replay_still_works(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """`--queue NAME` sends letters there as `--to-queue` does, and the new name is said."""
+    bury(raw_client, letter("a"))
+    assert "--to-queue" in run(broker, "dead-letters", "replay", DEAD, "--all", "-q", "there").stderr
+    assert ids(raw_client, "there") == ["a"]
 
 
 def test_another_queue_takes_them_where_nobody_knows_the_first_one(
@@ -162,12 +186,12 @@ def test_another_queue_takes_them_where_nobody_knows_the_first_one(
     odd = [b"no json", b"\xff\xfe", b"[1]", b'{"properties": 3}', b""]
     bury(raw_client, letter("a", reason=None), *odd, letter("b"))
     stderr = run(broker, "dead-letters", "replay", DEAD, "--all", code=1).stderr
-    assert "6 stay, because nobody knows from which queue they came: give --queue" in stderr
+    assert "6 stay, because nobody knows from which queue they came: give --to-queue" in stderr
     assert ids(raw_client, "orders") == ["b"]
     assert raw_client.llen(DEAD) == 6
     assert len(lines(broker, "dead-letters", "list", DEAD)) == 6
     assert "6 dead letters" in run(broker, "dead-letters", "list", DEAD).stdout
-    run(broker, "dead-letters", "replay", DEAD, "--all", "--queue", "elsewhere")
+    run(broker, "dead-letters", "replay", DEAD, "--all", "--to-queue", "elsewhere")
     assert raw_client.lrange("elsewhere", 0, -2) == list(reversed(odd))
     [first] = raw_client.lrange("elsewhere", -1, -1)
     assert json.loads(first)["properties"]["delivery_info"] == {"exchange": "", "routing_key": "elsewhere"}
@@ -218,9 +242,9 @@ def test_replays_at_the_same_time_each_find_all_of_their_letters(broker: Private
         return subprocess.Popen([BIN / "delayq", "--broker", broker.url, "dead-letters", *args])
 
     processes = [
-        work("replay", DEAD, "--task", "proj.t0", "--queue", "q0"),
-        work("replay", DEAD, "--task", "proj.t1", "--queue", "q1"),
-        work("replay", DEAD, "--task", "proj.t1", "--queue", "q1"),
+        work("replay", DEAD, "--task", "proj.t0", "--to-queue", "q0"),
+        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "q1"),
+        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "q1"),
         work("drop", DEAD, "--task", "proj.t2", "--yes"),
     ]
     codes = [process.wait(60) for process in processes]

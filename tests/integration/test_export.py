@@ -188,7 +188,7 @@ def test_what_is_overdue_is_delivered_at_once_and_a_renamed_queue_gets_retries_t
     lines_ = exported(proj.server)
     proj.server.client().flushall()
     until(lambda: time.time() > json.loads(lines_[1])["due_ms"] / 1000, what="it is overdue")
-    run(proj.server, "import", "--queue", "old=new", stdin="\n".join(lines_))
+    run(proj.server, "import", "--rename", "old=new", stdin="\n".join(lines_))
     proj.worker("-Q", "new", concurrency=1)
     assert [(each["id"], each["queue"]) for each in proj.await_runs(2)] == [("t", "new"), ("t", "new")]
 
@@ -290,6 +290,48 @@ def test_a_file_replaces_another_only_when_asked_and_when_complete(
     assert os.listdir(tmp_path) == ["backlog.jsonl"]
     store.client.delete("delayq:{damaged}:due")
     assert run(broker, "export", "-o", str(tmp_path / "none" / "x"), code=1).stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_an_export_that_is_broken_off_leaves_nothing(
+    broker: PrivateRedis, store: DelayStore, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The file of its name stays as it was, without a part beside it; after SIGKILL the next export takes it away."""
+    body = json.dumps({"headers": {"task": "t", "argsrepr": "x" * 1000}})
+    for at in range(0, 30_000, 500):
+        store.offer("q", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, at + 500)))
+    file, part = tmp_path / "backlog.jsonl", tmp_path / "backlog.jsonl.part"
+    file.write_text("precious")
+    args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "-o", file]
+    with subprocess.Popen(args, stderr=subprocess.PIPE, text=True) as process:
+        until(lambda: part.exists() and part.stat().st_size)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode not in (0, 2)
+    assert file.read_text() == "precious"
+    if number != signal.SIGKILL:
+        assert (part.exists(), f"broken off; {file} is not written" in said) == (False, True)
+    run(broker, "export", "--yes", "-o", str(file))
+    assert len(file.read_text().splitlines()) == 30_002
+    assert os.listdir(tmp_path) == [file.name]
+
+
+def test_an_export_to_a_full_disk_gives_the_space_back(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
+    """Where no more can be written, nothing of the file is left, the reason is said, and the exit code is 1."""
+    store.offer("q", *(Offer(f"{n}", "+3600000", 0, "x" * 10_000) for n in range(500)))
+    limited = f"ulimit -f 1000; {BIN}/delayq -b {broker.url} export -o {tmp_path}/backlog.jsonl"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, os.listdir(tmp_path)) == (1, [])
+    assert f"{tmp_path}/backlog.jsonl is not written: [Errno 27] File too large" in done.stderr
+
+
+def test_the_old_name_of_the_option_that_renames_still_works(broker: PrivateRedis, store: DelayStore) -> None:
+    """`--queue OLD=NEW` renames as `--rename` does, and the new name is said."""
+    store.offer("old", offer("t"))
+    exported = run(broker, "export").stdout
+    result = run(broker, "import", "-q", "old=new", stdin=exported)
+    assert result.stdout == "queue new: 1 imported\n"
+    assert "--rename" in result.stderr
 
 
 def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store: DelayStore) -> None:

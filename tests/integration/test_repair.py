@@ -256,12 +256,12 @@ def test_nothing_is_mended_unasked(broker: PrivateRedis, store: DelayStore) -> N
     assert "300 bodies without an index entry" in result.stdout
     assert "give --yes" in result.stderr
     with terminal(broker, "repair") as shell:
-        shell.read_until("Mend this?")
+        shell.read_until(f"Mend this on {broker.url}?")
         shell.type("n")
         assert shell.wait() == 1
     assert contents(store.client) == before
     with terminal(broker, "repair") as shell:
-        shell.read_until("Mend this?")
+        shell.read_until("Mend this on")
         shell.type("y")
         assert shell.wait() == 0
         assert "indexed by the due time that is kept, or the eta that they have" in shell.script
