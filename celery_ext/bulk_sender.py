@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
+from kombu.exceptions import OperationalError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.bulk_template import Common
-from kombu_delayq.results import Offer
+from kombu_delayq.results import Offer, PageId
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -29,6 +31,7 @@ class BulkSender:
         self._common = common
         self._ahead: PutAhead | None = None
         self._page: Sequence[Offer] = ()  # on its way
+        self._id = PageId(uuid4().hex, 0)  # of the page that was begun last
 
     def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[list[str]]:
         """Yields the ids of each page that Redis has. When a page cannot be made, those before it come first."""
@@ -42,9 +45,10 @@ class BulkSender:
             yield from self._confirmed()
             if not page:
                 return
+            self._id = self._id._replace(number=self._id.number + 1)
             if declared:
                 with self._or_again(page):
-                    self._open().put(page)
+                    self._open().put(self._id, page)
             else:  # often the only one
                 self._publish(page)
                 declared = True
@@ -72,11 +76,16 @@ class BulkSender:
 
     @contextmanager
     def _or_again(self, page: Sequence[Offer]) -> Iterator[None]:
-        """Sends a page again when the connection is lost meanwhile, and the next over a new one."""
+        """Sends a page again when the connection is lost meanwhile, and the next over a new one.
+
+        Redis may have the page already, and knows it again then. With ``retry=False`` nothing is sent again.
+        """
         try:
             yield
-        except (RedisConnectionError, RedisTimeoutError, OSError):
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
             self.close()
+            if self._common.retry_policy is None:
+                raise OperationalError(str(error)) from error
             self._publish(page)
 
     def _publish(self, page: Sequence[Offer]) -> None:
@@ -87,7 +96,7 @@ class BulkSender:
             def put() -> None:
                 for queue in self._common.declare:
                     producer.maybe_declare(queue)
-                producer.channel.put_many(self._common.template.queue, page)
+                producer.channel.put_many(self._common.template.queue, self._id, page)
 
             if policy is not None:
                 producer.connection.transport_options.update(policy)

@@ -8,7 +8,7 @@ import redis
 from kombu_delayq import pools
 from kombu_delayq.calls import Command
 from kombu_delayq.primary import FollowingPool
-from kombu_delayq.results import Offer
+from kombu_delayq.results import Offer, PageId
 
 
 class PutAhead:
@@ -22,15 +22,17 @@ class PutAhead:
         commands_of: Makes the commands that publish a page.
     """
 
-    def __init__(self, pool: redis.ConnectionPool, commands_of: Callable[[Sequence[Offer]], list[Command]]) -> None:
+    def __init__(
+        self, pool: redis.ConnectionPool, commands_of: Callable[[PageId, Sequence[Offer]], list[Command]]
+    ) -> None:
         self._pool = pool
         self._commands_of = commands_of
         self._client: redis.Redis | None = None
         self._awaited = 0
 
-    def put(self, offers: Sequence[Offer]) -> None:
+    def put(self, page: PageId, offers: Sequence[Offer]) -> None:
         """Sends a page, as of ``DelayedChannel.put_many``, and returns before Redis has it."""
-        commands = self._commands_of(offers)
+        commands = self._commands_of(page, offers)
         if isinstance(self._pool, FollowingPool):
             self._pool.follow()
         connection = self._connected()

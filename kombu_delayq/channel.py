@@ -1,7 +1,6 @@
 """What delayed delivery adds to a channel of kombu's Redis transport."""
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from time import time
@@ -24,7 +23,7 @@ from kombu_delayq.keys import Keys
 from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
 from kombu_delayq.options import Options
 from kombu_delayq.primary import FollowingPool
-from kombu_delayq.results import Offer
+from kombu_delayq.results import Offer, PageId
 from kombu_delayq.store import DelayStore
 from kombu_delayq.usage import Usage
 
@@ -123,34 +122,18 @@ class DelayedChannel(_Channel):
         """Makes a batch for ``Producer.batch``, kombu 5.7."""
         return DelayedPublishBatch(self, max_size)
 
-    def put_many(self, queue: str, offers: Sequence[Offer]) -> None:
-        """Publishes messages that are sealed already: stores those with a due time, and pushes the others.
-
-        Args:
-            queue: Where they go; no fanout.
-            offers: At most as many as ``batch`` sends in one call. An empty due time is now.
-        """
-        self.store.send(self._put_commands(queue, offers))
+    def put_many(self, queue: str, page: PageId, offers: Sequence[Offer]) -> None:
+        """Publishes a page of messages that are sealed already; arguments are as of ``DelayStore.put``."""
+        self.store.send(self._put_commands(queue, page, offers))
 
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns what publishes page after page of sealed messages to a queue, over a connection of its own."""
         return PutAhead(self.own_pool(), partial(self._put_commands, queue))
 
-    def _put_commands(self, queue: str, offers: Sequence[Offer]) -> list[Command]:
-        expire_ms = self.expire_ms(queue)
-        delayed = [offer for offer in offers if offer.due]
-        ready: defaultdict[str, list[str | bytes]] = defaultdict(list)
-        for offer in offers:
-            if not offer.due:
-                ready[self.global_keyprefix + self._q_for_pri(queue, offer.priority)].append(offer.body)
-        commands: list[Command] = []
-        if delayed:
+    def _put_commands(self, queue: str, page: PageId, offers: Sequence[Offer]) -> list[Command]:
+        if any(offer.due for offer in offers):
             self._check_version()
-            commands += self.store.offer_commands(queue, delayed, expire_ms)
-        commands += [("LPUSH", key, *bodies) for key, bodies in ready.items()]
-        if ready and expire_ms:
-            commands += [("PEXPIRE", key, expire_ms) for key in self.store.ready(queue)]
-        return commands
+        return self.store.put_commands(queue, page, offers, self.expire_ms(queue))
 
     @cached_property
     def _broker(self) -> str:

@@ -144,6 +144,10 @@ class Keys:
         """STRING with a TTL: name of who goes through a queue of dead letters, one at a time."""
         return f"{self.prefix}delayq:replaying:{queue}"
 
+    def sender(self, name: str) -> str:
+        """STRING with a TTL: number of the page that a ``send_many`` has published last, so that it is known again."""
+        return f"{self.prefix}delayq:sender:{name}"
+
     @property
     def runs(self) -> str:
         """STRING: count of the runs of bulk jobs."""

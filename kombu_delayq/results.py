@@ -33,6 +33,18 @@ class Offer(NamedTuple):
         return len(self.body)
 
 
+class PageId(NamedTuple):
+    """Which page of messages it is, by which it is known when it is sent again.
+
+    Attributes:
+        sender: Who sends it: the same for all its pages, and for those of no other.
+        number: From 1 on.
+    """
+
+    sender: str
+    number: int
+
+
 class Offered(NamedTuple):
     """What became of offered messages.
 

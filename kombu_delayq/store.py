@@ -16,7 +16,7 @@ from kombu_delayq.jobs import BulkJobs
 from kombu_delayq.leases import Leases
 from kombu_delayq.parts import QueueParts
 from kombu_delayq.repairs import Repairs
-from kombu_delayq.results import Heads, Offer, Offered, QueueForm, QueueStats, Transferred
+from kombu_delayq.results import Heads, Offer, Offered, PageId, QueueForm, QueueStats, Transferred
 from kombu_delayq.upkeep import Upkeep
 from kombu_delayq.waiting import WaitingMessages
 from kombu_delayq.wake import WakeListener
@@ -25,6 +25,8 @@ OLDEST_REDIS = (6, 2)
 #: A call that transfers entries of Redisson's form takes one of so many shares of a batch, of its messages and of its
 #: bytes: so much more an entry costs Redis, and each byte, for an entry that leaves lets others be read.
 LIST_SHARE, LIST_BYTES_SHARE = 2, 16
+#: How long a page of ``send_many`` is known when it comes again, in ms: above what noticing a lost connection takes.
+PAGE_TTL_MS = 120_000
 
 
 class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJobs, Leases):
@@ -71,6 +73,31 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         forget_after = self.options.forget_after
         age_s = monotonic() - self._held_others.get(queue, -inf)
         return age_s < (inf if forget_after is None else forget_after / 2)
+
+    def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
+        """Publishes a page of messages; one round trip. The same page, when it comes again, changes nothing.
+
+        Args:
+            queue: Where they go when they are due; an empty due time is now.
+            page: Which page it is. Those before it are not to be sent any more.
+            offers: The messages. A few hundred at a time keep Redis responsive.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+
+        Returns:
+            ``first``, ``head`` or ``behind``, as of ``offer``; ``repeated`` for a page that Redis has already.
+        """
+        return as_text(self.send(self.put_commands(queue, page, offers, expire_ms))[-1])
+
+    def put_commands(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> list[Command]:
+        """Returns the commands of ``put``, for a caller that does not wait for their replies."""
+        keys = [self.keys.sender(page.sender), *self._stored(queue), *self.ready(queue)]
+        args = [self._wake(queue), queue, expire_ms, page.number, PAGE_TTL_MS, *self._list_of_priority]
+        is_delayed = False
+        for each in offers:
+            args += each
+            is_delayed = is_delayed or bool(each.due)
+        known: list[Command] = [("SADD", self.keys.queues, queue)] if is_delayed else []
+        return [*known, ("EVAL", self.script("put").text, len(keys), *keys, *args)]
 
     def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
         args: list[Any] = [self._wake(queue), queue, expire_ms]

@@ -4,11 +4,12 @@
 -- @include lifetime
 
 -- Sends messages to one queue: into the store until they are due, or at once to its lists.
--- to: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (the list of a priority);
+-- to: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (the list of a priority), and expire
+-- (x-expires in ms) where it is known;
 -- rows: id, due ('' or ms since the epoch), priority, body of each.
 -- Returns the place of what was stored: 'first', 'head' or 'behind'. Cost O(log N) a message.
 local function deliver(to, now, rows)
-  local ready, life = {}, life_of(to.keys, now, 0)
+  local ready, life = {}, life_of(to.keys, now, to.expire or 0)
   local place = announce(to.keys, to.wake, to.queue, function()
     for _, row in ipairs(rows) do
       if row.due ~= '' and tonumber(row.due) > now then
@@ -21,6 +22,6 @@ local function deliver(to, now, rows)
     end
   end)
   live_on(to.keys, life, now)
-  push(ready, to.first_list, 0)
+  push(ready, to.first_list, to.expire or 0)
   return place
 end

@@ -1,19 +1,25 @@
 """``send_many``: pages on their way to Redis, what goes wrong with them, and what workers make of them."""
 
+import json
+import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from threading import Timer
 from typing import Any
 from uuid import UUID
 
 import pytest
+from kombu import Queue
 from kombu.exceptions import EncodeError, OperationalError
 
 from celery_ext import Call, browse, cancel, send_many
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq import DelayTooLong
 from tests.integration.harness import MakeProj, Proj
+from tests.integration.proxies import Proxy
 from tests.waiting import until
 
 HOUR = timedelta(hours=1)
@@ -263,3 +269,77 @@ def test_a_full_redis(own_server: PrivateRedis, make_proj: MakeProj) -> None:
     assert proj.lengths() == (len(waiting), len(waiting))
     send_many(proj.app, RECORD, [Call(countdown=600)])
     assert until(lambda: proj.delayed() == len(waiting) + 1)
+
+
+class LosesReplies(Proxy):
+    """Ends the connection over which a page of messages went, once Redis has it: the first, the third and so on."""
+
+    def __init__(self, target: int, times: int) -> None:
+        super().__init__(target, on_request=self._watch, on_reply=self._lose)
+        self.left = times
+        self._page = self._again = False
+
+    def _watch(self, request: bytes) -> bytes:
+        self._page = self._page or b"delayq:sender:" in request
+        return request
+
+    def _lose(self, reply: bytes) -> bytes | None:
+        if not self._page:
+            return reply
+        self._page = False
+        self._again = not self._again and self.left > 0
+        self.left -= self._again
+        return None if self._again else reply
+
+
+@pytest.mark.parametrize("countdown", [None, 0.2, 600])
+def test_a_page_whose_reply_is_lost_is_published_once(make_proj: MakeProj, countdown: float | None) -> None:
+    """A page that Redis has, and whose reply is lost, is sent again and changes nothing, whatever its delay is."""
+    proj = make_proj()
+    with LosesReplies(proj.server.port, times=3) as proxy:
+        through = make_proj(broker_url=f"redis://127.0.0.1:{proxy.port}/0")
+        assert send_many(through.app, RECORD, (Call((n,), countdown=countdown) for n in range(700))) == 700
+        assert proxy.left == 0, "replies were lost"
+    if countdown == 0.2:
+        with proj.connection() as connection, connection.Consumer([Queue("other")], callbacks=[print]):
+            until(lambda: proj.delayed() == 0)
+    client = proj.server.client()
+    assert client.llen("celery") + proj.delayed() == 700
+    if countdown != 600:
+        sent = [json.loads(each)["headers"]["id"] for each in client.lrange("celery", 0, -1)]
+        assert len(set(sent)) == 700
+
+
+def test_nothing_is_sent_again_without_a_retry(make_proj: MakeProj) -> None:
+    """With ``retry=False`` a lost reply is the error of ``apply_async``, and no page is sent a second time."""
+    proj = make_proj()
+    ids: list[str] = []
+    with LosesReplies(proj.server.port, times=0) as proxy:
+        through = make_proj(broker_url=f"redis://127.0.0.1:{proxy.port}/0")
+
+        def calls() -> Iterator[Call]:
+            for n in range(900):
+                proxy.left = int(n >= 600)
+                yield Call((n,))
+
+        with pytest.raises(OperationalError):
+            send_many(through.app, RECORD, calls(), on_sent=ids.extend, retry=False)
+    found = [json.loads(each)["headers"]["id"] for each in proj.server.client().lrange("celery", 0, -1)]
+    assert len(set(found)) == len(found) < 900
+    assert set(ids) < set(found), "what was told of is there, and the page whose reply was lost"
+
+
+@pytest.mark.parametrize("options", [{}, {"retry": False}])
+def test_a_silent_redis_is_waited_for(own_server: PrivateRedis, make_proj: MakeProj, options: dict[str, Any]) -> None:
+    """A Redis that is silent for longer than a transfer worker would wait is no error, and gets each message once."""
+    proj = make_proj(own_server, broker_transport_options={"redis_timeout": 0.5})
+
+    def calls() -> Iterator[Call]:
+        for n in range(800):
+            if n == 500:
+                os.kill(own_server.pid, signal.SIGSTOP)
+                Timer(2, os.kill, (own_server.pid, signal.SIGCONT)).start()
+            yield Call((n,))
+
+    assert send_many(proj.app, RECORD, calls(), **options) == 800
+    assert own_server.client().llen("celery") == 800

@@ -132,6 +132,10 @@ CASES = {
 }
 
 
+#: Keys of declared queues, and of what send_many needs to send a page again.
+_BESIDE = ("_kombu.", "delayq:sender:")
+
+
 def record(*args: Any, **kwargs: Any) -> None:
     """Takes anything."""
 
@@ -150,7 +154,7 @@ def sent(server: PrivateRedis, app: Celery, send: Callable[[], object]) -> dict[
     client.flushall()
     send()
     found: dict[str, Any] = {}
-    for key in sorted(key for key in client.scan_iter() if not key.startswith("_kombu.")):  # as of declared queues
+    for key in sorted(key for key in client.scan_iter() if not key.startswith(_BESIDE)):
         kind = client.type(key)
         if kind == "zset":
             found[key] = client.zrange(key, 0, -1, withscores=True)

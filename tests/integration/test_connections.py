@@ -12,7 +12,7 @@ from celery_ext.private_redis import PrivateRedis
 from celery_ext.spark.broker import Broker
 from kombu_delayq import primary
 from kombu_delayq.channel import connect_store
-from kombu_delayq.results import Offer
+from kombu_delayq.results import Offer, PageId
 from tests.integration.harness import TRANSPORT
 from tests.integration.sentinels import MASTER_NAME, Sentinels
 from tests.waiting import until
@@ -68,7 +68,7 @@ def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pyt
                 store.close()
                 until(lambda: [connections(port) for port in ports] == before, 5, "closed")
             ahead = channel.put_ahead("q")
-            ahead.put([Offer("j", "+60000", 0, "{}")])
+            ahead.put(PageId("s", 1), [Offer("j", "+60000", 0, "{}")])
             ahead.confirm()
             ahead.close()
             until(lambda: [connections(port) for port in ports] == before, 5, "closed")

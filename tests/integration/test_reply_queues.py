@@ -42,6 +42,7 @@ def test_a_process_that_inspects_runs_no_transfer_worker(make_proj: MakeProj, co
         pytest.skip("this Celery has no such settings")
     proj = make_proj(**conf)
     proj.worker(pool="solo")
+    proj.await_answers()
     found = []
 
     def on_reply(body: object) -> None:

@@ -1,0 +1,43 @@
+-- Publishes a page of messages of one queue, once: into the store until they are due, or at once to the queue's lists.
+-- KEYS[1] sender  STRING  number of the page that its sender has published last
+-- KEYS[2] due     ZSET    message -> due time, ms since the epoch
+-- KEYS[3] backup  HASH    id -> message
+-- KEYS[4] order   STRING  count of messages marked so far
+-- KEYS[5] twins   ZSET    ids of messages stored beside another of the same id
+-- KEYS[6...] ready  LIST  the queue's lists, one a priority step
+-- ARGV[1] wake    channel on which a new head is announced
+-- ARGV[2] queue   name, as announced
+-- ARGV[3] expire  ms after which an unused queue expires, 0 for never
+-- ARGV[4] number  of the page, higher than those of the sender's pages before
+-- ARGV[5] ttl     ms for which the page is known again
+-- ARGV[6...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 16th on four a message:
+-- id, due (ms since the epoch, or '' for now), priority (0-9), body
+-- Returns 'first' | 'head' | 'behind' as of what was stored; 'repeated', with nothing changed, for a page known again
+-- Atomic: sends first, notes the page after; cut short, it may repeat messages and never lose one.
+-- Cost: O(log N) a message
+-- @include clock
+-- @include wrong_type
+-- @include deliver
+
+local sender = KEYS[1]
+local keys = { due = KEYS[2], backup = KEYS[3], order = KEYS[4], twins = KEYS[5] }
+local expire, number, ttl = tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], expire = expire, first_list = 6 }
+function to.list_of(priority)
+  return KEYS[6 + ARGV[6 + priority]]
+end
+
+local wrong = wrong_stored(keys, 6) or wrong_type({ [sender] = 'string' })
+if wrong then
+  return wrong
+end
+if tonumber(redis.call('GET', sender) or 0) >= tonumber(number) then
+  return 'repeated'
+end
+local rows = {}
+for i = 16, #ARGV, 4 do
+  rows[#rows + 1] = { id = ARGV[i], due = ARGV[i + 1], priority = ARGV[i + 2], body = ARGV[i + 3] }
+end
+local place = deliver(to, now_ms(), rows)
+redis.call('SET', sender, number, 'PX', ttl)
+return place

@@ -1,0 +1,83 @@
+"""``put.lua``: publishes a page of messages, once."""
+
+from typing import Any
+
+import pytest
+
+from kombu_delayq.keys import Keys
+from kombu_delayq.results import Offer, PageId
+from kombu_delayq.store import PAGE_TTL_MS, DelayStore
+from tests.lua.bulk import now
+from tests.lua.conftest import MakeStore
+from tests.lua.keyspace import FUTURE_MS, contents, look, popped, refuses_a_key_of_the_wrong_type, waiting
+from tests.lua.test_priorities import STEPS, Kombu
+
+
+def put(store: DelayStore, number: int, *offers: Offer, sender: str = "s", expire_ms: int = 0) -> str:
+    return store.put("q", PageId(sender, number), offers, expire_ms)
+
+
+def test_a_page_is_stored_and_pushed(store: DelayStore) -> None:
+    """Messages of later wait in the store, those of now are in their lists, and the queue is known."""
+    assert put(store, 1, waiting("i"), now("a"), now("b", priority=9), now("c")) == "first"
+    assert look(store)[b"waiting in q"] == [("i", FUTURE_MS, 0, b"body of i")]
+    assert popped(store.client, "q") == [b"body of a", b"body of c"]
+    assert popped(store.client, "q\x06\x169") == [b"body of b"]
+    assert store.queues() == ["q"]
+    assert 0 < store.client.pttl("delayq:sender:s") <= PAGE_TTL_MS
+
+
+def test_a_page_that_comes_again_changes_nothing(store: DelayStore) -> None:
+    """The same page, or one before it, is known again, also when its messages have left meanwhile."""
+    page = (waiting("i"), now("a"))
+    put(store, 1, *page)
+    put(store, 2, now("b"))
+    before = contents(store.client)
+    for number in (2, 1):
+        assert put(store, number, *page) == "repeated"
+        assert contents(store.client) == before
+    assert store.cancel(["q"], ["i"])
+    assert popped(store.client, "q") == [b"body of a", b"body of b"]
+    assert put(store, 1, *page) == "repeated"
+    assert (store.size("q"), store.client.llen("q")) == (0, 0)
+
+
+def test_pages_of_others_are_others(store: DelayStore) -> None:
+    """Pages with one number are told apart by their senders, and by the key prefix."""
+    for sender in ("s", "t", "", "ü"):
+        assert put(store, 1, now("a"), sender=sender) != "repeated"
+    assert store.client.llen("q") == 4
+
+
+def test_a_page_without_delayed_messages_makes_no_queue_known(store: DelayStore) -> None:
+    """Messages of now are no reason for transfer workers to look at their queue."""
+    put(store, 1, now("a"))
+    assert store.queues() == []
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_each_priority_goes_to_the_list_where_kombu_puts_it(make_store: MakeStore, steps: Any) -> None:
+    """With any priority steps and prefix, a message of now lands in the list that kombu would have pushed it to."""
+    store = make_store(keys=Keys("app:", separator=":"), steps=steps)
+    kombu = Kombu(steps, ":")
+    expected: dict[str, list[bytes]] = {}
+    for priority in range(10):
+        expected.setdefault("app:" + kombu._q_for_pri("q", priority), []).append(f"body of {priority}".encode())
+    put(store, 1, *(now(str(priority), priority=priority) for priority in range(10)))
+    assert {name: popped(store.client, name) for name in expected} == expected
+
+
+def test_a_queue_that_expires(store: DelayStore) -> None:
+    """With x-expires, what is stored lives until it is due and longer, and the lists as long as with stock kombu."""
+    put(store, 1, waiting("i"), now("a"), expire_ms=60_000)
+    assert 0 < store.client.pttl("q") <= 60_000
+    assert all(
+        store.client.pttl(key) > 60_000 for key in store.keys.stored("q", store.backup) if store.client.exists(key)
+    )
+
+
+@pytest.mark.parametrize("key", ["delayq:sender:s", "q", "q\x06\x163"])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it and nothing is published."""
+    store.know("q")  # which is told apart from the page
+    refuses_a_key_of_the_wrong_type(store, key, lambda: put(store, 1, waiting("i"), now("a")))
