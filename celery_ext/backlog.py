@@ -2,26 +2,26 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from celery.utils.functional import chunks
-from kombu.log import get_logger
-from redis.exceptions import ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from kombu_delayq.errors import UnreadableMessage
+from kombu_delayq.errors import AnswerLost, UnreadableMessage
 from kombu_delayq.message import CHAIN_ID, with_eta
 from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
 from kombu_delayq.waiting import MAX_TWINS
 
-logger = get_logger(__name__)
-
-#: What became of a task: ``cancelled`` (it will never run), ``rescheduled``, ``transferred`` (it is in its queue now),
-#: ``not_delayed`` (it does not wait: unknown, transferred before, or through), or ``unreadable`` (its message cannot be
-#: rewritten, so it keeps its due time).
-Outcome = Literal["cancelled", "rescheduled", "transferred", "not_delayed", "unreadable"]
+#: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, or will:
+#: one that runs is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed`` (it does not
+#: wait: unknown, transferred before, or through), ``unreadable`` (its message cannot be rewritten: left as it is).
+Outcome = Literal["cancelled", "chain_ended", "rescheduled", "transferred", "not_delayed", "unreadable"]
 
 #: How many ids go into one call, so that Redis stays responsive.
 IDS_A_CALL = 200
@@ -37,24 +37,67 @@ def get(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiti
         yield from ((each, found.get(each, [])) for each in part)
 
 
-def cancel(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
+class Cancelled(NamedTuple):
+    """What a cancel did with an id.
+
+    Attributes:
+        id: The task id.
+        messages: Those removed.
+        is_chain: Whether it is known as that of a delay chain, which has ended with this.
+    """
+
+    id: str
+    messages: list[Waiting]
+    is_chain: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """The word for it."""
+        if self.messages:
+            return "cancelled"
+        return "chain_ended" if self.is_chain else "not_delayed"
+
+
+def cancel(store: DelayStore, ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
     """Removes the waiting messages of some ids, and ends the delay chains of those whose step runs just now.
 
-    Yields:
-        Each id with the messages removed; none when it did not wait.
+    Args:
+        store: Of the broker.
+        ids: Task ids.
+        chains_in_use: Whether the caller knows of tasks with a delay chain.
+
+    Raises:
+        AnswerLost: Redis did not answer; what is known to be removed has been yielded.
     """
     for part in _parts(ids):
         # Before the search, so that a step that is offered during it, also to a new queue, is either found or refused.
-        _refuse(store, part)
-        queues = store.queues()
-        found = store.cancel(queues, part)
-        store.accept([each for each, messages in found.items() if not any(map(_is_step, messages))])
-        for each in part:
-            messages = more = found.get(each, [])
-            while len(more) >= MAX_TWINS:
-                more = store.cancel(queues, [each]).get(each, [])
-                messages = messages + more
-            yield each, messages
+        queues, chains = store.refuse(part, in_use=chains_in_use)
+        found: dict[str, list[Waiting]] = {}
+        try:
+            _remove(store, queues, part, found)
+        except Exception:
+            yield from (Cancelled(each, messages) for each, messages in found.items())
+            raise
+        yield from (Cancelled(each, found.get(each, []), each in chains) for each in part)
+
+
+def _remove(store: DelayStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
+    """Removes the messages of ids that are refused, and adds them to those found."""
+    full = list(ids)
+    while full:
+        more: dict[str, list[Waiting]] = {}
+        try:
+            with _answered("cancelled", full):
+                store.cancel(queues, full, more)
+        finally:
+            for each, messages in more.items():
+                found[each] = [*found.get(each, ()), *messages]
+        full = [each for each, messages in more.items() if len(messages) >= MAX_TWINS]
+        # With a message that is no step, Redis took the refusal back.
+        mixed = [each for each in more if {True, False} == set(map(_is_step, found[each]))]
+        if mixed:
+            queues = store.refuse(mixed).queues
+            full = list(dict.fromkeys([*full, *mixed]))
 
 
 def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator[tuple[str, Outcome]]:
@@ -74,7 +117,7 @@ def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator
         words = store.reschedule(queue, changes)
         due = [at for at, word in enumerate(words) if word == "due"]
         if due:
-            for at, word in zip(due, store.run_now(queue, [changes[at] for at in due]), strict=True):
+            for at, word in zip(due, _run_now(store, queue, [changes[at] for at in due]), strict=True):
                 words[at] = word
         return words
 
@@ -83,7 +126,7 @@ def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator
 
 def run_now(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
     """Transfers tasks to their queues before they are due."""
-    return _change(store, ids, store.now_ms(), store.run_now)
+    return _change(store, ids, store.now_ms(), partial(_run_now, store))
 
 
 def browse(
@@ -104,14 +147,18 @@ def _browse(store: DelayStore, queue: str, from_ms: float, to_ms: float, count: 
         yield from page.messages
 
 
-def _refuse(store: DelayStore, ids: Sequence[str]) -> None:
+def _run_now(store: DelayStore, queue: str, changes: list[Change]) -> list[str]:
+    with _answered("sent to their queues", [each.message.id for each in changes]):
+        return store.run_now(queue, changes)
+
+
+@contextmanager
+def _answered(done: str, ids: Sequence[str]) -> Iterator[None]:
+    """Says which tasks it is about when the answer of Redis is lost, which redis-py lets pass as it is."""
     try:
-        store.refuse(ids)
-    except ResponseError as error:
-        if "when used memory" not in str(error):
-            raise
-        # What frees memory has to work all the same.
-        logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", error)
+        yield
+    except (RedisConnectionError, RedisTimeoutError) as error:
+        raise AnswerLost(done, list(ids)) from error
 
 
 def _change(

@@ -15,7 +15,7 @@ from celery_ext.chains import DelayChain
 from celery_ext.levels import delay_of_level
 from celery_ext.templates import NoTemplate
 from kombu_delayq.batch import MAX_BYTES, MAX_OFFERS
-from kombu_delayq.message import CHAIN_ID
+from kombu_delayq.message import CHAIN, CHAIN_ID
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -118,7 +118,7 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
         return
     with target.app.producer_or_acquire() as producer:
         messages = BulkMessages(target, common, producer.connection.transport.options)
-    with closing(BulkSender(target.app, common)) as sender:
+    with closing(BulkSender(target.app, common, have_chain=CHAIN in target.options)) as sender:
         yield from sender.sent(_pages(messages.of, calls, attrgetter("size")))
 
 

@@ -24,10 +24,12 @@ class BulkSender:
     Args:
         app: Whose connections are used.
         common: What the messages have in common.
+        have_chain: Whether they bring a delay chain.
     """
 
-    def __init__(self, app: "Celery", common: Common) -> None:
+    def __init__(self, app: "Celery", common: Common, *, have_chain: bool = False) -> None:
         self._app = app
+        self._have_chain = have_chain
         self._common = common
         self._ahead: PutAhead | None = None
         self._page: Sequence[Offer] = ()  # on its way
@@ -96,6 +98,8 @@ class BulkSender:
             def put() -> None:
                 for queue in self._common.declare:
                     producer.maybe_declare(queue)
+                if self._have_chain:
+                    producer.channel.store.use_chains()
                 producer.channel.put_many(self._common.template.queue, self._id, page)
 
             if policy is not None:

@@ -12,9 +12,10 @@ from celery.result import AsyncResult
 from celery.utils.functional import chunks
 
 from celery_ext import backlog
-from celery_ext.backlog import Outcome
+from celery_ext.backlog import Cancelled, Outcome
 from celery_ext.delayed_task import DelayedTask
 from celery_ext.revoked import mark_revoked
+from celery_ext.task import declares_chain
 from kombu_delayq.errors import OtherTransport
 
 if TYPE_CHECKING:
@@ -46,18 +47,27 @@ def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[
         task_id: A task id or an AsyncResult, or any number of them, such as a GroupResult.
 
     Returns:
-        ``cancelled`` when it will never run; ``not_delayed`` when it did not wait, so it runs, has run, or was never
-        sent, or when Redis cannot search its queue, which is logged. For several ids, a dict with the word of each.
+        ``cancelled`` when it will never run; ``chain_ended`` when it did not wait and is known as a task with a delay
+        chain, whose step, if it runs, is the last; ``not_delayed`` when it did not wait, so it runs, has run, or was
+        never sent, or when Redis cannot search its queue, which is logged. For several ids, a dict with the word of
+        each.
+
+    Raises:
+        AnswerLost: The connection was lost before Redis answered, so that some may have been cancelled.
     """
     outcomes: dict[str, Outcome] = {}
     for part in chunks(iter(_several(task_id)), backlog.IDS_A_CALL):
-        with open_store(app) as store:
-            removed = list(backlog.cancel(store, part))
-        # Without a connection in hand: what follows a chord takes one from the same pool.
-        for each, messages in removed:
-            for message in messages:
-                mark_revoked(app, DelayedTask(message))
-            outcomes[each] = "cancelled" if messages else "not_delayed"
+        removed: list[Cancelled] = []
+        try:
+            with open_store(app) as store:
+                # Also in part: what is removed is to be told of, whatever comes after it.
+                removed.extend(backlog.cancel(store, part, chains_in_use=declares_chain(app)))
+        finally:
+            # Without a connection in hand: what follows a chord takes one from the same pool.
+            for each in removed:
+                for message in each.messages:
+                    mark_revoked(app, DelayedTask(message))
+                outcomes[each.id] = each.outcome
     return _as_asked(task_id, outcomes)
 
 
@@ -103,6 +113,9 @@ def run_now(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict
 
     Returns:
         ``transferred``, ``not_delayed`` or ``unreadable``, as of ``reschedule``; for several ids, a dict.
+
+    Raises:
+        AnswerLost: The connection was lost before Redis answered, so that some may have been sent.
     """
     with open_store(app) as store:
         return _as_asked(task_id, dict(backlog.run_now(store, _several(task_id))))

@@ -18,6 +18,7 @@ from celery_ext import backlog, inspection
 from celery_ext.delayed_task import DelayedTask
 from celery_ext.inspection import store_of_worker, texts
 from celery_ext.revoked import mark_revoked
+from celery_ext.task import declares_chain
 
 if TYPE_CHECKING:
     from kombu_delayq.results import Waiting
@@ -80,10 +81,13 @@ def _removal(state: Any, ids: list[str]) -> Iterator[None]:
     """Removes the waiting messages of some ids, and pauses wherever the worker may do other work."""
     done = 0
     try:
+        in_use = declares_chain(state.app)
         while done < len(ids):
             part = ids[done : done + backlog.IDS_A_CALL]
-            for _, messages in backlog.cancel(store_of_worker(state), part):
-                for message in messages:
+            for each in backlog.cancel(store_of_worker(state), part, chains_in_use=in_use):
+                if each.outcome == "chain_ended":
+                    logger.info("Ending the delay chain of revoked task: %s", each.id)
+                for message in each.messages:
                     _mark(state, message)
                     yield
             done += len(part)

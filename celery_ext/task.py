@@ -236,6 +236,12 @@ class DelayChainTask(_Task):
         self.request.__dict__.pop("override_max_retries", None)
 
 
+def declares_chain(app: Any) -> bool:
+    """Whether a task of an app has a delay chain."""
+    tasks = app.tasks if app.autofinalize else app._tasks  # which such an app may not be asked for yet
+    return any(getattr(task, "delay_chain", None) is not None for task in tasks.values())
+
+
 def note_internal_error(sender: Any, request: Any, args: Any, kwargs: Any, **more: Any) -> None:
     """Keeps the request for ``on_failure``, for the signal ``task_internal_error``."""
     if isinstance(sender, DelayChainTask):

@@ -3,9 +3,10 @@
 from typing import Any
 
 from celery import _state
-from celery.signals import beat_init, celeryd_after_setup, worker_init
+from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready
 from kombu.log import get_logger
 from kombu.utils.url import maybe_sanitize_url
+from redis.exceptions import RedisError
 
 from celery_ext.connecting import uses_delayq
 from kombu_delayq.errors import DelayqError
@@ -32,6 +33,7 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
     from celery_ext.remote_control import extend_commands  # brings in all of Celery's worker
 
     celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
+    worker_ready.connect(note_chains, dispatch_uid="delayq-chains")
     extend_commands()
     if sender is not None:
         install_in(sender)
@@ -59,6 +61,21 @@ def report(instance: Any, **kwargs: Any) -> None:
 
     for complaint in complaints(instance.app):
         logger.warning("%s", complaint)
+
+
+def note_chains(sender: Any, **kwargs: Any) -> None:
+    """Notes that delay chains are in use before a worker runs the first task that has one.
+
+    So the chain of a task that is cancelled in its first run, of which Redis has seen no step yet, ends.
+    """
+    from celery_ext.task import declares_chain
+
+    store = getattr(getattr(sender.task_consumer, "channel", None), "store", None)
+    if store is not None and declares_chain(sender.app):
+        try:
+            store.use_chains()
+        except RedisError as error:  # the first step that is stored notes it too
+            logger.warning("Redis cannot note that delay chains are in use: %s", error)
 
 
 def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:

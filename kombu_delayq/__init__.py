@@ -6,6 +6,7 @@ Importing this package makes the broker URL schemes ``delayq``, ``delayqs``, ``d
 
 from kombu_delayq import urls
 from kombu_delayq.errors import (
+    AnswerLost,
     DelayChainCancelled,
     DelayqError,
     DelayTooLong,
@@ -21,6 +22,7 @@ from kombu_delayq.errors import (
 )
 
 __all__ = [
+    "AnswerLost",
     "DelayChainCancelled",
     "DelayTooLong",
     "DelayqError",

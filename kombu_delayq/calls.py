@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import redis
 from kombu.log import get_logger
 from redis import Redis
 from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
@@ -17,6 +18,12 @@ logger = get_logger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C", bound="Caller")
+
+#: Operations that tell what they have done, and the second time something else. redis-py, where it is told to retry,
+#: repeats a command whose reply was lost; these it may not, so that a lost reply is an error and no wrong answer.
+TOLD_ONCE = frozenset(("cancel", "run_now", "replay"))
+#: What redis-py before 5.3 wants to know of a connection's use.
+_OF_USE = () if redis.VERSION >= (5, 3) else ("EVALSHA",)
 
 #: Name and arguments of a command.
 Command = tuple[Any, ...]
@@ -66,11 +73,8 @@ class Caller:
     def send(self, commands: Iterable[Command]) -> list[Any]:
         """Sends commands in one round trip. Returns their replies; raises the first error among them."""
         commands = list(commands)
-        with self.client.pipeline(transaction=False) as pipe:
-            for command in commands:
-                pipe.execute_command(*_as_sent(command))
-            # redis-py would write the command into the message of the error, with the bodies in it.
-            replies = list(pipe.execute(raise_on_error=False))
+        # redis-py would write the command into the message of the error, with the bodies in it.
+        replies = self.replies(commands)
         for (name, *args), reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
                 if name != "EVAL":  # a script names the key itself
@@ -82,6 +86,39 @@ class Caller:
         """Sends one command. Returns its reply as the Redis client reads it."""
         return self.client.execute_command(*_as_sent(command))
 
+    def replies(self, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+        """Sends commands in one round trip. Returns their replies, errors of Redis among them.
+
+        Args:
+            commands: Any.
+            once: Whether they are in no case sent again by redis-py, whatever it is told to retry.
+        """
+        if once:
+            return self._replies_once(commands)
+        with self.client.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*_as_sent(command))
+            return list(pipe.execute(raise_on_error=False))
+
+    def _replies_once(self, commands: Sequence[Command]) -> list[Any]:
+        pool = self.client.connection_pool
+        connection = pool.get_connection(*_OF_USE)
+
+        def reply() -> Any:
+            try:
+                return connection.read_response()
+            except ResponseError as error:
+                return error
+
+        try:
+            connection.send_packed_command(connection.pack_commands(map(_as_sent, commands)))
+            return [reply() for _ in commands]
+        except BaseException:
+            connection.disconnect()  # what comes yet is nobody's
+            raise
+        finally:
+            pool.release(connection)
+
     def _look_no_further(self, error: NoPermissionError) -> None:
         """Looks at the store's own form alone from now on, for that of others is forbidden."""
         if len(self._forms) > 1:
@@ -90,10 +127,17 @@ class Caller:
 
     def _run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
         script = self.script(operation, backup)
+        act = self._run_once if operation in TOLD_ONCE else self.ask
         try:
-            return self.ask("EVALSHA", script.sha, len(keys), *keys, *args)
+            return act("EVALSHA", script.sha, len(keys), *keys, *args)
         except NoScriptError:
-            return self.ask("EVAL", script.text, len(keys), *keys, *args)
+            return act("EVAL", script.text, len(keys), *keys, *args)
+
+    def _run_once(self, *command: Any) -> Any:
+        [reply] = self.replies([command], once=True)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def _run_known(
         self, operation: str, queue: str, keys: list[str], args: list[Any], backup: str | None = None
@@ -118,13 +162,10 @@ class Caller:
             The replies of the script, and both replies of each of the other commands; errors of Redis are among them.
         """
         calls = list(calls)
-        with self.client.pipeline(transaction=False) as pipe:
-            scripts = [
-                ("EVALSHA", self.script(operation, backup).sha, len(keys), *keys, *args) for keys, args, backup in calls
-            ]
-            for command in (*around, *scripts, *around):
-                pipe.execute_command(*_as_sent(command))
-            found = pipe.execute(raise_on_error=False)
+        runs = [
+            ("EVALSHA", self.script(operation, backup).sha, len(keys), *keys, *args) for keys, args, backup in calls
+        ]
+        found = self.replies([*around, *runs, *around], once=operation in TOLD_ONCE)
         replies = found[len(around) : len(around) + len(calls)]
         for at, reply in enumerate(replies):
             if isinstance(reply, NoScriptError):

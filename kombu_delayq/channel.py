@@ -20,7 +20,7 @@ from kombu_delayq.calls import Command
 from kombu_delayq.demotion import NotPrimary, noticing_demotion
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.keys import Keys
-from kombu_delayq.message import CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
+from kombu_delayq.message import CHAIN, CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
 from kombu_delayq.options import Options
 from kombu_delayq.primary import FollowingPool
 from kombu_delayq.results import Offer, PageId
@@ -184,6 +184,8 @@ class DelayedChannel(_Channel):
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
         hooks.check_unread(message["properties"])
+        if message["properties"].get(CHAIN) is not None:
+            self.store.use_chains()  # before it can run
         if due is None or not (due.relative or due.ms > time() * 1000):
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)

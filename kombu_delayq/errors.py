@@ -1,4 +1,9 @@
-"""The exceptions of kombu-delayq. Errors of the Redis client are never wrapped in them."""
+"""The exceptions of kombu-delayq. Errors of the Redis client pass as they are, but where more is to be said of one."""
+
+import kombu.exceptions
+
+#: How many ids an error names.
+_NAMED = 5
 
 
 class DelayqError(Exception):
@@ -47,3 +52,16 @@ class DelayChainCancelled(DelayqError):
 
 class OtherTransport(DelayqError):
     """The app's broker does not use a transport of kombu-delayq, so nothing of it waits in Redis."""
+
+
+class AnswerLost(DelayqError, kombu.exceptions.OperationalError):
+    """The connection to Redis was lost before it answered, so that it is not known what became of the tasks ``ids``."""
+
+    def __init__(self, done: str, ids: list[str]) -> None:
+        named = ", ".join(map(repr, ids[:_NAMED])) + (", …" if len(ids) > _NAMED else "")
+        super().__init__(
+            f"the connection to Redis was lost before it answered: {len(ids):,} task{'s' * (len(ids) != 1)} may have "
+            f"been {done}, or still wait: {named}. Ask again, so that none waits; those that are not_delayed then may "
+            f"have been {done} now"
+        )
+        self.ids = ids

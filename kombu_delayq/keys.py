@@ -121,6 +121,11 @@ class Keys:
         return f"{self.prefix}delayq:cancelled"
 
     @property
+    def chains(self) -> str:
+        """ZSET: ids of delay chains of which a step may run, with its due time; an empty id where chains are in use."""
+        return f"{self.prefix}delayq:chains"
+
+    @property
     def lease(self) -> str:
         """STRING with a TTL: name of the leading transfer worker."""
         return f"{self.prefix}delayq:transfer"

@@ -16,6 +16,8 @@ from kombu_delayq.errors import InvalidDelay, UnreadableMessage
 #: A message as kombu's virtual transports build it: body, headers, properties, content-type, content-encoding.
 Message = dict[str, Any]
 
+#: Message property of a task whose call brought a delay chain, and of each step of any chain: its text.
+CHAIN = "delay_chain"
 #: Message property of a step of a delay chain: the same in all its steps, and in no other message.
 CHAIN_ID = "delay_chain_id"
 

@@ -10,6 +10,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq import pools
 from kombu_delayq.calls import Call, Command, as_text, in_each_form
+from kombu_delayq.chains import DelayChains
 from kombu_delayq.convert import Conversion
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.jobs import BulkJobs
@@ -29,7 +30,7 @@ LIST_SHARE, LIST_BYTES_SHARE = 2, 16
 PAGE_TTL_MS = 120_000
 
 
-class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJobs, Leases):
+class DelayStore(WaitingMessages, DelayChains, QueueParts, Upkeep, Repairs, Conversion, BulkJobs, Leases):
     """Keeps messages until they are due. Errors of the Redis client pass through as they are."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -122,23 +123,6 @@ class DelayStore(WaitingMessages, QueueParts, Upkeep, Repairs, Conversion, BulkJ
         args = [self._wake(queue), queue, expire_ms, tag, *offer]
         keys = [*self._stored(queue), unacked_index, unacked]
         return as_text(self._run_known("adopt", queue, keys, args)) != "due"
-
-    def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0) -> str:
-        """Stores the next step of a delay chain.
-
-        Args:
-            queue: Where it goes when it is due.
-            chain: What the bodies of this chain's steps contain, and no other body.
-            offer: The message.
-            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
-
-        Returns:
-            The place of the message, instead of an earlier step of the chain that may wait: ``first``, ``head`` or
-            ``behind``. With nothing changed, ``waits`` when as late a step waits already, ``cancelled`` when the chain
-            was cancelled.
-        """
-        args = [self._wake(queue), queue, expire_ms, chain, *offer]
-        return as_text(self._run_known("step", queue, [*self._stored(queue), self.keys.cancelled], args))
 
     def give_back(self, queue: str, priority: int, body: str) -> int:
         """Puts a message that a consumer could not keep back where it came from, also into a full Redis.

@@ -11,6 +11,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.calls import Call, Caller, as_bytes, as_text, in_each_form, readable
+from kombu_delayq.message import CHAIN_ID
 from kombu_delayq.results import Change, Page, QueueForm, Waiting
 
 logger = get_logger(__name__)
@@ -36,14 +37,22 @@ class WaitingMessages(Caller):
         Returns:
             By id, for those that wait, their messages, the next due first; several when two tasks have one id.
         """
-        return self._of_ids("get", queues, ids)
+        return self._of_ids("get", queues, ids, {})
 
-    def cancel(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
-        """Removes the waiting messages of some ids; one round trip. Arguments and result are as of ``get``.
+    def cancel(
+        self, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]] | None = None
+    ) -> dict[str, list[Waiting]]:
+        """Removes the waiting messages of some ids; one round trip. The result is as of ``get``.
 
-        What is returned will never be delivered. What is not returned did not wait.
+        What is returned will never be delivered. What is not returned did not wait. Of ids with messages, none of which
+        is a step of a delay chain, it takes ``refuse`` back.
+
+        Args:
+            queues: Where to look.
+            ids: As of ``get``.
+            found: Where to put the result, part by part, so that a caller has what came before an error.
         """
-        return self._of_ids("cancel", queues, ids)
+        return self._of_ids("cancel", queues, ids, {} if found is None else found)
 
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Changes when messages of one queue are due.
@@ -135,15 +144,6 @@ class WaitingMessages(Caller):
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
         return sum(self.send([("ZCOUNT", self._due(queue, form), from_ms, f"({to_ms!r}") for form in self._forms]))
 
-    def refuse(self, ids: Sequence[str]) -> int:
-        """Notes ids whose delay chains are to take no further step. Returns how many are new."""
-        ttl_ms = round(self.options.cancelled_ttl * 1000)
-        return int(self._run("refuse", [self.keys.cancelled], [ttl_ms, *map(as_bytes, ids)]))
-
-    def accept(self, ids: Sequence[str]) -> int:
-        """Takes ``refuse`` back. Returns for how many it was noted."""
-        return int(self.client.zrem(self.keys.cancelled, *map(as_bytes, ids))) if ids else 0
-
     def _change(
         self, operation: str, changes: Sequence[Change], call: Callable[[str, Sequence[Change]], Call]
     ) -> list[str]:
@@ -156,8 +156,9 @@ class WaitingMessages(Caller):
                 words[at] = as_text(word)
         return words
 
-    def _of_ids(self, operation: str, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
-        found: dict[str, list[Waiting]] = {}
+    def _of_ids(
+        self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
+    ) -> dict[str, list[Waiting]]:
         forms = [QueueForm(queue, self.backup) for queue in queues] if ids else []
         others = self._search(operation, forms, ids, found)
         self._search(operation, others, ids, found)
@@ -185,10 +186,7 @@ class WaitingMessages(Caller):
         there: list[QueueForm] = []
         done = dict.fromkeys(forms, 0)  # for how many of the ids each was searched
         while done:
-            calls = [
-                (self._stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids[count:])], form.backup)
-                for form, count in done.items()
-            ]
+            calls = [self._search_call(operation, form, ids[count:]) for form, count in done.items()]
             # Before and after: a conversion may move the last message there, or the first one away, in between.
             replies, counts = self._run_each(operation, calls, [("ZCARD", self._due(*other)) for other in others])
             there += compress(others, (any(map(self._is_there, both)) for both in counts))
@@ -204,6 +202,13 @@ class WaitingMessages(Caller):
                 done[form] += len(reply)
             done = {form: count for form, count in done.items() if count < len(ids)}
         return there
+
+    def _search_call(self, operation: str, form: QueueForm, ids: Sequence[str]) -> Call:
+        keys, args = self._stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids)]
+        if operation == "cancel":
+            keys += [self.keys.cancelled, self.keys.chains]
+            args.insert(2, CHAIN_ID)
+        return keys, args, form.backup
 
     def _is_there(self, reply: Any) -> bool:
         """Reads a reply on the number of messages in the other form; what Redis cannot tell, a search will report."""

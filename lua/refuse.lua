@@ -1,32 +1,47 @@
 -- Notes ids whose delay chains are to take no further step, and forgets some that were noted long ago.
 -- KEYS[1] cancelled  ZSET  ids whose chains take no step -> until when, ms since the epoch
--- ARGV[1] ttl        for how long, ms
--- ARGV[2...] one a chain: id
--- Returns number of ids that were not noted before
+-- KEYS[2] chains     ZSET  ids of chains -> due time of the latest step; '' -> inf where chains are in use
+-- ARGV[1] ttl     for how long, ms
+-- ARGV[2] most    about the most notes to keep where nobody is known to use chains, the latest
+-- ARGV[3] in_use  1 where the caller knows that chains are in use, or 0
+-- ARGV[4...] one a chain: id
+-- Returns which of the ids, counted from 1, are those of chains of which a step was due within the last `ttl` or later
 -- Atomic: a step offered after this is refused.
 -- Cost: O(log N) an id
 -- @include clock
 -- @include wrong_type
 
-local cancelled = KEYS[1]
-local ttl = tonumber(ARGV[1])
+local cancelled, chains = KEYS[1], KEYS[2]
+local ttl, most, in_use = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local ids = { unpack(ARGV, 4) }
 local now = now_ms()
 
-local wrong = wrong_type({ [cancelled] = 'zset' })
+local wrong = wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
 if wrong then
   return wrong
 end
--- More than can be added in one call, so that they become fewer.
-local expired = math.min(redis.call('ZCOUNT', cancelled, '-inf', now), 2 * #ARGV)
-if expired > 0 then
-  redis.call('ZREMRANGEBYRANK', cancelled, 0, expired - 1)
+local known = {}
+for i, id in ipairs(ids) do
+  redis.call('ZADD', cancelled, 'GT', now + ttl, id)
+  local due = tonumber(redis.call('ZSCORE', chains, id) or nil)
+  if due and due >= now - ttl and due < math.huge then
+    known[#known + 1] = i
+  end
 end
-local added = 0
-for i = 2, #ARGV do
-  added = added + redis.call('ZADD', cancelled, 'GT', now + ttl, ARGV[i])
+if in_use then
+  redis.call('ZADD', chains, 'inf', '')
+end
+-- More than can be added in one call, so that they become fewer.
+local spare = redis.call('ZCOUNT', cancelled, '-inf', now)
+if redis.call('ZCARD', chains) == 0 then
+  spare = math.max(spare, redis.call('ZCARD', cancelled) - most)
+end
+spare = math.min(spare, 2 * #ids)
+if spare > 0 then
+  redis.call('ZREMRANGEBYRANK', cancelled, 0, spare - 1)
 end
 -- Another publisher may have noted ids for longer.
 if redis.call('PTTL', cancelled) < ttl then
   redis.call('PEXPIRE', cancelled, ttl)
 end
-return added
+return known

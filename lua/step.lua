@@ -4,15 +4,18 @@
 -- KEYS[3] order      STRING  count of messages marked so far
 -- KEYS[4] twins      ZSET    ids of messages stored beside another of the same id
 -- KEYS[5] cancelled  ZSET    ids whose chains take no step -> until when, ms since the epoch
+-- KEYS[6] chains     ZSET    ids of chains -> due time of the latest step; '' -> inf where chains are in use
 -- ARGV[1] wake       channel on which a new head is announced
 -- ARGV[2] queue      name, as announced
 -- ARGV[3] expire     ms after which an unused queue expires, 0 for never
 -- ARGV[4] chain      what the body of every step of the chain contains, and no other body
--- ARGV[5] id
--- ARGV[6] due        ms since the epoch, or '+' and ms from now
--- ARGV[7] priority   0-9
--- ARGV[8] body
--- Returns 'first' | 'head' | 'behind' when the store has it now; 'waits' or 'cancelled' with nothing changed
+-- ARGV[5] ttl        ms after its due time for which a step may run
+-- ARGV[6] most       of how many chains whose step has left this is kept, the latest
+-- ARGV[7] id
+-- ARGV[8] due        ms since the epoch, or '+' and ms from now
+-- ARGV[9] priority   0-9
+-- ARGV[10] body
+-- Returns 'first' | 'head' | 'behind' when the store has it now; 'waits' or 'cancelled' with nothing stored
 -- Atomic: at any moment at most one step of a chain waits, and none after it was cancelled.
 -- Cost: O(log N)
 -- @include clock
@@ -23,16 +26,18 @@
 -- @include lifetime
 
 local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
-local cancelled = KEYS[5]
+local cancelled, chains = KEYS[5], KEYS[6]
 local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local id, due, priority, body = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local ttl, most = tonumber(ARGV[5]), tonumber(ARGV[6])
+local id, due, priority, body = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local now = now_ms()
 
-local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset' })
+local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
 if wrong then
   return wrong
 end
 if tonumber(redis.call('ZSCORE', cancelled, id) or 0) > now then
+  redis.call('ZREM', chains, id) -- it has ended
   return 'cancelled'
 end
 
@@ -56,4 +61,12 @@ local place = announce(keys, wake, queue, function()
   put(keys, id, at(due, now), priority, body)
 end)
 live_on(keys, life, now)
+
+-- 'GT' keeps the mark where a chain has an empty id. Two go for one that comes, so that they become fewer.
+redis.call('ZADD', chains, 'GT', 'inf', '', at(due, now), id)
+local ended = redis.call('ZCOUNT', chains, '-inf', now - ttl)
+local spare = math.min(math.max(ended, redis.call('ZCOUNT', chains, '-inf', now) - most), 2)
+if spare > 0 then
+  redis.call('ZREMRANGEBYRANK', chains, 0, spare - 1)
+end
 return place

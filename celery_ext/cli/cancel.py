@@ -14,6 +14,7 @@ from celery_ext.cli.target import Target, named
 from celery_ext.cli.text import escaped
 from celery_ext.delayed_task import DelayedTask
 from celery_ext.revoked import mark_revoked
+from celery_ext.task import declares_chain
 from kombu_delayq.store import DelayStore
 
 
@@ -25,8 +26,8 @@ from kombu_delayq.store import DelayStore
 def cancel(target: Target, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Cancel waiting tasks, by id in any queue.
 
-    What is cancelled will never run. Of a task whose delay chain is running a step just now, the chain ends, and it
-    is "not waiting". As `celery -A app delayq cancel`, the results become REVOKED; without an app, results are left
+    What is cancelled will never run. Of a task whose delay chain runs a step just now, the chain ends with this step.
+    As `celery -A app delayq cancel`, the results become REVOKED; without an app, results are left
     as they are. `-` reads the ids from the standard input, one a line.
     """
     what = f"task {escaped(ids[0])}" if len(ids) == 1 else f"{len(ids):,} tasks"
@@ -41,8 +42,9 @@ def cancel(target: Target, ids: tuple[str, ...], yes: bool, as_json: bool) -> No
 
 
 def _cancelled(target: Target, store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
-    for identity, messages in backlog.cancel(store, ids):
+    chains_in_use = target.app is not None and declares_chain(target.app)
+    for each in backlog.cancel(store, ids, chains_in_use=chains_in_use):
         if target.app is not None:
-            for message in messages:
+            for message in each.messages:
                 mark_revoked(target.app, DelayedTask(message))
-        yield identity, "cancelled" if messages else "not_delayed"
+        yield each.id, each.outcome

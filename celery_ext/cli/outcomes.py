@@ -15,6 +15,7 @@ from celery_ext.cli.text import escaped
 #: Each outcome in words.
 WORDS: Mapping[Outcome, str] = {
     "cancelled": "cancelled",
+    "chain_ended": "not waiting, but its delay chain takes no further step",
     "rescheduled": "rescheduled",
     "transferred": "sent to its queue",
     "not_delayed": "not waiting",

@@ -11,13 +11,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.spark.errors import BrokerUnavailable
 from kombu_delayq.demotion import NotPrimary
+from kombu_delayq.errors import AnswerLost
 
 T = TypeVar("T")
 #: Shortest and longest pause before another try, in s.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 #: What says that Redis will take commands again: it is out of reach, is a replica, is full, or has lost its primary.
 _PASSING = (
-    *(BrokerUnavailable, RedisConnectionError, RedisTimeoutError),
+    *(BrokerUnavailable, AnswerLost, RedisConnectionError, RedisTimeoutError),
     *(NotPrimary, ReadOnlyError, OutOfMemoryError, MasterDownError),
 )
 #: The same in words, where the client has no class for it, or an older Redis says it of a script; besides, that Redis
@@ -73,7 +74,7 @@ class Patience:
         while True:
             try:
                 result = call()
-            except (RedisError, BrokerUnavailable) as error:
+            except (RedisError, BrokerUnavailable, AnswerLost) as error:
                 if not passes(error):
                     raise
                 self.wait(error)

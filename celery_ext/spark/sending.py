@@ -87,8 +87,17 @@ class Sender:
         for at in range(0, len(ids), backlog.IDS_A_CALL):
             part = ids[at : at + backlog.IDS_A_CALL]
             self._send(queue, [Offer(each, "", 0, "") for each in part])
-            removed = self._patience.until_done(lambda part=part: list(backlog.cancel(self._store, part)))  # type: ignore[misc]
-            self.cancelled += sum(bool(messages) for _, messages in removed)
+            self.cancelled += len(self._cancelled(part))
+
+    def _cancelled(self, ids: Sequence[str]) -> set[str]:
+        """Returns which ids had messages that it removed, in however many tries."""
+        removed: set[str] = set()
+
+        def cancel() -> None:
+            removed.update(each.id for each in backlog.cancel(self._store, ids) if each.messages)
+
+        self._patience.until_done(cancel)
+        return removed
 
     def _flush(self, queue: str) -> None:
         chunk = self._chunks.pop(queue, [])

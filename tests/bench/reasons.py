@@ -55,7 +55,7 @@ REASONS: dict[str, str] = {
         "one message at a time, or none. By the clock it includes what other processes take of the cores."
     ),
     "cancel": (
-        "A cancel is four round trips: it ends the delay chain of a step that runs just now, looks through all "
+        "A cancel is two round trips: it ends the delay chain of a step that runs just now, looks through all "
         "queues, takes the message out, and its result becomes `REVOKED`; in Redis that takes 0.1 ms. The ids of "
         "one call share the round trips. Who is faster removes a job from the one queue that the caller names, or "
         "only notes that an id shall not be run."

@@ -99,10 +99,17 @@ def old_redis(target: int) -> Proxy:
 
 
 class LosesReply(Proxy):
-    """Cuts the connection in place of the reply to the first request that contains ``mark`` after ``arm``."""
+    """Cuts the connection in place of the reply to the first request that contains ``mark`` after ``arm``.
 
-    def __init__(self, target: int, mark: bytes) -> None:
+    Args:
+        target: The port.
+        mark: What the request contains.
+        silent: Whether the connection stays, and nothing comes.
+    """
+
+    def __init__(self, target: int, mark: bytes, *, silent: bool = False) -> None:
         self._mark = mark
+        self._silent = silent
         self._armed = Event()
         self._waiting = Event()
         self.lost = 0
@@ -123,4 +130,4 @@ class LosesReply(Proxy):
             return reply
         self._waiting.clear()
         self.lost += 1
-        return None
+        return b"" if self._silent else None

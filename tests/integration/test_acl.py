@@ -189,8 +189,10 @@ def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_sp
     more = re.search(r"also cancel tasks .* `([+a-z ]+)`", PAGE.read_text(encoding="utf-8"))
     assert more
     users.client().execute_command("ACL", "SETUSER", "spark", *more[1].split())
-    cancelled = dict(backlog.cancel(store_of_spark, ["i04102444800000", "unknown"]))
-    assert [len(messages) for messages in cancelled.values()] == [3, 0]
+    cancelled = list(backlog.cancel(store_of_spark, ["i04102444800000", "unknown"]))
+    assert [len(each.messages) for each in cancelled] == [3, 0]
+    store_of_spark.client.zadd("delayq:cancelled", {"noted long ago": 1})
+    assert [each.outcome for each in backlog.cancel(store_of_spark, ["unknown"])] == ["not_delayed"]
     assert denials(users) == []
 
 

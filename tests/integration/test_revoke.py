@@ -144,6 +144,16 @@ def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:
     _revoke(proj, waiting)
     assert (proj.delayed(), waiting.state) == (0, "REVOKED")
 
+    running = proj.send("gated")
+    proj.journal.rpush(f"fail {running.id}", 1)
+    until(lambda: proj.delayed() == 1, what="its next step waits")
+    run_now(proj.app, running.id)
+    proj.await_runs(2, id=running.id)
+    _revoke(proj, running)
+    until(lambda: f"Ending the delay chain of revoked task: {running.id}" in proj.workers[0].log)
+    proj.journal.rpush(f"fail {running.id}", 1)
+    until(lambda: running.state == "REVOKED")
+
 
 @pytest.mark.timeout(300)  # Celery 5.7 itself looks at the result of each id
 def test_half_a_million_ids_at_once(make_proj: MakeProj) -> None:

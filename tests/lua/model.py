@@ -1,5 +1,6 @@
 """What the store is to do, in plain Python: a list of waiting messages and the lists to which they go."""
 
+import json
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
@@ -51,6 +52,9 @@ class Model:
     def __init__(self) -> None:
         self.waiting: list[Message] = []
         self.ready: dict[str, list[str]] = {}
+        #: Ids whose chains take no step, and ids of chains that may run.
+        self.refused: set[str] = set()
+        self.chains: set[str] = set()
         self._count = 0
 
     def put(self, identity: str, due_ms: float, priority: int, body: str) -> str:
@@ -65,6 +69,28 @@ class Model:
             state, stored = "renamed", twin
         self.waiting.append(Message(identity, stored, due_ms, priority, body, self._next()))
         return state
+
+    def make_room(self, identity: str, number: int, chain: str) -> str:
+        """Does what comes before a step is stored. Returns ``waits`` or ``cancelled`` where it is not."""
+        if identity in self.refused:
+            self.chains.discard(identity)
+            return "cancelled"
+        for each in self.find(identity):
+            if chain in each.body:
+                if json.loads(each.body)["headers"]["retries"] >= number:
+                    return "waits"
+                self.remove([each])
+        return ""
+
+    def cancel(self, identity: str, mark: str) -> list[tuple[str, float, int, bytes]]:
+        """Takes the messages of an id away. Returns what the store tells of them. mark: what all steps contain."""
+        found = self.find(identity)
+        told = self.told(found, identity)
+        if found:
+            has_step = any(mark in each.body for each in found)
+            (self.chains if has_step else self.refused).discard(identity)
+        self.remove(found)
+        return told
 
     def reschedule(self, stored: str, old_body: bytes | None, due_ms: float, body: bytes) -> str:
         """Changes when a message is due. Returns the word for it."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kombu_delayq.message import CHAIN_ID
 from kombu_delayq.results import Waiting
 from kombu_delayq.store import DelayStore
 from kombu_delayq.waiting import MAX_TWINS
@@ -125,7 +126,18 @@ def test_half_a_message_is_left_to_repair(store: DelayStore, lose: Callable[[Del
     assert contents(store.client) == before
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
+def test_a_refusal_is_taken_back_for_what_is_no_step(store: DelayStore) -> None:
+    """With its last message an id is free for a chain again, unless one was a step, of which a copy may run."""
+    store.offer("q", waiting("task"), waiting("both"))
+    for each in ("step", "both"):
+        store.step("q", "chain", waiting(each, body=f"{CHAIN_ID} of chain"))
+    store.refuse(["task", "step", "both", "unknown"])
+    store.cancel(["q"], ["task", "step", "both", "unknown"])
+    assert set(store.client.zrange("delayq:cancelled", 0, -1)) == {b"step", b"both", b"unknown"}
+    assert store.client.zrange("delayq:chains", 0, -1) == [b""]
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS, "delayq:cancelled", "delayq:chains"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.offer("q", waiting("i"), waiting("i", body="two"))

@@ -1,5 +1,6 @@
 """The store against a model in Python: no message lost, none doubled, order kept, each head announced."""
 
+import json
 from collections.abc import Iterable
 from math import inf
 
@@ -14,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from kombu_delayq.message import CHAIN_ID
 from kombu_delayq.results import Change, Offer, Waiting
 from kombu_delayq.store import LIST_SHARE, DelayStore
 from tests.lua.conftest import MakeStore
@@ -119,10 +121,37 @@ class StoreMachine(RuleBasedStateMachine):
         ids = self.picked(picks)
         expected: dict[str, list[Told]] = {}
         for each in ids:
-            found = self.model.find(each)
-            expected.setdefault(each, []).extend(self.model.told(found, each))
-            self.model.remove(found)
+            expected.setdefault(each, []).extend(self.model.cancel(each, CHAIN_ID))
         self.check_found([], self.store.cancel(["q"], ids), expected)
+
+    @rule(message=MESSAGES, number=st.integers(0, 2))
+    def step(self, message: tuple[str, float, int, str], number: int) -> None:
+        """A call of ``step`` for any step of a chain; each id has one chain."""
+        identity, due_ms, priority, _ = message
+        body = json.dumps({"headers": {"retries": number}, CHAIN_ID: "the chain"})
+        word = self.model.make_room(identity, number, "the chain")
+        before = self.model.head()
+        if not word:
+            self.model.put(identity, due_ms, priority, body)
+            if due_ms >= FUTURE_MS and identity:  # of one that was due long ago no step runs
+                self.model.chains.add(identity)
+        reply = self.store.step("q", "the chain", Offer(identity, repr(due_ms), priority, body))
+        head = self.check_announced(before)
+        assert reply == (word or ("first" if before.due_ms is None else "head" if head else "behind"))
+
+    @rule(ids=st.lists(IDS, max_size=2))
+    def refuse(self, ids: list[str]) -> None:
+        """A call of ``refuse``."""
+        queues, chains = self.store.refuse(ids)
+        assert chains == self.model.chains & set(ids)
+        assert not self.model.waiting or queues == ["q"]
+        self.model.refused |= set(ids)
+
+    @rule(ids=st.lists(IDS, max_size=2))
+    def accept(self, ids: list[str]) -> None:
+        """A call of ``accept``."""
+        assert self.store.accept(ids) == len(self.model.refused & set(ids))
+        self.model.refused -= set(ids)
 
     @rule(changes=st.lists(CHANGES, min_size=1, max_size=3))
     def reschedule(self, changes: list[tuple[int, str, float, str]]) -> None:
@@ -191,6 +220,7 @@ class StoreMachine(RuleBasedStateMachine):
         ready = self.model.ready
         assert {key: [body.decode() for body in self.client.lrange(key, 0, -1)[::-1]] for key in ready} == ready
         assert not waiting or self.store.queues() == ["q"]
+        assert {each.decode() for each in self.client.zrange("delayq:cancelled", 0, -1)} == self.model.refused
         assert self.ear.heard() == []
 
     def check_bodies(self, waiting: list[Message]) -> None:

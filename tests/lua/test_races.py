@@ -11,6 +11,7 @@ from typing import Any
 
 import redis
 
+from kombu_delayq.message import CHAIN_ID
 from kombu_delayq.options import Options
 from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
@@ -123,7 +124,8 @@ def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(store: DelayS
     """Of a step and a cancellation at the same moment, no step waits after the cancellation is done."""
 
     def step(store: DelayStore) -> list[str]:
-        return [store.step("q", "[chain]", waiting(identity, FUTURE_MS, "[chain]")) for identity in IDS]
+        body = f"[chain] {CHAIN_ID}"
+        return [store.step("q", "[chain]", waiting(identity, FUTURE_MS, body)) for identity in IDS]
 
     def cancel(store: DelayStore) -> int:
         cancelled = 0

@@ -1,6 +1,7 @@
 """``step.lua``: stores the next step of a delay chain, unless the chain was cancelled or a step of it waits."""
 
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 
 import pytest
 import redis
@@ -32,7 +33,7 @@ from tests.lua.keyspace import (
 )
 from tests.waiting import until
 
-CANCELLED = "delayq:cancelled"
+CANCELLED, CHAINS = "delayq:cancelled", "delayq:chains"
 CHAIN = "[chain 1]"
 
 
@@ -53,6 +54,8 @@ def test_a_step_is_stored_as_any_message(store: DelayStore, ear: Ear) -> None:
             ("later", FUTURE_MS + 1, 0, b"step 1 of [chain 1]"),
         ],
         b"delayq:queues": {b"q"},
+        # When the latest step of each chain is due; and that chains are in use.
+        b"delayq:chains": [(b"head", FUTURE_MS - 1), (b"i", FUTURE_MS), (b"later", FUTURE_MS + 1), (b"", inf)],
     }
 
 
@@ -128,6 +131,31 @@ def test_a_refusal_ends_after_its_time(make_store: MakeStore) -> None:
     assert set(words[:-1]) == {"cancelled"}
 
 
+def test_of_the_chains_that_may_run_a_bounded_number_is_known(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All chains that wait are known, and of those whose step has left the latest ones, for a time; others go."""
+    store = make_store(cancelled_ttl=1000)
+    monkeypatch.setattr("kombu_delayq.chains.KNOWN_CHAINS", 3)
+    now_ms = clock_ms(store.client)
+    for n in range(4):
+        store.step("q", CHAIN, step(f"waits {n}"))
+        store.step("q", CHAIN, step(f"ended {n}", now_ms - 2_000_000 + n))
+    for n in range(9):
+        store.step("q", CHAIN, step(f"runs {n}", now_ms - 900_000 + n))
+    known = [each.decode() for each in store.client.zrange(CHAINS, 0, -1)]
+    assert known == [*(f"runs {n}" for n in (6, 7, 8)), *(f"waits {n}" for n in range(4)), ""]
+
+
+def test_a_chain_that_was_refused_is_known_no_more(store: DelayStore) -> None:
+    """When a step is refused the chain has ended, and is forgotten; others are not."""
+    for each in ("i", "j"):
+        store.step("q", CHAIN, step(each))
+    store.refuse(["i"])
+    assert store.step("q", CHAIN, step("i", number=2)) == "cancelled"
+    assert store.client.zrange(CHAINS, 0, -1) == [b"j", b""]
+
+
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A chain of any id takes a step, waits with it, and is refused, alone."""
@@ -175,7 +203,7 @@ def test_of_many_at_once_one_step_is_stored(redis_server: PrivateRedis, store: D
         assert sorted(of_a_chain)[1:] == ["waits"] * 7
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS, CANCELLED])
+@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS, CANCELLED, CHAINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
     store.offer("q", waiting("i", priority=3), waiting("i", body="two"))

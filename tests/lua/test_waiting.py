@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.waiting import MAX_BYTES
-from tests.lua.keyspace import FUTURE_MS, ODD_IDS, contents, in_form, twin_id, waiting
+from tests.lua.keyspace import FUTURE_MS, contents, in_form, twin_id, waiting
 from tests.lua.test_store import round_trips
 
 OPERATIONS = ["get", "cancel"]
@@ -134,11 +134,3 @@ def test_messages_are_counted_between_two_due_times(store: DelayStore) -> None:
     assert store.count("q", to_ms=third_ms) == 3
     assert store.count("q", third_ms, third_ms) == store.count("never used") == 0
     assert contents(store.client) == before
-
-
-def test_a_refusal_is_taken_back_for_the_ids_named(store: DelayStore) -> None:
-    """``accept`` tells for how many ids there was a refusal, and leaves the others."""
-    assert store.accept([]) == store.accept(["i"]) == 0
-    assert store.refuse(ODD_IDS) == len(ODD_IDS)
-    assert store.accept([*ODD_IDS[1:], "unknown"]) == len(ODD_IDS) - 1
-    assert store.client.zrange("delayq:cancelled", 0, -1) == [ODD_IDS[0].encode()]
