@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from celery_ext.private_redis import PrivateRedis
-from tests.bench.targets import batch, burst, publish, transfer, waiting
+from tests.bench.targets import batch, burst, cancel, publish, transfer, waiting
 from tests.bench.targets.report import Figure, heading, machine
 
 ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "transfer": transfer.measure,
     "waiting": waiting.measure,
+    "cancel": cancel.measure,
     "burst": burst.measure,
     "publish": publish.measure,
     "batch": batch.measure,

@@ -1,0 +1,85 @@
+"""What a cancel by id costs beside the same with each of its steps in a round trip of its own."""
+
+import random
+from collections.abc import Callable, Iterator
+from statistics import median
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import redis
+from redis.connection import Connection
+
+from celery_ext import backlog
+from celery_ext.private_redis import PrivateRedis
+from kombu_delayq.options import BACKUPS
+from kombu_delayq.store import DelayStore
+from tests.bench.targets.load import QUEUE, fill, make_store, within_the_next_hour
+from tests.bench.targets.report import Figure
+
+WAITING = 10_000
+#: Queues beside that of the messages, which are searched too.
+QUEUES = 3
+
+
+def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
+    """Cancels waiting and unknown ids in both ways in turn, in either form."""
+    client: Any = redis.Redis(port=server.port)
+    calls = 300 if quick else 2_000
+    for form in BACKUPS:
+        client.flushall()
+        store = make_store(client, form)
+        fill(store, WAITING, within_the_next_hour())
+        client.sadd(store.keys.queues, *(f"empty {n}" for n in range(QUEUES)))
+        kept = client.hkeys(store.keys.backup(QUEUE) if form == "hash" else store.keys.ids(QUEUE))
+        waiting = [each.decode() for each in random.sample(kept, 2 * calls)]
+        yield from _both(store, f"a waiting id, {form}", waiting, is_found=True)
+        yield from _both(store, f"an unknown id, {form}", [str(uuid4()) for _ in waiting], is_found=False)
+
+
+def _both(store: DelayStore, what: str, ids: list[str], *, is_found: bool) -> Iterator[Figure]:
+    ways: dict[str, Callable[[str], bool]] = {
+        "": lambda each: any(done.messages for done in backlog.cancel(store, [each])),
+        ", a step at a time": lambda each: _step_by_step(store, each),
+    }
+    took_ms: dict[str, list[float]] = {name: [] for name in ways}
+    trips: dict[str, int] = {}
+    for name, act in ways.items():
+        act("known from here on")  # Redis compiles the scripts
+        one = ids.pop()
+        trips[name] = _round_trips(lambda act=act, one=one: act(one))  # type: ignore[misc]
+    for at, each in enumerate(ids):
+        name = list(ways)[at % len(ways)]
+        start = perf_counter()
+        found = ways[name](each)
+        took_ms[name].append((perf_counter() - start) * 1000)
+        if found is not is_found:
+            raise RuntimeError(f"{each} was {'' if found else 'not '}found")
+    for name in ways:
+        target = 2 if not name and (is_found or store.backup == "hash") else None
+        yield Figure(f"cancel of {what}{name}, round trips", trips[name], "", target)
+        yield Figure(f"cancel of {what}{name}, median", median(took_ms[name]), "ms")
+
+
+def _step_by_step(store: DelayStore, identity: str) -> bool:
+    """Cancels an id with a round trip for each step, and takes its note back at the end."""
+    store.ask("ZSCORE", store.keys.cancelled, identity)  # in the place of the note, which reads the queues too
+    found = store.cancel(store.refuse([identity]).queues, [identity])
+    store.accept([identity])
+    return bool(found)
+
+
+def _round_trips(act: Callable[[], object]) -> int:
+    """Counts how often the client sends something."""
+    send, sent = Connection.send_packed_command, []
+
+    def noted(connection: Connection, command: Any, *args: Any, **kwargs: Any) -> Any:
+        sent.append(command)
+        return send(connection, command, *args, **kwargs)
+
+    Connection.send_packed_command = noted  # type: ignore[method-assign]
+    try:
+        act()
+    finally:
+        Connection.send_packed_command = send  # type: ignore[method-assign]
+    return len(sent)
