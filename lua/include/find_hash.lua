@@ -42,7 +42,7 @@ end
 local function replace(keys, message, due_ms, body)
   local is_twin = redis.call('ZSCORE', keys.twins, message.id)
   remove(keys, message)
-  put(keys, message.id, due_ms, message.priority, body)
+  put(keys, message.id, due_ms, message.priority, body, true) -- also where it gets the bytes of its twin
   if is_twin then
     redis.call('ZADD', keys.twins, 0, message.id)
   end
