@@ -64,10 +64,7 @@ class DelayStore(WaitingMessages, DelayChains, QueueParts, Upkeep, Repairs, Conv
     def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
         """Returns the commands of ``offer``, for a caller that sends them with others of its own."""
         keys, args = self._offer_call(queue, offers, expire_ms)
-        # The text, not its SHA: a script cache that was flushed cannot fail them. The name before and after: see
-        # ``_run_known``.
-        known = ("SADD", self.keys.queues, queue)
-        return [known, ("EVAL", self.script("offer").text, len(keys), *keys, *args), known]
+        return self._known_commands("offer", queue, keys, args)
 
     def _is_known(self, queue: str) -> bool:
         """Whether a queue held others lately, so that nobody has forgotten it."""
@@ -87,7 +84,8 @@ class DelayStore(WaitingMessages, DelayChains, QueueParts, Upkeep, Repairs, Conv
         Returns:
             ``first``, ``head`` or ``behind``, as of ``offer``; ``repeated`` for a page that Redis has already.
         """
-        return as_text(self.send(self.put_commands(queue, page, offers, expire_ms))[-1])
+        replies = self.send(self.put_commands(queue, page, offers, expire_ms))
+        return as_text(replies[len(replies) // 2])  # the name goes before and after, if at all
 
     def put_commands(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> list[Command]:
         """Returns the commands of ``put``, for a caller that does not wait for their replies."""
@@ -97,8 +95,14 @@ class DelayStore(WaitingMessages, DelayChains, QueueParts, Upkeep, Repairs, Conv
         for each in offers:
             args += each
             is_delayed = is_delayed or bool(each.due)
-        known: list[Command] = [("SADD", self.keys.queues, queue)] if is_delayed else []
-        return [*known, ("EVAL", self.script("put").text, len(keys), *keys, *args)]
+        commands = self._known_commands("put", queue, keys, args)
+        return commands if is_delayed else commands[1:2]
+
+    def _known_commands(self, operation: str, queue: str, keys: list[str], args: list[Any]) -> list[Command]:
+        # The text, not its SHA: a script cache that was flushed cannot fail them. The name before and after: see
+        # ``_run_known``.
+        known = ("SADD", self.keys.queues, queue)
+        return [known, ("EVAL", self.script(operation).text, len(keys), *keys, *args), known]
 
     def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
         args: list[Any] = [self._wake(queue), queue, expire_ms]

@@ -8,6 +8,7 @@ import redis
 
 from kombu_delayq.job_results import JobRun
 from kombu_delayq.keys import Keys
+from kombu_delayq.results import PageId
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import PAST_MS, contents, waiting
@@ -122,6 +123,7 @@ def _publish(store: DelayStore) -> object:
 BRING: dict[str, Callable[[DelayStore], object]] = {
     "offer": lambda store: store.offer("q", waiting("i")),
     "offer_commands": lambda store: store.send(store.offer_commands("q", [waiting("i")])),
+    "put": lambda store: store.put("q", PageId("s", 1), [waiting("i")]),
     "adopt": lambda store: store.adopt("q", waiting("i"), "tag", "unacked_index", "unacked"),
     "step": lambda store: store.step("q", "chain", waiting("i", body="chain")),
     "enqueue": _enqueue,
