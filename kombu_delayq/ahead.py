@@ -1,21 +1,81 @@
-"""Publishes a page of messages while Redis is still busy with the one before."""
+"""Sends commands to Redis and makes the next ones while it is still busy with these."""
 
 from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
 from typing import Any
 
 import redis
 
 from kombu_delayq import pools
 from kombu_delayq.calls import Command
-from kombu_delayq.primary import FollowingPool
 from kombu_delayq.results import Offer, PageId
+
+#: What redis-py before 5.3 wants to be told when it hands out a connection, and later versions do not.
+_FOR = (
+    ("EVALSHA",)
+    if signature(redis.ConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty
+    else ()
+)
+
+
+class Ahead:
+    """Sends groups of commands one after the other, without waiting for Redis in between.
+
+    At most one group is on its way: ``confirm`` it before the next.
+
+    Args:
+        pool: Connections. It has one while commands are on their way, so that it leaves a primary as the pool does.
+    """
+
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        self._pool = pool
+        self._connection: Any = None
+        self._awaited = 0
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Sends commands, and returns before Redis has run them."""
+        self._connection = self._pool.get_connection(*_FOR)
+        try:
+            self._connection.send_packed_command(self._connection.pack_commands(commands))
+        except BaseException:
+            self.close()
+            raise
+        self._awaited = len(commands)
+
+    def confirm(self) -> list[Any]:
+        """Waits for the replies to the commands that are on their way, if any. Raises the first error among them."""
+        awaited, self._awaited = self._awaited, 0
+        replies, errors = [], []
+        try:
+            for _ in range(awaited):
+                try:
+                    replies.append(self._connection.read_response())
+                except redis.ResponseError as error:
+                    errors.append(error)
+        except BaseException:
+            self.close()
+            raise
+        self._give_back()
+        if errors:
+            raise errors[0]
+        return replies
+
+    def close(self) -> None:
+        """Closes the connection if commands are on their way, which may come to Redis or not."""
+        if self._connection is not None:
+            self._connection.disconnect()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        connection, self._connection, self._awaited = self._connection, None, 0
+        if connection is not None:
+            self._pool.release(connection)
 
 
 class PutAhead:
     """Publishes pages of sealed messages one after the other, without waiting for Redis in between.
 
-    At most one page is on its way: ``confirm`` it before the next. It connects with the first page, and again with the
-    next one after an error.
+    At most one page is on its way: ``confirm`` it before the next.
 
     Args:
         pool: Connections, of which it takes one, and which it closes.
@@ -27,36 +87,17 @@ class PutAhead:
     ) -> None:
         self._pool = pool
         self._commands_of = commands_of
-        self._client: redis.Redis | None = None
-        self._awaited = 0
+        self._ahead = Ahead(pool)
 
     def put(self, page: PageId, offers: Sequence[Offer]) -> None:
         """Sends a page, as of ``DelayedChannel.put_many``, and returns before Redis has it."""
-        commands = self._commands_of(page, offers)
-        if isinstance(self._pool, FollowingPool):
-            self._pool.follow()
-        connection = self._connected()
-        connection.connect()  # does nothing where it is connected
-        connection.send_packed_command(connection.pack_commands(commands))
-        self._awaited = len(commands)
+        self._ahead.send(self._commands_of(page, offers))
 
     def confirm(self) -> None:
         """Waits until Redis has the page that is on its way, if one is. Raises its first error."""
-        awaited, self._awaited = self._awaited, 0
-        errors = []
-        for _ in range(awaited):
-            try:
-                self._connected().read_response()
-            except redis.ResponseError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        self._ahead.confirm()
 
     def close(self) -> None:
         """Closes its connection. What is on its way may come to Redis or not."""
+        self._ahead.close()
         pools.close(self._pool)
-
-    def _connected(self) -> Any:
-        if self._client is None:
-            self._client = redis.Redis(connection_pool=self._pool, single_connection_client=True)
-        return self._client.connection

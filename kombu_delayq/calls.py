@@ -142,16 +142,21 @@ class Caller:
     def _run_known(
         self, operation: str, queue: str, keys: list[str], args: list[Any], backup: str | None = None
     ) -> Any:
-        """Runs a script that brings messages into a queue, which is made known to the transfer workers; one round trip.
+        """Runs a script that brings messages into a queue, which transfer workers get to know; one round trip."""
+        script = self.script(operation, backup)
+        try:
+            return self.send(self._known(queue, ("EVALSHA", script.sha, len(keys), *keys, *args)))[1]
+        except NoScriptError:
+            return self.send(self._known(queue, ("EVAL", script.text, len(keys), *keys, *args)))[1]
+
+    def _known(self, queue: str, command: Command) -> list[Command]:
+        """Returns a command that brings messages into a queue between two that make the queue known.
 
         Before, so that a publisher that dies between the two leaves no message in a queue that nobody knows; and after,
         for the name may have been forgotten between the two, while the queue was empty.
         """
-        script, known = self.script(operation, backup), ("SADD", self.keys.queues, queue)
-        try:
-            return self.send([known, ("EVALSHA", script.sha, len(keys), *keys, *args), known])[1]
-        except NoScriptError:
-            return self.send([known, ("EVAL", script.text, len(keys), *keys, *args), known])[1]
+        known = ("SADD", self.keys.queues, queue)
+        return [known, command, known]
 
     def _run_each(
         self, operation: str, calls: Iterable[Call], around: Sequence[Command] = ()

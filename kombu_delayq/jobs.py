@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kombu_delayq.calls import Caller, as_text, in_each_form
+from kombu_delayq.calls import Caller, Command, as_text, in_each_form
 from kombu_delayq.job_results import Begun, Enqueued, Job, JobRun
 from kombu_delayq.results import Offer
 
@@ -45,12 +45,21 @@ class BulkJobs(Caller):
         """
         if not offers:
             return Enqueued("enqueued")
-        keys = [*self._of_job(job.name), *self._counted(queue)]
-        args: list[Any] = [self._wake(queue), queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
-        args += self._list_of_priority
-        for each in offers:
-            args += each
-        word, *numbers = self._run_known("enqueue", queue, keys, args)
+        word, *numbers = self._run_known("enqueue", queue, *self._enqueue_call(queue, job, offers))
+        return self._enqueued(queue, as_text(word), numbers)
+
+    def enqueue_commands(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[Command]:
+        """Returns the commands that do what ``enqueue`` does, for who sends them; ``enqueued`` reads the replies.
+
+        Where they fail, ``enqueue`` may do better: it loads a script that Redis does not know, and looks at one form of
+        backup alone where the ACL forbids the other. What they have sent is not sent again.
+        """
+        keys, args = self._enqueue_call(queue, job, offers)
+        return self._known(queue, ("EVALSHA", self.script("enqueue").sha, len(keys), *keys, *args))
+
+    def enqueued(self, queue: str, replies: Sequence[Any]) -> Enqueued:
+        """Returns what the replies to ``enqueue_commands`` say."""
+        word, *numbers = replies[1]
         return self._enqueued(queue, as_text(word), numbers)
 
     def finish(self, job: JobRun, word: str) -> str:
@@ -107,6 +116,14 @@ class BulkJobs(Caller):
         """Returns the name of the job that a stream last worked on, or None."""
         name = self.client.get(self.keys.stream(stream))
         return None if name is None else as_text(name)
+
+    def _enqueue_call(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> tuple[list[str], list[Any]]:
+        keys = [*self._of_job(job.name), *self._counted(queue)]
+        args: list[Any] = [self._wake(queue), queue, job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
+        args += self._list_of_priority
+        for each in offers:
+            args += each
+        return keys, args
 
     def _of_job(self, name: str) -> list[str]:
         return [self.keys.job(name), self.keys.guard(name), self.keys.staged(name)]

@@ -3,7 +3,7 @@
 import gc
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,19 +134,19 @@ class JobWriter:
     def _send(
         self, store: DelayStore, job: JobRun, begun: Begun, batches: "Iterator[RecordBatch]", written: Written
     ) -> None:
-        sender = Sender(store, job, self.options)
         messages = self._messages(job.name, begun.base_ms, store.options.max_delay)
         queue = self.settings.conf.get("task_default_queue") or "celery"
-        for batch in batches:
-            made = messages.of(batch)
-            written.rows += batch.num_rows
-            for fault, letter in made.faults:
-                self._note(fault, letter, sender, written)
-            for to, offers in made.offers.items():
-                sender.add(to, offers)
-            if made.cancelled:
-                sender.cancel(queue, made.cancelled)
-        sender.flush()
+        with closing(Sender(store, job, self.options)) as sender:
+            for batch in batches:
+                written.rows += batch.num_rows
+                for made in messages.parts(batch, sender.rows):
+                    for fault, letter in made.faults:
+                        self._note(fault, letter, sender, written)
+                    for to, offers in made.offers.items():
+                        sender.add(to, offers)
+                    if made.cancelled:
+                        sender.cancel(queue, made.cancelled)
+            sender.flush()
         written.enqueued, written.repeated, written.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
     def _messages(self, name: str, base_ms: float, max_delay: float | None) -> Messages:

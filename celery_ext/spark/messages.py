@@ -1,11 +1,12 @@
 """Rows become messages, a column at a time."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -72,12 +73,35 @@ class Messages:
         """Makes the messages of a batch."""
         return _Batch(self, batch).made() if batch.num_rows else Made({}, [], [])
 
+    def parts(self, batch: pa.RecordBatch, rows: int) -> Iterator[Made]:
+        """Makes the messages of a batch in parts, so that those of one can be sent before the next is made.
+
+        Args:
+            batch: The batch.
+            rows: Most rows in a part, unless some cancel tasks: searching for ids costs less in one part.
+        """
+        if batch.num_rows <= rows or "op" in self.plan.reserved:
+            yield self.of(batch)
+            return
+        batch, known = _Batch(self, batch).by_due()
+        for at in range(0, batch.num_rows, rows):
+            part = {name: values[at : at + rows] for name, values in known.items()}
+            yield _Batch(self, batch.slice(at, rows), part).made()
+
 
 class _Batch:
-    """One batch on its way to messages."""
+    """One batch on its way to messages.
 
-    def __init__(self, job: Messages, batch: pa.RecordBatch) -> None:
+    Args:
+        job: Whose messages they are.
+        batch: The rows.
+        known: Of the cached properties here, those that need not be found out again.
+    """
+
+    def __init__(self, job: Messages, batch: pa.RecordBatch, known: Mapping[str, Any] = MappingProxyType({})) -> None:
+        vars(self).update(known)
         self._job = job
+        self._batch = batch
         self._count = batch.num_rows
         self._arrays = dict(zip(map(meant_by, batch.schema.names), batch.columns, strict=True))
         uuids = job.plan.uuid_columns
@@ -87,6 +111,23 @@ class _Batch:
             for name, array in self._arrays.items()
         }
         self._given = Given(self._values, job.options, self._count, self._faults)
+
+    def by_due(self) -> tuple[pa.RecordBatch, dict[str, list[Any]]]:
+        """Returns the rows in the order in which they are due, and what is known of them for having asked.
+
+        Redis stores those that are due one after the other faster; their order at one due time stays.
+        """
+        due_us = self._due_us
+        if due_us is None:
+            return self._batch, {}
+        known: dict[str, list[Any]] = {"_digests": self._digests} if self._job.options.spread else {}
+        if not self._faults.of:  # else who makes the messages has to find them, too
+            known["_due_us"] = due_us
+        order = sorted(range(self._count), key=lambda at: due_us[at] or 0)
+        if order == list(range(self._count)):
+            return self._batch, known
+        batch = self._batch.take(pa.array(order))
+        return batch, {name: [values[at] for at in order] for name, values in known.items()}
 
     def made(self) -> Made:
         cancels = self._given.cancels()
@@ -99,7 +140,6 @@ class _Batch:
         for queue, (rows, all_offers) in self._offers().items():  # finds what is wrong with the rows
             left_out = self._faults.of.keys() | cancels
             left = (each for at, each in zip(rows, all_offers, strict=True) if at not in left_out)
-            # Redis stores those that are due one after the other faster; their order at one due time stays.
             offers[queue] = sorted(left if left_out else all_offers, key=_DUE)
         cancelled = [self._task_ids[at] for at in sorted(cancels - self._faults.of.keys())]
         return Made({queue: found for queue, found in offers.items() if found}, cancelled, self._fault_list())
@@ -133,10 +173,14 @@ class _Batch:
             return made
         return [own or each for own, each in zip(self._own_ids, made, strict=True)]
 
+    @cached_property
+    def _due_us(self) -> list[int | None] | None:
+        parts = list(map(ids.part_of, self._digests)) if self._job.options.spread else [0.0] * self._count
+        return self._job.schedule.due_us(self._arrays, parts, self._faults)
+
     def _offers(self) -> Mapping[str, tuple[Sequence[int], list[Offer]]]:
         """Returns the numbers of the rows and their messages, by queue."""
-        parts = list(map(ids.part_of, self._digests)) if self._job.options.spread else [0.0] * self._count
-        due_us = self._job.schedule.due_us(self._arrays, parts, self._faults)
+        due_us = self._due_us
         due = repeat("") if due_us is None else ["" if us is None else in_ms(us) for us in due_us]
         expiries = self._job.schedule.expiries(self._arrays, self._count, self._faults)
         templates = self._templates(expiries)

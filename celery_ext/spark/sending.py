@@ -1,15 +1,19 @@
-"""How the messages of one Spark task go to Redis: in chunks, as fast as the job may, each id once."""
+"""How the messages of one Spark task go to Redis: in chunks, each while the next is made, as fast as the job may."""
 
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import accumulate
 from time import sleep
+
+from redis.exceptions import RedisError
 
 from celery_ext import backlog
 from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.patience import Patience
+from kombu_delayq.ahead import Ahead
 from kombu_delayq.job_results import Enqueued, JobRun
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
@@ -18,6 +22,9 @@ from kombu_delayq.store import DelayStore
 _CHUNK_S = 0.1
 #: Longest pause for the rate before asking again, in s: other tasks of the job may have ended.
 _LONGEST_PAUSE_S = 1.0
+
+#: Making fewer messages at once than this takes longer than waiting for Redis less saves.
+_FEW = 50
 
 #: Why a task may not write.
 _REFUSED = {
@@ -33,7 +40,10 @@ class JobCommitted(Exception):
 
 
 class Sender:
-    """Sends messages of one job.
+    """Sends messages of one job, each id once. One chunk is on its way while the next is filled.
+
+    A chunk whose reply says anything but that it was sent, or whose reply is lost, is sent again and waited for: the
+    guard of the job knows what has been sent.
 
     Args:
         store: Of the broker.
@@ -48,6 +58,10 @@ class Sender:
         self._bytes = options.chunk_bytes
         self._most = most_in_chunk(options)
         self._patience = Patience(options.write_timeout)
+        self._ahead = Ahead(store.client.connection_pool)
+        self._on_way: tuple[str, Sequence[Offer]] | None = None
+        #: So many messages fill a chunk, about.
+        self.rows = self._most
         self._chunks: defaultdict[str, list[Offer]] = defaultdict(list)
         self._sizes: defaultdict[str, int] = defaultdict(int)
 
@@ -69,12 +83,19 @@ class Sender:
             at += taken
             self._sizes[queue] = sizes[taken]
             if len(chunk) >= self._most or sizes[taken] >= self._bytes:
+                self.rows = max(len(chunk), min(_FEW, self._most))
                 self._flush(queue)
 
     def flush(self) -> None:
-        """Sends what is left. Raises as ``add``."""
+        """Sends what is left, and waits until Redis has all. Raises as ``add``."""
         for queue in list(self._chunks):
             self._flush(queue)
+        self._confirm()
+
+    def close(self) -> None:
+        """Waits for Redis to run what is on its way, so that nothing comes to it when its task has ended."""
+        with suppress(RedisError, OSError):
+            self._ahead.confirm()
 
     def cancel(self, queue: str, ids: Sequence[str]) -> None:
         """Cancels waiting tasks, also those that this job has sent or would send later. Raises as ``add``.
@@ -102,17 +123,38 @@ class Sender:
     def _flush(self, queue: str) -> None:
         chunk = self._chunks.pop(queue, [])
         self._sizes.pop(queue, None)
-        if chunk:
-            reply = self._send(queue, chunk)
-            self.enqueued += reply.fresh
-            self.repeated += reply.repeated
+        if not chunk:
+            return
+        commands = self._store.enqueue_commands(queue, self._job, chunk)
+        self._confirm()
+        self._on_way = (queue, chunk)
+        with suppress(RedisError, OSError):  # there will be no reply then
+            self._ahead.send(commands)
 
-    def _send(self, queue: str, chunk: Sequence[Offer]) -> Enqueued:
+    def _confirm(self) -> None:
+        """Waits until Redis has the chunk that is on its way, if one is."""
+        if self._on_way is None:
+            return
+        (queue, chunk), self._on_way = self._on_way, None
+        reply = None
+        with suppress(RedisError, OSError):
+            replies = self._ahead.confirm()
+            reply = self._store.enqueued(queue, replies) if replies else None
+        reply = self._send(queue, chunk, reply)
+        self.enqueued += reply.fresh
+        self.repeated += reply.repeated
+
+    def _send(self, queue: str, chunk: Sequence[Offer], reply: Enqueued | None = None) -> Enqueued:
+        """Sends a chunk and waits until Redis has it. reply: to what was sent of it already, if one has come."""
         while True:
-            reply = self._patience.until_done(lambda: self._store.enqueue(queue, self._job, chunk), has_room)
+            if reply is None:
+                reply = self._patience.until_done(lambda: self._store.enqueue(queue, self._job, chunk), has_room)
+            elif has_room(reply):
+                self._patience.progress()
             if reply.word == "enqueued":
                 return reply
             hold(reply, queue, self._job.name, self._patience)
+            reply = None
 
 
 def most_in_chunk(options: WriteOptions) -> int:

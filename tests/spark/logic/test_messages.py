@@ -4,6 +4,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +45,38 @@ def test_a_part_of_a_batch_makes_what_the_whole_makes() -> None:
     whole = offers_of(messages.of(batch))
     parts = [offer for start in range(0, 10, 3) for offer in offers_of(messages.of(batch.slice(start, 3)))]
     assert parts == whole
+
+
+@pytest.mark.parametrize("options", [{}, {"spread": "10m"}, {"id_columns": "n"}, {"id_columns": "n", "spread": "10m"}])
+@pytest.mark.parametrize("delay", [None, "eta", "countdown"])
+def test_parts_of_a_batch_make_what_the_whole_makes(delay: str | None, options: dict[str, str]) -> None:
+    """Parts have the messages and the faults of the whole batch, those that are due first in the first part."""
+    start = datetime(2044, 1, 1, tzinfo=UTC)
+    minutes = [None if n % 5 == 0 else n * 37 % 50 for n in range(50)]
+    delays = {
+        None: {},
+        "eta": {"eta": pa.array([n and start + timedelta(minutes=n) for n in minutes], pa.timestamp("us", "UTC"))},
+        "countdown": {"countdown": [inf if at == 3 else n and n * 60.0 for at, n in enumerate(minutes)]},
+    }
+    batch = batch_of(
+        n=list(range(50)), rows=[[{"a": n}] for n in range(50)], priority=[n % 11 for n in range(50)], **delays[delay]
+    )
+    messages = messages_of(batch.schema, base_ms=2e12, **options)
+    whole, parts = messages.of(batch), list(messages.parts(batch, 8))
+    assert len(parts) == 7
+    offers = [offer for part in parts for offer in part.offers["celery"]]
+    assert sorted(offers) == sorted(whole.offers["celery"])
+    dues = [float(offer.due or 0) for offer in offers]
+    assert dues == sorted(dues)
+    assert sorted(fault for part in parts for fault in part.faults) == sorted(whole.faults)
+    assert len(whole.faults) == 4 + (delay == "countdown")
+
+
+def test_what_cancels_is_not_cut() -> None:
+    """A batch that may cancel tasks is one part, because each search for ids costs Redis the same."""
+    batch = batch_of(op=["cancel"] * 9, n=list(range(9)))
+    [made] = messages_of(batch.schema, id_columns="n").parts(batch, 2)
+    assert len(made.cancelled) == 9
 
 
 def test_reserved_columns_in_any_case_make_the_same_messages() -> None:

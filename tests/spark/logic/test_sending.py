@@ -8,12 +8,13 @@ import pytest
 import redis
 
 from celery_ext.private_redis import PrivateRedis
-from celery_ext.spark.errors import StragglerRefused
+from celery_ext.spark.errors import BrokerUnavailable, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.sending import JobCommitted, Sender, most_in_chunk
 from kombu_delayq.job_results import JobRun
 from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from tests.integration.proxies import LosesReply
 from tests.spark.logic.landing import open_store
 from tests.waiting import until
 
@@ -75,7 +76,7 @@ def test_queues_have_chunks_of_their_own(store: DelayStore, client: redis.Redis)
     for n in range(4):
         for queue in ("a", "b"):
             sending.add(queue, [now(f"{queue}{n}")])
-    assert (client.llen("a"), client.llen("b")) == (3, 3)
+    until(lambda: (client.llen("a"), client.llen("b")) == (3, 3))
     sending.flush()
     sending.flush()
     assert (client.llen("a"), client.llen("b")) == (4, 4)
@@ -214,6 +215,118 @@ def test_a_broker_that_comes_back_gets_each_message_once() -> None:
         client = server.client()
         until(lambda: client.llen("q") == 60)
         assert sending.enqueued + sending.repeated == 60
+
+
+def test_one_chunk_is_on_its_way_while_the_next_is_filled(store: DelayStore, client: redis.Redis) -> None:
+    """A chunk that Redis has not answered yet keeps nobody from going on; the one after it waits for the answer."""
+    sending = sender(store, begun(store), chunk_size="10")
+    client.client_pause(60_000, all=False)
+    sending.add("q", several(19))
+    assert client.llen("q") == 0
+    client.client_unpause()
+    sending.flush()
+    assert client.llen("q") == 19
+    assert (sending.enqueued, sending.repeated) == (19, 0)
+
+
+def test_a_chunk_that_did_not_come_to_redis_is_sent_again(store: DelayStore, client: redis.Redis) -> None:
+    """A connection that is lost before Redis has run what was on its way costs no message."""
+    sending = sender(store, begun(store), chunk_size="10")
+    client.client_pause(60_000, all=False)
+    sending.add("q", several(10))
+    client.client_kill_filter(_type="normal", skipme=True)
+    client.client_unpause()
+    sending.add("q", several(35)[10:])
+    sending.flush()
+    assert client.llen("q") == 35
+    assert (sending.enqueued, sending.repeated) == (35, 0)
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_a_chunk_whose_reply_is_lost_is_not_doubled(
+    redis_server: PrivateRedis, client: redis.Redis, delivery: str
+) -> None:
+    """What Redis has run before the connection was lost is known again."""
+    with LosesReply(redis_server.port, b"EVALSHA") as proxy:
+        store = DelayStore(redis.Redis(port=proxy.port))
+        job = begun(store, staged=delivery == "staged")
+        sending = sender(store, job, chunk_size="10")
+        sending.add("q", several(10))
+        sending.flush()  # the script is loaded
+        proxy.arm()
+        sending.add("q", several(45)[10:])
+        sending.flush()
+        store.close()
+    assert proxy.lost == 1
+    assert client.llen("delayq:staged:j") // 5 + client.llen("q") == 45
+    assert (sending.enqueued, sending.repeated) == (35, 10)
+
+
+def test_one_connection_is_enough(redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """Where ``max_connections`` is 1, chunks, the names of queues and cancels share that one."""
+    pool = redis.ConnectionPool(port=redis_server.port, max_connections=1)
+    store = DelayStore(redis.Redis(connection_pool=pool))
+    sending = sender(store, begun(store), chunk_size="10", write_timeout="1s")
+    later = f"{(time() + 3600) * 1000!r}"
+    offers = [Offer(f"i{n}", later, 0, str(n)) for n in range(35)]
+    for queue in "ab":
+        sending.add(queue, offers)
+    sending.cancel("q", ["i0", "i34"])
+    sending.add("b", several(20))
+    sending.flush()
+    assert (sending.enqueued, sending.repeated, sending.cancelled) == (35, 55, 2)
+    store.close()
+
+
+def test_a_script_that_redis_has_forgotten_is_sent_again(store: DelayStore, client: redis.Redis) -> None:
+    """Between two chunks Redis may forget its scripts."""
+    sending = sender(store, begun(store), chunk_size="10")
+    for at in (0, 10, 20):
+        client.script_flush()
+        sending.add("q", several(30)[at : at + 10])
+    sending.flush()
+    assert client.llen("q") == 30
+
+
+def test_a_full_redis_is_waited_for_with_a_chunk_on_its_way(store: DelayStore, client: redis.Redis) -> None:
+    """What was on its way to a Redis without memory fails the task after ``write_timeout``, and is sent by the next."""
+    job = begun(store)
+    sending = sender(store, job, chunk_size="10", write_timeout="300ms")
+    client.config_set("maxmemory", "1")
+    try:
+        sending.add("q", several(10))
+        with pytest.raises(BrokerUnavailable, match=r"0\.3 s.*write_timeout"):
+            sending.add("q", several(30)[10:])
+        sending.close()
+    finally:
+        client.config_set("maxmemory", "0")
+    again = sender(store, job, chunk_size="10")
+    again.add("q", several(30))
+    again.flush()
+    assert client.llen("q") == 30
+    assert again.enqueued == 30
+
+
+def test_what_was_on_its_way_is_there_when_a_task_gives_up(store: DelayStore, client: redis.Redis) -> None:
+    """A task that fails has sent the chunks that it filled, and holds no connection."""
+    sending = sender(store, begun(store), chunk_size="10")
+    sending.add("q", several(15))
+    sending.close()
+    assert client.llen("q") == 10
+    sending.close()
+
+
+def test_a_task_learns_with_the_next_chunk_that_its_job_has_ended(store: DelayStore, client: redis.Redis) -> None:
+    """A chunk that comes to Redis after the end of its job is not sent, and the task is told before it sends more."""
+    job = begun(store)
+    sending = sender(store, job, chunk_size="10")
+    sending.add("q", several(10))
+    until(lambda: client.llen("q") == 10)
+    store.finish(job, "aborted")
+    sending.add("q", several(20)[10:])
+    with pytest.raises(StragglerRefused, match="has been aborted"):
+        sending.add("q", several(30)[20:])
+    assert client.llen("q") == 10
 
 
 def test_nothing_is_sent_of_nothing(store: DelayStore, client: redis.Redis) -> None:
