@@ -29,7 +29,7 @@ def sources() -> Iterator[ast.Module]:
     """Yields the code of a worker; commands and Spark's processes say what they have to say elsewhere."""
     for package in ("kombu_delayq", "celery_ext"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            if not {"cli", "demo", "spark"} & set(path.parts):
+            if not {"cli", "demo", "spark"} & set(path.relative_to(ROOT).parts):
                 yield ast.parse(path.read_text(encoding="utf-8"))
 
 
