@@ -1,6 +1,6 @@
 """The store's operation that moves delayed messages from one form of backup to the other."""
 
-from kombu_delayq.calls import Caller
+from kombu_delayq.calls import Caller, as_text
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.results import Converted
 
@@ -25,10 +25,11 @@ class Conversion(Caller):
         to = backup or self.backup
         [other] = {*BACKUPS} - {to}
         args = [self._wake(queue, to), queue, CONVERT_COUNT, CONVERT_BYTES]
-        *numbers, _ = self._run_known(
-            "convert", queue, [*self._stored(queue, to), *self._stored(queue, other)], args, to
-        )
-        return Converted(*map(int, numbers))
+        *numbers, place = self._run("convert", [*self._stored(queue, to), *self._stored(queue, other)], args, to)
+        done = Converted(*map(int, numbers))
+        if done.moved and as_text(place) == "first":
+            self.ask("SADD", self.keys.queues, queue)  # messages of another client may be in a queue that nobody knows
+        return done
 
     def convertible(self, queue: str, backup: str | None = None) -> int:
         """Counts the messages that ``convert`` has to move."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import redis
@@ -13,7 +14,7 @@ from redis.retry import Retry
 from celery_ext.private_redis import PrivateRedis
 from kombu_delayq import scripts
 from kombu_delayq.job_results import JobRun
-from kombu_delayq.results import Change, Letter, Offer, Part, Waiting
+from kombu_delayq.results import Change, Letter, Offer, PageId, Part, Waiting
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
@@ -61,6 +62,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "publish": _publish,
     "convert": lambda store: store.convert("q"),
     "purge": lambda store: store.purge("q"),
+    "put": lambda store: store.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
     "keep_alive": lambda store: store.keep_alive("q", 60_000),
     "forget": lambda store: store.forget(["q"], 60.0),
 }
