@@ -77,7 +77,7 @@ class Caller:
         replies = self.replies(commands)
         for (name, *args), reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
-                if name != "EVAL":  # a script names the key itself
+                if name not in ("EVAL", "EVALSHA"):  # a script names the key itself
                     reply.args = (f"{name} {args[0]}: {reply}",)
                 raise reply
         return replies

@@ -64,7 +64,7 @@ class DelayStore(WaitingMessages, DelayChains, QueueParts, Upkeep, Repairs, Conv
     def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
         """Returns the commands of ``offer``, for a caller that sends them with others of its own."""
         keys, args = self._offer_call(queue, offers, expire_ms)
-        return self._known_commands("offer", queue, keys, args)
+        return self._known(queue, self._text_of("offer", keys, args))
 
     def _is_known(self, queue: str) -> bool:
         """Whether a queue held others lately, so that nobody has forgotten it."""
@@ -95,14 +95,12 @@ class DelayStore(WaitingMessages, DelayChains, QueueParts, Upkeep, Repairs, Conv
         for each in offers:
             args += each
             is_delayed = is_delayed or bool(each.due)
-        commands = self._known_commands("put", queue, keys, args)
-        return commands if is_delayed else commands[1:2]
+        command = self._text_of("put", keys, args)
+        return self._known(queue, command) if is_delayed else [command]
 
-    def _known_commands(self, operation: str, queue: str, keys: list[str], args: list[Any]) -> list[Command]:
-        # The text, not its SHA: a script cache that was flushed cannot fail them. The name before and after: see
-        # ``_run_known``.
-        known = ("SADD", self.keys.queues, queue)
-        return [known, ("EVAL", self.script(operation).text, len(keys), *keys, *args), known]
+    def _text_of(self, operation: str, keys: list[str], args: list[Any]) -> Command:
+        # Not the SHA: a script cache that was flushed cannot fail what is sent with others.
+        return ("EVAL", self.script(operation).text, len(keys), *keys, *args)
 
     def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
         args: list[Any] = [self._wake(queue), queue, expire_ms]

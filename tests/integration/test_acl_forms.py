@@ -134,6 +134,9 @@ def use(store: DelayStore, admin: redis.Redis) -> None:
     admin.zremrangebyrank(Keys().timeout(QUEUE), 2, -1)  # as Redisson would: what is known of ids stays
     store.cancel([QUEUE], ["z"])
     store.purge(QUEUE)
+    admin.sadd(Keys().queues, QUEUE)
+    admin.zadd(Keys().used, {QUEUE: 1.0})
+    store.forget([QUEUE], 60.0)
 
 
 @pytest.mark.parametrize("backup", ["list"], indirect=True)

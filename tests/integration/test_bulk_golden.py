@@ -132,8 +132,8 @@ CASES = {
 }
 
 
-#: Keys of declared queues, and of what send_many needs to send a page again.
-_BESIDE = ("_kombu.", "delayq:sender:")
+#: Keys of declared queues, of what send_many needs to send a page again, and of what a process notes only once.
+_BESIDE = ("_kombu.", "delayq:sender:", "delayq:chains")
 
 
 def record(*args: Any, **kwargs: Any) -> None:

@@ -162,15 +162,6 @@ def test_no_transfer_worker_runs_with_transfer_off(proj: Proj) -> None:
             until(lambda: proj.delayed("jobs") == 0)
 
 
-def test_waiting_for_replies_starts_no_transfer_worker(proj: Proj) -> None:
-    """A consumer of a transient queue, in which Celery's replies come, needs no transfer worker and starts none."""
-    with proj.connection() as connection:
-        with connection.Consumer(Queue("reply", auto_delete=True, durable=False), callbacks=[print]):
-            stays(lambda: proj.server.client().pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 0)], 0.5)
-        with connection.Consumer(JOBS, callbacks=[print]):
-            until(lambda: proj.server.client().pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 1)])
-
-
 @pytest.mark.parametrize("delay_s", [0, 600])
 def test_a_connection_that_is_lost_while_a_queue_is_declared(proj: Proj, delay_s: int) -> None:
     """The connection is made again, and the message goes where it belongs, once."""
