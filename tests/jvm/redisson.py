@@ -127,11 +127,11 @@ class Jvm:
         """Ends it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        finally:
-            self._process.kill()
-            self._process.wait(10)
+        with self._process:
+            try:
+                self._process.wait(20)
+            finally:
+                self._process.kill()
 
     def _line(self) -> str:
         assert self._process.stdout is not None
