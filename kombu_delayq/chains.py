@@ -1,12 +1,13 @@
 """The store's operations on delay chains: the next step, and the end of a chain that is cancelled."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError, ResponseError
 
 from kombu_delayq.calls import Caller, Command, as_bytes, as_text
-from kombu_delayq.results import Offer, Refused
+from kombu_delayq.results import Offer
 
 logger = get_logger(__name__)
 
@@ -14,6 +15,18 @@ logger = get_logger(__name__)
 NOTES_WITHOUT_CHAINS = 1_000
 #: Of how many chains whose latest step has left it is kept that there is one.
 KNOWN_CHAINS = 10_000
+
+
+class Refused(NamedTuple):
+    """What a call knows that has noted cancelled ids.
+
+    Attributes:
+        queues: Names of the queues that may hold their messages.
+        chains: Those of the ids that are known as those of delay chains, of which a step may wait, or run.
+    """
+
+    queues: list[str]
+    chains: set[str]
 
 
 class DelayChains(Caller):

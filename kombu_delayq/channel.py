@@ -29,9 +29,6 @@ from kombu_delayq.usage import Usage
 
 logger = get_logger(__name__)
 
-#: Connections that a transfer worker needs: one for commands, and one that hears announcements.
-TRANSFER_CONNECTIONS = 2
-
 #: Brokers, by URL, that took no writes when they were last used, though they could be connected to.
 _refusing: set[str] = set()
 
@@ -78,8 +75,7 @@ class DelayedChannel(_Channel):
     def separate_pool(self) -> redis.ConnectionPool:
         """Returns connections of a transfer worker's own, that never wait without end."""
         pool = self.own_pool()
-        # The option max_connections bounds kombu's pools, to each of which one connection is enough.
-        pool.max_connections = max(pool.max_connections, TRANSFER_CONNECTIONS)
+        pools.make_room(pool)
         if isinstance(pool, FollowingPool):
             pool.in_one_thread = True
         pools.wait_at_most(pool, self.options.redis_timeout)

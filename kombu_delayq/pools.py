@@ -3,6 +3,9 @@
 import redis
 from redis.sentinel import SentinelConnectionPool
 
+#: Connections that a transfer worker needs: one for commands, and one that hears announcements.
+TRANSFER_CONNECTIONS = 2
+
 
 def with_sentinels(pool: redis.ConnectionPool) -> list[redis.ConnectionPool]:
     """Returns a pool, and those by which it asks Sentinels for the primary, one a Sentinel."""
@@ -15,6 +18,14 @@ def wait_at_most(pool: redis.ConnectionPool, timeout_s: float) -> None:
     for each in with_sentinels(pool):
         if each.connection_kwargs.get("socket_timeout") is None:
             each.connection_kwargs["socket_timeout"] = timeout_s
+
+
+def make_room(pool: redis.ConnectionPool) -> None:
+    """Lets a pool have the connections of a transfer worker.
+
+    The option ``max_connections`` bounds kombu's pools, to each of which one connection is enough.
+    """
+    pool.max_connections = max(pool.max_connections, TRANSFER_CONNECTIONS)
 
 
 def close(pool: redis.ConnectionPool) -> None:

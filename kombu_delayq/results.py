@@ -61,18 +61,6 @@ class Offered(NamedTuple):
     renamed: int
 
 
-class Refused(NamedTuple):
-    """What a call knows that has noted cancelled ids.
-
-    Attributes:
-        queues: Names of the queues that may hold their messages.
-        chains: Those of the ids that are known as those of delay chains, of which a step may wait, or run.
-    """
-
-    queues: list[str]
-    chains: set[str]
-
-
 class Transferred(NamedTuple):
     """What one call of the transfer script did.
 

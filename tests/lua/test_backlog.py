@@ -7,9 +7,9 @@ import pytest
 
 from celery_ext import backlog
 from celery_ext.backlog import Cancelled
-from kombu_delayq.chains import NOTES_WITHOUT_CHAINS
+from kombu_delayq.chains import NOTES_WITHOUT_CHAINS, Refused
 from kombu_delayq.message import CHAIN_ID
-from kombu_delayq.results import Offer, Refused
+from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
 from kombu_delayq.waiting import MAX_TWINS
 from tests.lua.conftest import MakeStore

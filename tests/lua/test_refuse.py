@@ -6,8 +6,7 @@ from math import inf
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.chains import NOTES_WITHOUT_CHAINS
-from kombu_delayq.results import Refused
+from kombu_delayq.chains import NOTES_WITHOUT_CHAINS, Refused
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
