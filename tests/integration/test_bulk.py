@@ -38,7 +38,8 @@ def test_workers_run_what_is_sent_in_bulk(proj: Proj) -> None:
     ids: list[str] = []
     due = time.time() + 2
     eta = datetime.fromtimestamp(due, UTC)
-    calls = (Call((n,), eta=eta if n % 2 else None) for n in range(500))
+    calls = [Call((n,), eta=eta if n % 2 else None) for n in range(499)]
+    calls.append(Call((499,), countdown=600))  # to be cancelled, however long sending takes
     assert send_many(proj.app, RECORD, calls, on_sent=ids.extend) == 500
     assert len({UUID(each) for each in ids}) == 500
     assert {UUID(each).version for each in ids} == {4}
