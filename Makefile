@@ -11,8 +11,9 @@ BIN := $(VENV)/bin
 JOBS ?= 4
 # Where a test ends its process, or runs out of time, the run ends and names it: with another process in its place, it hangs.
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
-# What a server could do otherwise than Redis 7: scripts, wake messages, rights, memory, leases.
-ON_SERVERS := tests/lua $(addprefix tests/integration/test_,$(addsuffix .py,\
+# What a server could do otherwise than Redis 7: scripts, wake messages, rights, memory, leases. The model tests run the
+# scripts that the others run.
+ON_SERVERS := tests/lua --ignore tests/lua/test_model.py --ignore tests/lua/test_list_model.py $(addprefix tests/integration/test_,$(addsuffix .py,\
 	delay cancel script_flush acl acl_forms full_redis full_while_consuming ha))
 
 .PHONY: help demo demo-spark test check unit oldest servers docs bench bench-quick bench-targets bench-spark clean
