@@ -153,10 +153,11 @@ class Caller:
         """Returns a command that brings messages into a queue between two that make the queue known.
 
         Before, so that a publisher that dies between the two leaves no message in a queue that nobody knows; and after,
-        for the name may have been forgotten between the two, while the queue was empty.
+        for the name may have been forgotten between the two, while the queue was empty. The one after never fails: a
+        Redis that the message has just filled would take a publish for failed that is done.
         """
-        known = ("SADD", self.keys.queues, queue)
-        return [known, command, known]
+        again = ("EVAL", self.script("know").text, 1, self.keys.queues, queue)
+        return [("SADD", self.keys.queues, queue), command, again]
 
     def _run_each(
         self, operation: str, calls: Iterable[Call], around: Sequence[Command] = ()

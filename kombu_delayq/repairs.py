@@ -189,9 +189,9 @@ class Repairs(Caller):
             return sum(size for size in sizes if isinstance(size, int))
         return 0
 
-    def know(self, queue: str) -> None:
-        """Lets the transfer workers know of a queue."""
-        self.ask("SADD", self.keys.queues, queue)
+    def know(self, queue: str) -> bool:
+        """Lets the transfer workers know of a queue. Returns whether they do; a full Redis has no room for the name."""
+        return as_text(self._run("know", [self.keys.queues], [queue])) == "known"
 
 
 def _slices(members: list[bytes]) -> Iterator[list[bytes]]:

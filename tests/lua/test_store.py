@@ -63,6 +63,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "convert": lambda store: store.convert("q"),
     "purge": lambda store: store.purge("q"),
     "put": lambda store: store.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
+    "know": lambda store: store.know("q"),
     "keep_alive": lambda store: store.keep_alive("q", 60_000),
     "forget": lambda store: store.forget(["q"], 60.0),
 }
