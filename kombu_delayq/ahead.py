@@ -1,21 +1,13 @@
 """Sends commands to Redis and makes the next ones while it is still busy with these."""
 
 from collections.abc import Callable, Sequence
-from inspect import Parameter, signature
 from typing import Any
 
 import redis
 
 from kombu_delayq import pools
-from kombu_delayq.calls import Command
+from kombu_delayq.calls import OF_USE, Command, as_sent
 from kombu_delayq.results import Offer, PageId
-
-#: What redis-py before 5.3 wants to be told when it hands out a connection, and later versions do not.
-_FOR = (
-    ("EVALSHA",)
-    if signature(redis.ConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty
-    else ()
-)
 
 
 class Ahead:
@@ -34,9 +26,9 @@ class Ahead:
 
     def send(self, commands: Sequence[Command]) -> None:
         """Sends commands, and returns before Redis has run them."""
-        self._connection = self._pool.get_connection(*_FOR)
+        self._connection = self._pool.get_connection(*OF_USE)
         try:
-            self._connection.send_packed_command(self._connection.pack_commands(commands))
+            self._connection.send_packed_command(self._connection.pack_commands(map(as_sent, commands)))
         except BaseException:
             self.close()
             raise

@@ -23,7 +23,7 @@ C = TypeVar("C", bound="Caller")
 #: repeats a command whose reply was lost; these it may not, so that a lost reply is an error and no wrong answer.
 TOLD_ONCE = frozenset(("cancel", "run_now", "replay"))
 #: What redis-py before 5.3 wants to know of a connection's use.
-_OF_USE = () if redis.VERSION >= (5, 3) else ("EVALSHA",)
+OF_USE = () if redis.VERSION >= (5, 3) else ("EVALSHA",)
 
 #: Name and arguments of a command.
 Command = tuple[Any, ...]
@@ -84,7 +84,7 @@ class Caller:
 
     def ask(self, *command: Any) -> Any:
         """Sends one command. Returns its reply as the Redis client reads it."""
-        return self.client.execute_command(*_as_sent(command))
+        return self.client.execute_command(*as_sent(command))
 
     def replies(self, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
         """Sends commands in one round trip. Returns their replies, errors of Redis among them.
@@ -97,12 +97,12 @@ class Caller:
             return self._replies_once(commands)
         with self.client.pipeline(transaction=False) as pipe:
             for command in commands:
-                pipe.execute_command(*_as_sent(command))
+                pipe.execute_command(*as_sent(command))
             return list(pipe.execute(raise_on_error=False))
 
     def _replies_once(self, commands: Sequence[Command]) -> list[Any]:
         pool = self.client.connection_pool
-        connection = pool.get_connection(*_OF_USE)
+        connection = pool.get_connection(*OF_USE)
 
         def reply() -> Any:
             try:
@@ -111,7 +111,7 @@ class Caller:
                 return error
 
         try:
-            connection.send_packed_command(connection.pack_commands(map(_as_sent, commands)))
+            connection.send_packed_command(connection.pack_commands(map(as_sent, commands)))
             return [reply() for _ in commands]
         except BaseException:
             connection.disconnect()  # what comes yet is nobody's
@@ -222,7 +222,7 @@ def in_each_form(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate
     return call
 
 
-def _as_sent(command: Command) -> Command:
+def as_sent(command: Command) -> Command:
     """Returns a command with all texts as the bytes that Redis is to have.
 
     The only place where names become bytes: the Redis client refuses those that are no UTF-8, which others may have

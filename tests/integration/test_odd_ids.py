@@ -41,6 +41,14 @@ def test_a_task_of_any_id_waits_and_is_found(make_proj: MakeProj, task_id: str) 
     assert cancel(proj.app, [task_id]) == {task_id: "cancelled"}
 
 
+def test_odd_ids_on_any_page_of_send_many(make_proj: MakeProj) -> None:
+    """Such ids are stored also where their page is sent while Redis stores the one before."""
+    proj = make_proj(result_backend=None)
+    calls = [Call((n,), task_id=f"\ud800{n}", countdown=300) for n in range(450)]
+    assert send_many(proj.app, "proj.record", calls) == 450
+    assert proj.delayed() == 450
+
+
 def test_tasks_of_odd_ids_run(make_proj: MakeProj) -> None:
     """Tasks with such ids come to their queue when they are due, each with its id."""
     proj = make_proj(result_backend=None)  # that of Redis takes no such id
