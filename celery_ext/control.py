@@ -60,7 +60,7 @@ def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[
         removed: list[Cancelled] = []
         try:
             with open_store(app) as store:
-                # Also in part: what is removed is to be told of, whatever comes after it.
+                # Also in part: the caller learns what is removed, even if a later id fails.
                 removed.extend(backlog.cancel(store, part, chains_in_use=declares_chain(app)))
         finally:
             # Without a connection in hand: what follows a chord takes one from the same pool.

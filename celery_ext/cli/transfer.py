@@ -28,7 +28,7 @@ from kombu_delayq.transfer import TransferWorker
 
 logger = logging.getLogger("kombu_delayq.transfer")
 
-#: After which time of an outage it is told again that it goes on, and how often at least from then on, in s.
+#: First and longest pause in s between two log lines of an outage that goes on.
 TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
 
 

@@ -30,7 +30,7 @@ from celery_ext.spark.option_values import (
 _OF_SPARK = frozenset(("checkpointlocation", "queryname", "triggerinterval", "numpartitions"))
 #: What it hands over beside the options of a table that is made.
 _OF_TABLES = frozenset(("owner", "provider"))
-#: What is said of some names that are no options.
+#: Hints for some names that are no options.
 _NO_PATH = "is none: tasks are in queues, not in files. Leave the path out, and name a queue with the option queue"
 _REASONS = {
     "path": _NO_PATH,
