@@ -25,7 +25,7 @@ from tests.unit.test_docs import ROOT, blocks
 from tests.waiting import until
 
 HOW_TO = ROOT / "docs" / "how-to"
-WRITES = [ROOT / "README.md", *(HOW_TO / f"spark{which}.md" for which in ("", "-once", "-pressure"))]
+WRITES = [ROOT / "README.md", *(HOW_TO / name for name in ("spark/write.md", "spark/once.md", "spark/pressure.md"))]
 #: Broker URLs of the pages.
 URLS = ("redis://redis:6379/0", "redis://localhost:6379/0")
 ORDERED_AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
@@ -73,7 +73,7 @@ def test_each_page_writes_its_rows(page: Path, run: Callable[..., Any], orders: 
 
 def test_columns_say_what_each_task_is(run: Callable[..., Any], orders: DataFrame, client: redis.Redis) -> None:
     """Reserved columns make positional and keyword arguments, due times and priorities of rows."""
-    page = HOW_TO / "spark.md"
+    page = HOW_TO / "spark/write.md"
     made = run(block(page, "tasks = orders.select"), orders=orders)["tasks"]
     run(
         block(page, ".save()").replace('"id_columns", "order_id"', '"queue", "orders"').replace(COUNTDOWN, ""),
@@ -100,7 +100,7 @@ def test_the_app_tells_where_tasks_go(
         "app.conf.task_routes = {'orders.*': {'queue': 'routed'}}\n"
     )
     spark.sparkContext.addPyFile(str(module))
-    run(block(HOW_TO / "spark.md", "celery_app"), orders=orders)["writer"].mode("append").save()
+    run(block(HOW_TO / "spark/write.md", "celery_app"), orders=orders)["writer"].mode("append").save()
     assert len(tasks(client, "routed")) == len(IDS)
 
 
@@ -108,10 +108,10 @@ def test_a_task_is_cancelled_by_the_values_of_its_row(
     run: Callable[..., Any], orders: DataFrame, redis_server: PrivateRedis, client: redis.Redis
 ) -> None:
     """Whoever knows an order's number can cancel its task."""
-    run(block(HOW_TO / "spark.md", ".save()"), orders=orders)
+    run(block(HOW_TO / "spark/write.md", ".save()"), orders=orders)
     app = Celery("shop", broker=redis_server.url, set_as_current=False)
     app.conf.broker_transport = TRANSPORT
-    run(block(HOW_TO / "spark.md", "cancel(app"), app=app)
+    run(block(HOW_TO / "spark/write.md", "cancel(app"), app=app)
     app.close()
     assert set(delayed(client, "orders")) == {task_id("orders.close", each) for each in IDS if each != 4711}
 
@@ -120,7 +120,7 @@ def test_staged_tasks_are_there_in_the_end(
     run: Callable[..., Any], orders: DataFrame, redis_server: PrivateRedis, client: redis.Redis
 ) -> None:
     """A job with ``delivery=staged`` has sent all when it is through."""
-    writer = run(block(HOW_TO / "spark-once.md", "staged"), orders=orders)["writer"]
+    writer = run(block(HOW_TO / "spark/once.md", "staged"), orders=orders)["writer"]
     writer.option("broker_url", redis_server.url).option("task", "orders.close").mode("append").save()
     assert len(tasks(client, "celery")) == len(IDS)
 
@@ -137,7 +137,7 @@ def test_a_stream_enqueues_and_cancels(
         landing.rename(events / f"{event}.json")
 
     happen("ordered", *IDS)
-    page = HOW_TO / "spark-stream.md"
+    page = HOW_TO / "spark/stream.md"
     source = spark.readStream.schema("event string, order_id int").json(str(events))
     operations = run(block(page, "operations ="), events=source)["operations"]
     query = run(block(page, "writeStream"), events=operations, checkpoint=str(tmp_path / "checkpoint"))["query"]
@@ -152,7 +152,7 @@ def test_a_stream_enqueues_and_cancels(
 
 def test_errors_are_as_the_page_shows_them() -> None:
     """The texts of errors that the page shows are those of the code."""
-    page = (HOW_TO / "spark.md").read_text(encoding="utf-8")
+    page = (HOW_TO / "spark/write.md").read_text(encoding="utf-8")
     with pytest.raises(InvalidSparkOption) as option:
         WriteOptions.parse({"que": "orders"})
     with pytest.raises(InvalidColumns) as task:

@@ -16,7 +16,7 @@ from kombu_delayq import options
 from kombu_delayq.transport import Channel
 from tests.unit.test_docs import PAGES, ROOT, blocks, named
 
-MONITOR = ROOT / "docs/how-to/monitor.md"
+LOGS = ROOT / "docs/how-to/logs.md"
 LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}
 #: What stands in a message for a value, in the documentation, in the text of a log call, and in an f-string.
 GAP = "…"
@@ -50,8 +50,8 @@ def said_by(text: str, logged: str) -> bool:
 
 def logged_by_docs() -> list[tuple[str, list[str]]]:
     """Returns the level of each row of the table of log messages, and what the messages have in them."""
-    text = MONITOR.read_text(encoding="utf-8")
-    rows = [line.split("|") for line in text[text.index("## Logs") :].splitlines() if line.startswith("| ")]
+    lines = LOGS.read_text(encoding="utf-8").splitlines()
+    rows = [line.split("|") for line in lines if line.startswith("| ")]
     return [(row[1].strip(), re.findall(r"`([^`]+)`", row[2])) for row in rows[1:]]
 
 
@@ -63,7 +63,7 @@ def texts() -> set[str]:
 
 @pytest.mark.parametrize(("level", "parts"), logged_by_docs(), ids=lambda each: each if isinstance(each, str) else "")
 def test_a_documented_log_message_is_in_the_code(level: str, parts: list[str], texts: set[str]) -> None:
-    """Each message in the table of Monitor is logged by some code of ours."""
+    """Each message in the table of log messages is logged by some code of ours."""
     assert level in {*LEVELS.values(), "INFO"}
     assert [part for part in parts if not any(said_by(part, text) for text in texts)] == []
 
@@ -81,9 +81,9 @@ def calls() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("level", "text"), list(calls()), ids=lambda each: each[:50])
 def test_a_log_message_is_documented(level: str, text: str) -> None:
-    """Each message that an operator may have to act on is in the table of Monitor, with its level."""
+    """Each message that an operator may have to act on is in the table of log messages, with its level."""
     assert any(said == level and all(said_by(part, text) for part in parts) for said, parts in logged_by_docs()), (
-        f"not in {MONITOR}: {level} {text}"
+        f"not in {LOGS}: {level} {text}"
     )
 
 
