@@ -25,7 +25,7 @@ from tests.unit.test_docs import ROOT, blocks
 from tests.waiting import until
 
 HOW_TO = ROOT / "docs" / "how-to"
-WRITES = [ROOT / "README.md", *(HOW_TO / name for name in ("spark/write.md", "spark/once.md", "spark/pressure.md"))]
+WRITES = [HOW_TO / name for name in ("spark/write.md", "spark/once.md", "spark/pressure.md")]
 #: Broker URLs of the pages.
 URLS = ("redis://redis:6379/0", "redis://localhost:6379/0")
 ORDERED_AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
