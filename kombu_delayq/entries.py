@@ -1,4 +1,4 @@
-"""What is in an entry of Redisson's form. Source: ``lua/include/entry_list.lua`` and ``lua/include/ids_list.lua``."""
+"""What is in an entry of Redisson's form. Source: ``lua/include/list/entry.lua`` and ``lua/include/list/ids.lua``."""
 
 import json
 import re

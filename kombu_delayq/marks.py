@@ -1,4 +1,4 @@
-"""What the scripts put before ids and bodies, and behind ids. Source: ``lua/include/marks.lua``."""
+"""What the scripts put before ids and bodies, and behind ids. Source: ``lua/include/hash/marks.lua``."""
 
 _MARK = b"\x7f"
 #: Length of a mark and the order in it; in a body, a digit of priority follows.

@@ -1,14 +1,17 @@
 """Finds the Lua files, expands their includes, and keeps the result.
 
-A script may name what it needs in its header:
+A Lua file names in its header the includes of which it uses something itself:
 
-``-- @include find``
-    The functions of ``lua/include/find_<backup>.lua``, where there is one for the form of backup that the script is
-    loaded for, else of ``lua/include/find.lua``. An include names its own in the same way.
+``-- @include clock find``
+    An include is a file of functions. It stands in ``lua/include/shared/``, or, where the two forms of backup need
+    different functions under the same names, in ``lua/include/hash/`` and ``lua/include/list/``: a script gets those of
+    the form that it is loaded for.
 ``-- @other page leave``
-    The functions of these includes for the other form of backup, as ``other.page`` and so on, for a script that works
-    on both forms at once. They stand in a scope of their own, so that no name is that of a function of the script's
-    own form. Only an operation, no include, names such.
+    The includes of the other form, for a script that works on both forms at once. It calls their functions as
+    ``other.page`` and so on. They stand in a scope of their own, apart from the script's own functions of the same
+    names. Only an operation may name such includes.
+
+Redis gets of the includes only what a script uses, and no lines of comment.
 """
 
 import re
@@ -22,10 +25,13 @@ from kombu_delayq.options import BACKUPS
 
 _PACKAGED = Path(__file__).parent / "lua"
 _CHECKOUT = Path(__file__).parent.parent / "lua"
-_INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
+_INCLUDE = re.compile(r"^-- @include ([\w ]+)\n", re.MULTILINE)
 _OTHER = re.compile(r"^-- @other ([\w ]+)\n", re.MULTILINE)
-_FUNCTION = re.compile(r"^local function (\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
+_DEFINITION = re.compile(r"^(?=local )", re.MULTILINE)
+_DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)")
+#: A name that stands for itself: no field or method, but what follows the operator ``..``.
+_USED = re.compile(r"(?:(?<![.:\w])|(?<=\.\.))[A-Za-z_]\w*")
 
 
 class Script(NamedTuple):
@@ -51,51 +57,76 @@ def load(operation: str, backup: str = "hash") -> Script:
 
     Args:
         operation: Name of a file in ``lua/``, without its ending.
-        backup: Which of the forms of a backup the script is for: ``@include find`` stands for
-            ``lua/include/find_<backup>.lua`` where there is one.
+        backup: The form of backup that the script is for.
 
     Raises:
         FileNotFoundError: There is no such operation or include.
     """
-    text = _of_other(f"{operation}.lua", backup) + _expanded(f"{operation}.lua", backup, set())
+    source = _source(f"{operation}.lua")
+    body = _code(source)
+    text = _of_other(source, body, backup) + _with_needed(_definitions(source, backup), body)
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def _expanded(name: str, backup: str, seen: set[str]) -> str:
-    """Returns a file without its comments, after what it includes and ``seen`` does not have yet."""
-    source = _source(name)
-    text = _included(_INCLUDE.findall(source), backup, seen)
-    # Redis keeps a script as it was sent, and a queue's first message takes it along: what only people read stays
-    # behind.
-    return text + _COMMENT.sub("", source).lstrip("\n")
+def included(source: str) -> list[str]:
+    """Returns the names of the includes that a Lua file asks for."""
+    return " ".join(_INCLUDE.findall(source)).split()
 
 
-def _included(includes: Iterable[str], backup: str, seen: set[str]) -> str:
-    text = ""
-    for each in includes:
-        name = _file_of(each, backup)
-        if name not in seen:
-            seen.add(name)
-            text += _expanded(name, backup, seen)
+def included_of_other(source: str) -> list[str]:
+    """Returns the names of the includes that a Lua file asks for in the other form of backup."""
+    return " ".join(_OTHER.findall(source)).split()
+
+
+def path_of(include: str, backup: str) -> str:
+    """Returns the path, under ``lua/``, of an include for a form of backup."""
+    own = f"include/{backup}/{include}.lua"
+    return own if (directory() / own).is_file() else f"include/shared/{include}.lua"
+
+
+def _definitions(source: str, backup: str) -> list[str]:
+    """Returns the functions and locals of all that a file includes, each after those that it may use."""
+    return _definitions_of(included(source), backup, set())
+
+
+def _definitions_of(includes: Iterable[str], backup: str, seen: set[str]) -> list[str]:
+    found: list[str] = []
+    for path in (path_of(include, backup) for include in includes):
+        if path not in seen:
+            seen.add(path)
+            source = _source(path)
+            found += _definitions_of(included(source), backup, seen)
+            found += [each for each in _DEFINITION.split(_code(source)) if each]
+    return found
+
+
+def _with_needed(definitions: list[str], body: str) -> str:
+    """Returns a body after those of the definitions that it uses, by itself or through others."""
+    text, used = body, set(_USED.findall(body))
+    for definition in reversed(definitions):
+        names = ", ".join(_DEFINED.findall(definition)).split(", ")
+        if not used.isdisjoint(names):
+            text = definition + text
+            used.update(_USED.findall(definition))
     return text
 
 
-def _of_other(name: str, backup: str) -> str:
-    """Returns the table of functions of the other form of backup that a file asks for, if it does."""
-    includes = " ".join(_OTHER.findall(_source(name))).split()
+def _of_other(source: str, body: str, backup: str) -> str:
+    """Returns the table of those functions of the other form that an operation uses, if it does."""
+    includes = included_of_other(source)
     if not includes:
         return ""
     [other] = {*BACKUPS} - {backup}
-    functions = [each for include in includes for each in _FUNCTION.findall(_source(_file_of(include, other)))]
-    table = "".join(f"  {each} = {each},\n" for each in functions)
-    # Before the script's own includes, of which it sees nothing.
-    return f"local other = (function()\n{_included(includes, other, set())}return {{\n{table}}}\nend)()\n"
+    used = dict.fromkeys(re.findall(r"\bother\.(\w+)", body))
+    table = "return {\n" + "".join(f"  {name} = {name},\n" for name in used) + "}\n"
+    # Before the script's own definitions, of which it sees nothing.
+    return f"local other = (function()\n{_with_needed(_definitions_of(includes, other, set()), table)}end)()\n"
 
 
-def _file_of(include: str, backup: str) -> str:
-    name = f"include/{include}_{backup}.lua"
-    return name if (directory() / name).is_file() else f"include/{include}.lua"
+def _code(source: str) -> str:
+    """Returns a file's text without what only people read, which Redis would keep and a queue's first message take."""
+    return _COMMENT.sub("", source).lstrip("\n")
 
 
-def _source(name: str) -> str:
-    return (directory() / name).read_text(encoding="utf-8")
+def _source(path: str) -> str:
+    return (directory() / path).read_text(encoding="utf-8")

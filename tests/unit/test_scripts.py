@@ -17,8 +17,7 @@ from tests.unit.lua_headers import split
 ROOT = Path(__file__).parent.parent.parent
 LUA = sorted(scripts.directory().rglob("*.lua"))
 OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]
-INCLUDES = [path.stem for path in sorted(scripts.directory().glob("include/*.lua"))]
-
+INCLUDES = [path.relative_to(scripts.directory()).as_posix() for path in LUA if "include" in path.parts]
 
 #: Operations that are for one form of backup only.
 ONLY = {"index": ("list",), "relist": ("list",), "repair_backup": ("hash",), "repair_list": ("list",)}
@@ -26,18 +25,19 @@ ONLY = {"index": ("list",), "relist": ("list",), "repair_backup": ("hash",), "re
 FORMS = [(operation, backup) for operation in OPERATIONS for backup in ONLY.get(operation, BACKUPS)]
 
 
-def source_of(operation: str) -> str:
-    return (scripts.directory() / f"{operation}.lua").read_text(encoding="utf-8")
+def source_of(path: str) -> str:
+    return (scripts.directory() / path).read_text(encoding="utf-8")
 
 
-def included_by(operation: str, directives: str = "include|other") -> list[str]:
-    lines = re.findall(rf"^-- @(?:{directives}) ([\w ]+)$", source_of(operation), re.MULTILINE)
-    names = " ".join(lines).split()
-    return [each for name in names for each in (*(f"{name}_{backup}" for backup in BACKUPS), name) if each in INCLUDES]
+def included_by(path: str, backup: str) -> list[str]:
+    """Returns the paths of the includes that a file names, for a script of one form of backup."""
+    source, [other] = source_of(path), {*BACKUPS} - {backup}
+    of_other = [scripts.path_of(include, other) for include in scripts.included_of_other(source)]
+    return [*(scripts.path_of(include, backup) for include in scripts.included(source)), *of_other]
 
 
 def functions_of(include: str) -> list[str]:
-    return re.findall(r"^local function (\w+)", source_of(f"include/{include}"), re.MULTILINE)
+    return re.findall(r"^local function (\w+)", source_of(include), re.MULTILINE)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -48,11 +48,11 @@ def test_every_operation_has_its_method_and_its_tests(operation: str) -> None:
     assert (ROOT / "tests" / "lua" / f"test_{operation}.py").is_file()
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_includes_exist_and_are_used(operation: str) -> None:
+@pytest.mark.parametrize(("operation", "backup"), FORMS)
+def test_includes_exist_and_are_used(operation: str, backup: str) -> None:
     """Every include that an operation names exists, and its body calls a function of it."""
-    _, body = split(source_of(operation))
-    for include in included_by(operation):
+    _, body = split(source_of(f"{operation}.lua"))
+    for include in included_by(f"{operation}.lua", backup):
         assert include in INCLUDES
         assert any(f"{function}(" in body for function in functions_of(include)), f"{include} is not used"
 
@@ -60,15 +60,8 @@ def test_includes_exist_and_are_used(operation: str) -> None:
 @pytest.mark.parametrize("include", INCLUDES)
 def test_no_include_is_left_over(include: str) -> None:
     """Every include belongs to an operation, or to another include."""
-    others = [*OPERATIONS, *(f"include/{each}" for each in INCLUDES)]
-    assert any(include in included_by(other) for other in others)
-
-
-@pytest.mark.parametrize("include", INCLUDES)
-def test_every_function_of_an_include_is_used(include: str) -> None:
-    """Every function of an include is called by an operation, or by an include."""
-    calls = "".join(re.sub(r"^local function \w+", "", path.read_text(), flags=re.MULTILINE) for path in LUA)
-    assert not [function for function in functions_of(include) if not re.search(rf"\b{function}\(", calls)]
+    others = [*(f"{operation}.lua" for operation in OPERATIONS), *INCLUDES]
+    assert any(include in included_by(other, backup) for other in others for backup in BACKUPS)
 
 
 @pytest.mark.parametrize("path", LUA, ids=lambda path: path.name)
@@ -81,15 +74,18 @@ def test_lua_files_are_short(path: Path) -> None:
 
 @pytest.mark.parametrize(("operation", "backup"), FORMS)
 def test_an_expanded_script_has_its_includes_and_no_comments(operation: str, backup: str) -> None:
-    """Redis gets the code of an operation and of its includes, without what is written for people."""
-    lines = scripts.load(operation, backup).text.splitlines()
-    assert not any(line.lstrip().startswith("--") for line in lines)
-    [other] = {*BACKUPS} - {backup}
-    included = [each for each in included_by(operation, "include") if not each.endswith(f"_{other}")]
-    included += [each for each in included_by(operation, "other") if not each.endswith(f"_{backup}")]
-    for part in [operation, *(f"include/{include}" for include in included)]:
-        code = [line for line in source_of(part).splitlines() if line and not line.lstrip().startswith("--")]
-        assert set(code) <= set(lines)
+    """Redis gets the code of an operation after what that uses of its includes, without what is written for people."""
+    text = scripts.load(operation, backup).text
+    assert not re.search(r"^ *--", text, re.MULTILINE)
+    _, body = split(source_of(f"{operation}.lua"))
+    assert text.endswith(re.sub(r"^ *--.*\n", "", body + "\n", flags=re.MULTILINE).lstrip("\n"))
+
+
+def test_a_script_gets_only_what_it_uses() -> None:
+    """Of an include a script has the functions that it calls, and those that these call, and no others."""
+    text = scripts.load("heads").text
+    assert "local function now_ms()" in text
+    assert "local function at(" not in text
 
 
 def test_functions_of_the_other_form_stand_apart() -> None:
@@ -99,12 +95,9 @@ def test_functions_of_the_other_form_stand_apart() -> None:
         assert end
         assert "@other" not in own
         for form, text in ((backup, own), (other, apart)):
-            kept, *_ = functions_of(f"backup_{form}")
-            assert f"local function {kept}(" in text
             assert f"order = '{'string' if form == 'hash' else 'hash'}'" in text
         named = re.findall(r"^  (\w+) = \1,$", apart, re.MULTILINE)
-        assert named == [each for of in ("wrong_type", f"page_{other}", f"leave_{other}") for each in functions_of(of)]
-        assert set(re.findall(r"\bother\.(\w+)\(", own)) <= set(named)
+        assert set(named) == set(re.findall(r"\bother\.(\w+)\(", own))
 
 
 @pytest.mark.parametrize(("operation", "backup"), FORMS)
@@ -130,10 +123,8 @@ def test_luacheck_finds_nothing(tmp_path: Path) -> None:
     for operation, backup in FORMS:
         files.append(tmp_path / f"{operation}_{backup}.lua")
         files[-1].write_text(scripts.load(operation, backup).text, encoding="utf-8")
-    # An operation uses of its includes what it needs.
-    spare = [f"211/{function}" for include in INCLUDES for function in functions_of(include)]
     done = subprocess.run(
-        ["luacheck", "--no-color", "--config", str(ROOT / ".luacheckrc"), *map(str, files), "--ignore", *spare],
+        ["luacheck", "--no-color", "--config", str(ROOT / ".luacheckrc"), *map(str, files), "--ignore", "211"],
         capture_output=True,
         text=True,
     )
