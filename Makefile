@@ -54,7 +54,7 @@ unit: $(VENV)/.test
 # What concerns Celery and Redis, against the oldest Celery, kombu, redis-py and (from its wheel) Redis supported.
 # Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one.
 oldest: $(OLDEST)/.test
-	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.private_redis) \
+	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
 		$(OLDEST)/bin/python $(PYTEST) tests/lua tests/integration
 
 # Redis and Valkey of later versions than distributions have, each from its wheel.

@@ -1,13 +1,13 @@
 """What kombu-delayq adds for Celery: delay chains and levels, many calls at once, a hand on tasks that wait."""
 
-from celery_ext.bulk import send_many
-from celery_ext.bulk_template import Call
-from celery_ext.chains import DelayChain
-from celery_ext.control import browse, cancel, count, get, reschedule, run_now
-from celery_ext.delayed_task import DelayedTask
-from celery_ext.install import install
-from celery_ext.levels import DelayLevels
+from celery_ext.bulk.send_many import send_many
+from celery_ext.bulk.target import Call
+from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.levels import DelayLevels
 from celery_ext.signals import delay_chain_exhausted
+from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.worker.bootstrap import install
 
 __all__ = [
     "Call",

@@ -13,19 +13,20 @@ from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from kombu_delayq import hooks, pools, replies
-from kombu_delayq.ahead import PutAhead
-from kombu_delayq.batch import DelayedPublishBatch
-from kombu_delayq.calls import Command
-from kombu_delayq.demotion import NotPrimary, noticing_demotion
+from kombu_delayq import hooks
+from kombu_delayq.connection import pools
+from kombu_delayq.connection.demotion import NotPrimary, noticing_demotion
+from kombu_delayq.connection.sentinel import FollowingPool
+from kombu_delayq.connection.text import Command
+from kombu_delayq.consume import mailboxes
+from kombu_delayq.consume.usage import Usage
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.keys import Keys
-from kombu_delayq.message import CHAIN, CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
+from kombu_delayq.message.due import CHAIN, CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
 from kombu_delayq.options import Options
-from kombu_delayq.primary import FollowingPool
-from kombu_delayq.results import Offer, PageId
+from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.store import DelayStore
-from kombu_delayq.usage import Usage
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer, PageId
 
 logger = get_logger(__name__)
 
@@ -281,8 +282,8 @@ class DelayedChannel(_Channel):
     def is_durable(self, queue: str) -> bool:
         """Whether a queue may hold delayed messages: it is no fanout, and not for replies of kombu or Celery."""
         exchanges = [each.exchange for each in self.state.queue_index.get(queue, ())]
-        has_results = replies.has_results(queue, auto_delete=queue in self.auto_delete_queues)
-        return queue not in self._fanout_queues and not has_results and not replies.is_mailbox(queue, exchanges)
+        has_results = mailboxes.has_results(queue, auto_delete=queue in self.auto_delete_queues)
+        return queue not in self._fanout_queues and not has_results and not mailboxes.is_mailbox(queue, exchanges)
 
 
 def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:

@@ -4,6 +4,8 @@ import kombu.exceptions
 
 #: How many ids an error names.
 _NAMED = 5
+#: Longest repr of a value in a message, in characters; and how many of a longer one stand at each end.
+_LONGEST, _HEAD, _TAIL = 200, 140, 50
 
 
 class DelayqError(Exception):
@@ -65,3 +67,12 @@ class AnswerLost(DelayqError, kombu.exceptions.OperationalError):
             f"have been {done} now"
         )
         self.ids = ids
+
+
+def quoted(value: object) -> str:
+    """Returns the repr of a value, its middle left out when it is longer than 200 characters."""
+    try:
+        text = repr(value)
+    except Exception:  # an int of 5000 digits has none, and the message must not be about that
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[:_HEAD]} … {text[-_TAIL:]}"

@@ -8,10 +8,10 @@ from kombu.transport import redis as stock
 
 from kombu_delayq import hooks, options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
-from kombu_delayq.keys import Keys
-from kombu_delayq.poller import DelayedPoller
-from kombu_delayq.primary import FollowingPool
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.connection.sentinel import FollowingPool
+from kombu_delayq.consume.poller import DelayedPoller
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.transfer.worker import TransferWorker
 
 logger = get_logger(__name__)
 

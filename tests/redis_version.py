@@ -4,7 +4,7 @@ import re
 import subprocess
 from functools import cache
 
-from celery_ext.private_redis import find_server
+from celery_ext.demo.private_redis import find_server
 
 
 @cache

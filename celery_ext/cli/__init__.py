@@ -10,23 +10,23 @@ from typing import Any
 
 import click
 
-from celery_ext import worker
-from celery_ext.cli.cancel import cancel
-from celery_ext.cli.complaints import QuietGroup
-from celery_ext.cli.convert import convert
-from celery_ext.cli.dead_letters import dead_letters
-from celery_ext.cli.demo import demo
-from celery_ext.cli.export import export
-from celery_ext.cli.import_ import import_
-from celery_ext.cli.list import list_
-from celery_ext.cli.purge import purge
-from celery_ext.cli.repair import repair
-from celery_ext.cli.reschedule import reschedule
-from celery_ext.cli.run_now import run_now
-from celery_ext.cli.show import show
-from celery_ext.cli.status import status
-from celery_ext.cli.target import Target, parse_option
-from celery_ext.cli.transfer import transfer
+from celery_ext.cli.broker import Target, parse_option
+from celery_ext.cli.commands.cancel import cancel
+from celery_ext.cli.commands.convert import convert
+from celery_ext.cli.commands.dead_letters import dead_letters
+from celery_ext.cli.commands.demo import demo
+from celery_ext.cli.commands.export import export
+from celery_ext.cli.commands.import_ import import_
+from celery_ext.cli.commands.list import list_
+from celery_ext.cli.commands.purge import purge
+from celery_ext.cli.commands.repair import repair
+from celery_ext.cli.commands.reschedule import reschedule
+from celery_ext.cli.commands.run_now import run_now
+from celery_ext.cli.commands.show import show
+from celery_ext.cli.commands.status import status
+from celery_ext.cli.commands.transfer import transfer
+from celery_ext.cli.stderr import QuietGroup
+from celery_ext.worker import bootstrap
 from kombu_delayq import __version__
 
 _EPILOG = """
@@ -79,7 +79,7 @@ for _command in (
     *(dead_letters, export, import_, repair, convert, transfer, demo),
 ):
     delayq.add_command(_command)
-worker.attach()
+bootstrap.attach()
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from celery_ext.cli.times import MOMENT
+from celery_ext.cli.param_types import MOMENT
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
-from celery_ext.backlog import Outcome
-from celery_ext.cli.complaints import complain
 from celery_ext.cli.ids import STDIN, total_of
-from celery_ext.cli.messages import as_line
+from celery_ext.cli.output import as_line, escaped
 from celery_ext.cli.progress import watched
-from celery_ext.cli.text import escaped
+from celery_ext.cli.stderr import complain
+from celery_ext.waiting.by_id import Outcome
 
 #: Each outcome in words.
 WORDS: Mapping[Outcome, str] = {

@@ -9,9 +9,9 @@ import click
 from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.complaints import complain
-from celery_ext.cli.target import Target
-from celery_ext.connecting import open_channel
+from celery_ext.cli.broker import Target
+from celery_ext.cli.stderr import complain
+from celery_ext.connection import open_channel
 from kombu_delayq.channel import connect_store
 from kombu_delayq.store import DelayStore
 

@@ -9,7 +9,7 @@ import redis
 from celery import Celery
 
 from celery_ext.demo.journal import Arrival, Journal
-from celery_ext.install import install
+from celery_ext.worker.bootstrap import install
 
 #: Retry schedule of ``notify``, which is accepted after its last step. None is due near the kill.
 CHAIN = "1s,1.5s,4s"

@@ -11,7 +11,7 @@ from typing import Self
 import click
 
 from celery_ext.demo.journal import Journal
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 
 #: How long a worker may take to end, in s.
 STOP_S = 5.0

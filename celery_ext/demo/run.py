@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from celery_ext.chains import DelayChain
-from celery_ext.cli.text import duration
-from celery_ext.control import cancel
+from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.durations import in_words
 from celery_ext.demo.journal import Arrival, Journal, Verdict
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.demo.process import DemoWorker
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.waiting.control import cancel
 from kombu_delayq.store import DelayStore
 
 #: Countdowns in s: some run before the kill, some in the moments after it, some later, three at once.
@@ -127,7 +127,7 @@ class Demo:
         stats = self._store.stats(self.QUEUE)
         if stats.next_due_ms is None:
             return "none wait in Redis"
-        return f"{stats.delayed:2} wait in Redis, next due {duration((stats.next_due_ms - stats.now_ms) / 1000)}"
+        return f"{stats.delayed:2} wait in Redis, next due {in_words((stats.next_due_ms - stats.now_ms) / 1000)}"
 
     def _cancel(self, task_id: str) -> None:
         outcome = cancel(self._app.app, task_id)

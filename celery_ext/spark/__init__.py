@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from celery_ext.spark.ids import task_id
+from celery_ext.spark.task_ids import task_id
 
 if TYPE_CHECKING:
     from celery_ext.spark.source import CeleryDataSource, register

@@ -12,7 +12,7 @@ from kombu.exceptions import KombuError
 from kombu.utils.url import parse_url
 from redis.exceptions import RedisError
 
-from celery_ext.connecting import TRANSPORT, open_channel
+from celery_ext.connection import TRANSPORT, open_channel
 from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
 from kombu_delayq import urls
 from kombu_delayq.channel import connect_store

@@ -7,9 +7,8 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Self
 
-from celery_ext.quoting import quoted
 from celery_ext.spark.errors import InvalidSparkOption
-from celery_ext.spark.option_values import (
+from celery_ext.spark.option_parsers import (
     choice,
     duration,
     duration_or_moment,
@@ -25,6 +24,7 @@ from celery_ext.spark.option_values import (
     variable,
     whole,
 )
+from kombu_delayq.errors import quoted
 
 #: What Spark hands over beside our options. Names are in lower case, as in all that comes from Spark.
 _OF_SPARK = frozenset(("checkpointlocation", "queryname", "triggerinterval", "numpartitions"))

@@ -9,20 +9,20 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from celery_ext.spark import interpreter
-from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
-from celery_ext.spark.filters import Selection
-from celery_ext.spark.job_writer import JobWriter
 from celery_ext.spark.logs import log
 from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
-from celery_ext.spark.patience import Patience
-from celery_ext.spark.plan import Plan
-from celery_ext.spark.reader import WaitingReader
-from celery_ext.spark.schemas import arrow_schema
-from celery_ext.spark.templates import Shape, Templates
-from celery_ext.spark.waiting_columns import check_schema, schema_of
-from celery_ext.spark.writer import BatchWriter, StreamWriter
+from celery_ext.spark.read.reader import WaitingReader
+from celery_ext.spark.read.schema import check_schema, schema_of
+from celery_ext.spark.read.schemas import arrow_schema
+from celery_ext.spark.read.selection import Selection
+from celery_ext.spark.retry import Patience
+from celery_ext.spark.write.app_settings import AppSettings
+from celery_ext.spark.write.columns import Plan
+from celery_ext.spark.write.job import JobWriter
+from celery_ext.spark.write.templates import Shape, Templates
+from celery_ext.spark.write.writers import BatchWriter, StreamWriter
 from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class CeleryDataSource(DataSource):
         return "celery"
 
     def schema(self) -> StructType:
-        """Returns the columns of waiting messages, see ``celery_ext.spark.waiting_columns``.
+        """Returns the columns of waiting messages, see ``celery_ext.spark.read.schema``.
 
         Raises:
             InvalidSparkOption: An option is wrong.

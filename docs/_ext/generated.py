@@ -16,8 +16,8 @@ from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
 from kombu_delayq import errors, scripts
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.keys import Keys
 from kombu_delayq.options import Options
+from kombu_delayq.store.keys import Keys
 
 Lines = Iterator[str]
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from celery_ext.private_redis import find_server
+from celery_ext.demo.private_redis import find_server
 
 if TYPE_CHECKING:
     from tests.bench.contender import Contender

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from celery_ext.private_redis import free_port
+from celery_ext.demo.private_redis import free_port
 from tests.bench.daemon import Daemon
 
 #: Where Debian keeps the programs of each version.

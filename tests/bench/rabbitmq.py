@@ -7,7 +7,7 @@ from shutil import which
 
 import amqp
 
-from celery_ext.private_redis import free_port
+from celery_ext.demo.private_redis import free_port
 from tests.bench.daemon import Daemon, connected, knock
 
 #: Where Debian keeps its programs; those on the PATH are for the node of the system.

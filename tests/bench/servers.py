@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 
 #: What is noted in SLOWLOG, in µs.
 SLOW_US = 1_000

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from celery_ext import cancel, get
-from kombu_delayq.results import Offer
+from kombu_delayq.store.types import Offer
 from tests.integration.harness import Proj
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

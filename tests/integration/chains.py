@@ -7,8 +7,8 @@ from threading import Event, Thread
 from typing import Any
 
 from celery_ext import DelayedTask, get, install, run_now
-from celery_ext.control import open_store
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting.control import open_store
 from tests.integration.harness import TRANSPORT, Proj
 from tests.waiting import until
 

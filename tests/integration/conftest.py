@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from tests.integration.harness import TRANSPORT, MakeProj, Proj
 

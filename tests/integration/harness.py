@@ -18,8 +18,8 @@ import redis
 from celery import Celery
 from kombu import Connection
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.keys import Keys
 from tests.waiting import until
 
 TRANSPORT = "kombu_delayq.transport:Transport"

@@ -10,7 +10,7 @@ from typing import Self
 import redis
 from redis.sentinel import MasterNotFoundError, Sentinel
 
-from celery_ext.private_redis import PrivateRedis, find_server
+from celery_ext.demo.private_redis import PrivateRedis, find_server
 from tests.integration.proxies import Proxy
 from tests.waiting import until
 

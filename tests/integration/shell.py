@@ -17,7 +17,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from celery_ext.cli import delayq
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 
 BIN = Path(sys.executable).parent
 # stdout and stderr apart, which newer versions of click always do.

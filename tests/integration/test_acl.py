@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 from redis.exceptions import NoPermissionError, ResponseError
 
 import celery_ext
-from celery_ext import backlog
 from celery_ext.cli import delayq
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.job_results import JobRun
-from kombu_delayq.results import Offer
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Offer
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import until
 
@@ -189,10 +189,10 @@ def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_sp
     more = re.search(r"also cancel tasks .* `([+a-z ]+)`", PAGE.read_text(encoding="utf-8"))
     assert more
     users.client().execute_command("ACL", "SETUSER", "spark", *more[1].split())
-    cancelled = list(backlog.cancel(store_of_spark, ["i04102444800000", "unknown"]))
+    cancelled = list(by_id.cancel(store_of_spark, ["i04102444800000", "unknown"]))
     assert [len(each.messages) for each in cancelled] == [3, 0]
     store_of_spark.client.zadd("delayq:cancelled", {"noted long ago": 1})
-    assert [each.outcome for each in backlog.cancel(store_of_spark, ["unknown"])] == ["not_delayed"]
+    assert [each.outcome for each in by_id.cancel(store_of_spark, ["unknown"])] == ["not_delayed"]
     assert denials(users) == []
 
 

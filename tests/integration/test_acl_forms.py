@@ -12,11 +12,11 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
-from kombu_delayq.results import Change, Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Change, Offer
 from tests.integration.test_acl import denials, rights_of_list
 from tests.integration.test_acl import users as users  # a fixture
 

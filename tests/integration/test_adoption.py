@@ -11,8 +11,8 @@ import redis
 from kombu import Consumer, Queue
 
 from kombu_delayq import channel
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
 

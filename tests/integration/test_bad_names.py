@@ -7,10 +7,10 @@ import time
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.integration.shell import BIN, run
 from tests.integration.transfers import Transfer, arrived, offer, transfer
 from tests.waiting import until

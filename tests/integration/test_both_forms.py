@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import celery_ext
-from celery_ext import backlog
+from celery_ext.waiting import by_id
 from kombu_delayq.options import BACKUPS, Options
-from kombu_delayq.results import Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Waiting
 from tests.integration.backlogs import fill
 from tests.integration.harness import MakeProj, Proj
 from tests.integration.shell import lines, run
@@ -135,8 +135,8 @@ class Moved(DelayStore):
 
 
 ACTS: list[tuple[Callable[[DelayStore, list[str]], Iterable[tuple[str, str]]], str]] = [
-    (lambda store, ids: backlog.reschedule(store, ids, FUTURE_MS + 9), "rescheduled"),
-    (backlog.run_now, "transferred"),
+    (lambda store, ids: by_id.reschedule(store, ids, FUTURE_MS + 9), "rescheduled"),
+    (by_id.run_now, "transferred"),
 ]
 
 

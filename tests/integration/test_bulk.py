@@ -16,7 +16,7 @@ from kombu import Queue
 from kombu.exceptions import EncodeError, OperationalError
 
 from celery_ext import Call, browse, cancel, send_many
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import DelayTooLong
 from tests.integration.harness import MakeProj, Proj
 from tests.integration.proxies import Proxy

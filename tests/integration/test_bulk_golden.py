@@ -16,7 +16,7 @@ from celery.app.defaults import NAMESPACES
 from kombu import Exchange, Queue
 
 from celery_ext import Call, install, send_many
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import TRANSPORT
 
 NOW = datetime(2044, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
@@ -173,7 +173,7 @@ def sent(server: PrivateRedis, app: Celery, send: Callable[[], object]) -> dict[
 @pytest.fixture
 def compare(redis_server: PrivateRedis, caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
     """Fails the test unless a call becomes the same in both ways, the second one being no ``apply_async``."""
-    caplog.set_level(logging.INFO, "celery_ext.bulk")
+    caplog.set_level(logging.INFO, "celery_ext.bulk.send_many")
 
     def compare(app: Celery, task: Any, case: Case, publish: Callable[..., Any]) -> None:
         call = case.call._replace(task_id="ü\"' %s")

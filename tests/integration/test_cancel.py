@@ -12,7 +12,7 @@ from celery.result import AsyncResult, GroupResult
 from celery.signals import task_revoked
 
 from celery_ext import browse, cancel, get, reschedule, run_now
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.events import captured
 from tests.integration.harness import MakeProj, Proj
 from tests.lua.keyspace import ODD_IDS

@@ -4,7 +4,7 @@ import signal
 from collections import Counter
 
 from celery_ext import run_now
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.chains import (
     SLOW_S,
     TASKS,

@@ -4,8 +4,9 @@ from math import inf
 
 import pytest
 
-from celery_ext import Call, backlog, cancel, install, send_many
-from kombu_delayq.chains import NOTES_WITHOUT_CHAINS
+from celery_ext import Call, cancel, install, send_many
+from celery_ext.waiting import by_id
+from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS
 from tests.integration.harness import MakeProj, Proj
 from tests.integration.shell import lines, run
 from tests.waiting import stays, until
@@ -28,7 +29,7 @@ def test_a_first_run_is_cancelled_among_many(make_proj: MakeProj) -> None:
     proj.await_runs(1)
     with proj.connection() as connection:  # somebody who knows no app
         others = [f"other {n}" for n in range(2 * NOTES_WITHOUT_CHAINS)]
-        done = {each.id: each.outcome for each in backlog.cancel(connection.default_channel.store, [sent.id, *others])}
+        done = {each.id: each.outcome for each in by_id.cancel(connection.default_channel.store, [sent.id, *others])}
     assert set(done.values()) == {"not_delayed"}
     proj.journal.rpush(f"fail {sent.id}", 1)
     until(lambda: sent.state == "REVOKED")

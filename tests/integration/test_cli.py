@@ -18,7 +18,7 @@ import redis
 from click.testing import CliRunner, Result
 
 from celery_ext.cli import delayq
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import HERE, MakeProj, Proj
 from tests.waiting import stays, until
 

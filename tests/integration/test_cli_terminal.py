@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.results import Offer
+from kombu_delayq.store.types import Offer
 from tests.integration.harness import HERE, Proj
 from tests.integration.shell import BIN, lines, terminal
 

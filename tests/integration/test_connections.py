@@ -8,11 +8,11 @@ import pytest
 import redis
 from kombu import Connection
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.broker import Broker
-from kombu_delayq import primary
 from kombu_delayq.channel import connect_store
-from kombu_delayq.results import Offer, PageId
+from kombu_delayq.connection import sentinel
+from kombu_delayq.store.types import Offer, PageId
 from tests.integration.harness import TRANSPORT
 from tests.integration.sentinels import MASTER_NAME, Sentinels
 from tests.waiting import until
@@ -51,7 +51,7 @@ def test_a_store_of_spark_that_is_closed_leaves_no_connection(own_server: Privat
 
 def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pools of our own leave the channel its Sentinels, and are closed with their connections to the Sentinels."""
-    monkeypatch.setattr(primary, "ASK_S", 3600.0)  # over one more connection, which is of the process
+    monkeypatch.setattr(sentinel, "ASK_S", 3600.0)  # over one more connection, which is of the process
     with Sentinels() as sentinels:
         ports = [sentinels.master.port, *sentinels.ports]
         options = {"master_name": MASTER_NAME}

@@ -18,7 +18,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from celery_ext import browse, cancel, count, get, reschedule, run_now
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import DelayTooLong, OtherTransport
 from kombu_delayq.store import DelayStore
 from tests.integration.harness import TRANSPORT, MakeProj, Proj

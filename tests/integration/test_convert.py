@@ -11,12 +11,12 @@ from functools import partial
 import pytest
 import redis
 
-from celery_ext.convert import Conversion, convert
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.maintenance.convert import Conversion, convert
 from kombu_delayq.options import BACKUPS, Options
-from kombu_delayq.results import Offer, Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer, Waiting
 from tests.integration.harness import HERE, Proj
 from tests.integration.shell import BIN, lines, run, terminal
 from tests.lua.keyspace import FUTURE_MS, waiting

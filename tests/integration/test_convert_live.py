@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.backlogs import fill
 from tests.integration.harness import MakeProj, Proj
 from tests.integration.shell import BIN, run

@@ -13,9 +13,9 @@ from typing import Any
 import redis
 from kombu import Exchange, Queue
 
-from celery_ext import replay as letters_of
 from celery_ext import run_now
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.dead_letters import replay as letters_of
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.integration.chains import TASKS, messages, waiting_step
 from tests.integration.harness import HERE, MakeProj, Proj

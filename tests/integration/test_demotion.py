@@ -8,7 +8,7 @@ import redis
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import TRANSPORT, MakeProj, Worker
 from tests.integration.sentinels import MASTER_NAME, Sentinels
 from tests.waiting import stays, until

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import TRANSPORT
 from tests.jvm.redisson import QUICK, why_not
 from tests.waiting import until

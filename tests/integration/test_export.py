@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.results import Offer
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.integration.harness import MakeProj, Proj
 from tests.integration.shell import BIN, lines, run, terminal
 from tests.waiting import until

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS, Options
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.integration.shell import lines, run
 from tests.integration.test_export import FUTURE_MS, exported, keys, message, offer
 from tests.lua import test_index

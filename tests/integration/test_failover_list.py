@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import MakeProj
 from tests.integration.proxies import Proxy
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.keys import Keys
 from tests.integration.harness import MakeProj
 from tests.waiting import stays
 

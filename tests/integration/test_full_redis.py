@@ -7,7 +7,7 @@ import redis
 from kombu.exceptions import OperationalError
 
 from celery_ext import browse, cancel
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import MakeProj, Worker
 from tests.waiting import stays, until
 

@@ -2,7 +2,7 @@ import pytest
 import redis
 from kombu import Connection, Consumer, Producer, Queue
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import TRANSPORT
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kombu_delayq.keys import Keys
+from kombu_delayq.store.keys import Keys
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
 
@@ -22,7 +22,7 @@ STANDALONE = """
 import sys
 from redis import Redis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.transfer.worker import TransferWorker
 TransferWorker(lambda: DelayStore(Redis(port=int(sys.argv[1])))).run()
 """
 

@@ -11,9 +11,9 @@ from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from celery_ext import Call, send_many
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.integration.harness import TRANSPORT, MakeProj
 from tests.waiting import stays, until
 

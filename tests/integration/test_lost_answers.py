@@ -10,8 +10,8 @@ from celery.exceptions import TaskRevokedError
 from celery_ext import cancel, get, reschedule, run_now
 from kombu_delayq import scripts
 from kombu_delayq.errors import AnswerLost
-from kombu_delayq.results import Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Waiting
 from tests.integration.harness import MakeProj, Proj
 from tests.integration.proxies import LosesReply
 from tests.integration.shell import run

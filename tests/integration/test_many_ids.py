@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from celery_ext import browse, cancel, count, reschedule, run_now
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.chains import NOTES_WITHOUT_CHAINS
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS
 from tests.integration.backlogs import fill
 from tests.integration.harness import MakeProj, Proj
 

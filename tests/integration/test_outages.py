@@ -12,12 +12,12 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.integration.harness import MakeProj, Proj, Worker
 from tests.integration.visibility import sweep, swept_after
 from tests.redis_version import major_version

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
 from tests.integration.harness import Proj
 from tests.integration.transfers import QUEUE, Transfer, arrived, listeners, offer
 from tests.integration.transfers import transfer as transfer  # a fixture

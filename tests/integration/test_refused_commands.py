@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import MakeProj
 from tests.waiting import until
 

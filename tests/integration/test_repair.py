@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
-from celery_ext.repair import Findings, all_queues, check
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.maintenance.repair import Findings, all_queues, check
 from kombu_delayq.options import BACKUPS, Options
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
 from tests.integration.harness import MakeProj
 from tests.integration.shell import BIN, lines, run, terminal
 from tests.lua.keyspace import contents

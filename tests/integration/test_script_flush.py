@@ -11,9 +11,9 @@ import pytest
 import redis
 from kombu import Connection, Producer
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.integration.harness import TRANSPORT
 from tests.waiting import until
 

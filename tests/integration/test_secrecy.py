@@ -13,7 +13,7 @@ import redis
 from celery.exceptions import CeleryError
 from kombu.exceptions import OperationalError
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import MakeProj
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ import redis
 from kombu import Connection
 
 from kombu_delayq.channel import connect_store
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.integration.harness import TRANSPORT, MakeProj
 from tests.integration.sentinels import MASTER_NAME, Sentinels
 from tests.waiting import until

@@ -12,7 +12,7 @@ import pytest
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.certificates import Authority
 from tests.integration.harness import TRANSPORT, MakeProj
 from tests.integration.proxies import Proxy

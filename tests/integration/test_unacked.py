@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import kombu.transport.redis as stock
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.harness import MakeProj, Proj
 from tests.waiting import stays, until
 

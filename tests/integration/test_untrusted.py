@@ -12,9 +12,9 @@ from kombu import Consumer, Queue, compression, serialization
 from kombu.exceptions import ContentDisallowed
 
 from celery_ext import get, reschedule, run_now
-from celery_ext.delayed_task import DelayedTask
-from kombu_delayq.message import eta_of
-from kombu_delayq.results import Offer, Waiting
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.store.types import Offer, Waiting
 from tests.integration.harness import TRANSPORT, MakeProj, Proj
 
 TRAPS = ["application/x-trap", "application/x-yaml", "application/x-msgpack", "application/data"]

@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import kombu_delayq, celery_ext.cli
 from kombu_delayq import scripts
-from kombu_delayq.results import Offer
+from kombu_delayq.store.types import Offer
 from kombu_delayq.store import DelayStore
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from importlib.metadata import entry_points
 
 assert "site-packages" in kombu_delayq.__file__, kombu_delayq.__file__

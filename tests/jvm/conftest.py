@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.conftest import make_proj
 from tests.jvm import redisson
 from tests.jvm.redisson import Jvm

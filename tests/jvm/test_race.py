@@ -13,11 +13,11 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.store.types import Offer
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.integration.harness import HERE, TRANSPORT
 from tests.jvm.redisson import Jvm
 from tests.jvm.shared import transferring

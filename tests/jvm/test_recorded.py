@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.jvm.redisson import Jvm
 from tests.lua.recorded import (
     CHANNEL,

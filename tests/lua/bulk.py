@@ -1,8 +1,8 @@
 """Bulk jobs and their messages, for the tests of several files."""
 
-from kombu_delayq.job_results import JobRun
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Offer
 
 #: Keys of the job "j".
 JOB, GUARD, STAGED = (f"delayq:{what}:j" for what in ("job", "guard", "staged"))

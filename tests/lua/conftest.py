@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
 from tests.lua.keyspace import Ear, ear_of
 
 #: Makes another store on the test's database; keywords as of DelayStore, and options.

@@ -10,10 +10,10 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.calls import as_bytes
-from kombu_delayq.marks import body_of, id_of
-from kombu_delayq.results import Heads, Offer, Waiting
+from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.formats.hash import body_of, id_of
+from kombu_delayq.store.types import Heads, Offer, Waiting
 
 #: Some time in the past, ms since the epoch, and one that no test lives to see.
 PAST_MS = 1_000_000_000_000.0

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from kombu_delayq.results import Part, Scanned
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Part, Scanned
 
 
 def whole(store: DelayStore) -> Part:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.lua.keyspace import (
     BACKUP,
     DUE,

@@ -1,17 +1,17 @@
-"""``celery_ext.backlog``: operations by task id that take several calls of the store."""
+"""``celery_ext.waiting.by_id``: operations by task id that take several calls of the store."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from celery_ext import backlog
-from celery_ext.backlog import Cancelled
-from kombu_delayq.chains import NOTES_WITHOUT_CHAINS, Refused
-from kombu_delayq.message import CHAIN_ID
-from kombu_delayq.results import Offer
+from celery_ext.waiting import by_id
+from celery_ext.waiting.by_id import Cancelled
+from kombu_delayq.message.due import CHAIN_ID
 from kombu_delayq.store import DelayStore
-from kombu_delayq.waiting import MAX_TWINS
+from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, Refused
+from kombu_delayq.store.lookup import MAX_TWINS
+from kombu_delayq.store.types import Offer
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import hash_only
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, waiting
@@ -25,7 +25,7 @@ def of_chain(identity: str, due_ms: float = FUTURE_MS) -> Offer:
 
 
 def cancel(store: DelayStore, *ids: str) -> dict[str, str]:
-    return {each.id: each.outcome for each in backlog.cancel(store, ids)}
+    return {each.id: each.outcome for each in by_id.cancel(store, ids)}
 
 
 def noted(store: DelayStore) -> list[bytes]:
@@ -37,10 +37,10 @@ def test_all_messages_of_an_id_are_cancelled_however_many(store: DelayStore) -> 
     store.offer("q", waiting("i", PAST_MS, "first"), *(waiting("i", body=str(n)) for n in range(2 * MAX_TWINS + 10)))
     store.offer("other", *(waiting("i", FUTURE_MS + n, str(n)) for n in range(3)))
     store.transfer("q")
-    [cancelled] = backlog.cancel(store, ["i"])
+    [cancelled] = by_id.cancel(store, ["i"])
     assert (cancelled.id, len(set(cancelled.messages))) == ("i", 2 * MAX_TWINS + 13)
     assert store.size("q") == store.size("other") == 0
-    assert list(backlog.cancel(store, ["i"])) == [Cancelled("i", [])]
+    assert list(by_id.cancel(store, ["i"])) == [Cancelled("i", [])]
 
 
 def test_a_cancelled_step_that_was_delivered_twice_has_no_successor(store: DelayStore) -> None:
@@ -60,7 +60,7 @@ def test_a_task_and_a_step_of_one_id_are_both_ended(store: DelayStore, queues: s
     """Where a task without a chain and a step share an id, in whichever queues, both go, and no step comes after."""
     store.step(queues[0], "token", of_chain("i"))
     store.offer(queues[1], waiting("i"))
-    [cancelled] = backlog.cancel(store, ["i"])
+    [cancelled] = by_id.cancel(store, ["i"])
     assert len(cancelled.messages) == 2
     for queue in "abc":
         assert store.step(queue, "token", of_chain("i")) == "cancelled"
@@ -80,7 +80,7 @@ def test_a_step_that_comes_between_two_queues_is_ended(store: DelayStore, monkey
         return refuse(ids, **options)
 
     monkeypatch.setattr(store, "refuse", refuse_after_a_step)
-    [cancelled] = backlog.cancel(store, ["i"])
+    [cancelled] = by_id.cancel(store, ["i"])
     assert len(cancelled.messages) == 3
     assert store.size("a") == store.size("b") == 0
     assert store.step("a", "token", of_chain("i")) == "cancelled"
@@ -118,7 +118,7 @@ def test_half_a_hundred_thousand_unknown_ids_leave_little(store: DelayStore) -> 
     """Where nobody uses delay chains, ids that do not wait leave no more than a bounded number of notes."""
     store.offer("q", waiting("i"))
     ids = [f"id {n}" for n in range(50_000)]
-    assert {each.outcome for each in backlog.cancel(store, ids)} == {"not_delayed"}
+    assert {each.outcome for each in by_id.cancel(store, ids)} == {"not_delayed"}
     assert store.client.zcard(CANCELLED) == NOTES_WITHOUT_CHAINS
     assert set(store.client.keys("delayq:c*")) == {CANCELLED.encode()}
 

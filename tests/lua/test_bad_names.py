@@ -3,8 +3,8 @@
 import pytest
 import redis
 
-from kombu_delayq.results import Change
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Change
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, Ear, by_queue, popped, waiting
 

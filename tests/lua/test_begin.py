@@ -3,8 +3,8 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.job_results import Begun, JobRun
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import Begun, JobRun
 from tests.lua.bulk import GUARD, JOB, STAGED, TTL_MS, begun, now, several
 from tests.lua.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kombu_delayq.job_results import JobRun
 from kombu_delayq.options import BACKUPS
-from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Change, Waiting
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.results import Change, Page, Waiting
 from kombu_delayq.store import DelayStore
-from kombu_delayq.waiting import MAX_BYTES
+from kombu_delayq.store.lookup import MAX_BYTES
+from kombu_delayq.store.types import Change, Page, Waiting
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     BACKUP,

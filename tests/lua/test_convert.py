@@ -6,10 +6,10 @@ from math import ceil
 
 import pytest
 
-from kombu_delayq.convert import CONVERT_COUNT
 from kombu_delayq.options import BACKUPS
-from kombu_delayq.results import Converted, Offer, Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.queues import CONVERT_COUNT
+from kombu_delayq.store.types import Converted, Offer, Waiting
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     FUTURE_MS,

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.job_results import Enqueued, JobRun
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import Enqueued, JobRun
+from kombu_delayq.store.types import Offer
 from tests.lua.bulk import GUARD, JOB, STAGED, TTL_MS, begun, claim, now, several
 from tests.lua.keyspace import (
     BACKUP,

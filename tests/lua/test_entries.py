@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from kombu_delayq.keys import Keys
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import list_only
 from tests.lua.keyspace import FUTURE_MS, contents, look, waiting

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from kombu_delayq.job_results import JobRun
-from kombu_delayq.keys import Keys
-from kombu_delayq.results import PageId
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import PageId
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import PAST_MS, contents, waiting
 from tests.waiting import until

@@ -4,8 +4,8 @@ from threading import Thread
 
 import pytest
 
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.lua.conftest import MakeStore
 
 IDS = [f"id{number}" for number in range(4000)]

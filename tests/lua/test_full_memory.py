@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from redis.exceptions import ResponseError
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import BACKUP, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting

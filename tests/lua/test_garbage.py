@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.results import Change
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import LIST_SHARE, DelayStore
-from kombu_delayq.waiting import MAX_BYTES
+from kombu_delayq.store.lookup import MAX_BYTES
+from kombu_delayq.store.types import Change
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import list_only
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, only, popped, waiting

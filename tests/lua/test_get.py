@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.results import Waiting
 from kombu_delayq.store import DelayStore
-from kombu_delayq.waiting import MAX_TWINS
+from kombu_delayq.store.lookup import MAX_TWINS
+from kombu_delayq.store.types import Waiting
 from tests.lua.keyspace import (
     BACKUP,
     DUE,

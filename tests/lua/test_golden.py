@@ -7,11 +7,11 @@ from functools import reduce
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.store.types import Offer
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.lua.conftest import MakeStore
 from tests.lua.recorded import (
     DELAY_MS,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.job_results import Enqueued, JobRun
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import Enqueued, JobRun
 from tests.lua.bulk import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
 from tests.lua.keyspace import contents, popped, waiting
 from tests.lua.test_full_memory import FULL, SIZE, fill, relieve, store

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.job_results import JobRun
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
 from tests.lua.bulk import GUARD, STAGED, begun, now, published, several
 from tests.lua.keyspace import FUTURE_MS, clock_ms, popped, waiting
 from tests.lua.test_races import together
@@ -122,7 +122,7 @@ def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
 #: Publishes staged messages of the job "j" as another process, slowly, so that it is killed before it has done all.
 PUBLISHER = """
 import redis, sys
-from kombu_delayq.job_results import JobRun
+from kombu_delayq.store.job_results import JobRun
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 store = DelayStore(redis.Redis(port=int(sys.argv[1])), options=Options(backup=sys.argv[2]))

@@ -4,10 +4,10 @@ from uuid import uuid4
 
 import pytest
 
-from kombu_delayq.job_results import Enqueued, Job
-from kombu_delayq.keys import Keys
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import Enqueued, Job
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
 from tests.lua.bulk import GUARD, JOB, STAGED, begun, claim, now, published, several
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import hash_only

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kombu_delayq.job_results import JobRun
-from kombu_delayq.results import Change, Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Change, Offer
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     DUE,

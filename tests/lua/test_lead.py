@@ -3,8 +3,8 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.results import Lease
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Lease
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import contents, waiting
 from tests.waiting import until

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from kombu_delayq.results import Change
 from kombu_delayq.store import DelayStore
-from kombu_delayq.waiting import MAX_BYTES
+from kombu_delayq.store.lookup import MAX_BYTES
+from kombu_delayq.store.types import Change
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import list_only
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, popped, waiting

@@ -15,9 +15,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kombu_delayq.message import CHAIN_ID
-from kombu_delayq.results import Change, Offer, Waiting
+from kombu_delayq.message.due import CHAIN_ID
 from kombu_delayq.store import LIST_SHARE, DelayStore
+from kombu_delayq.store.types import Change, Offer, Waiting
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     BACKUP,

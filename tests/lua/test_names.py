@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.lua.forms import hash_only, list_only
 from tests.lua.keyspace import (
     BACKUP,

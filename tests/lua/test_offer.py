@@ -3,8 +3,8 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.results import Change, Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Change, Offer
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import hash_only
 from tests.lua.keyspace import (

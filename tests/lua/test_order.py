@@ -3,8 +3,8 @@
 import random
 from collections.abc import Iterable
 
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import PAST_MS, popped, waiting
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kombu.transport.redis import Channel
 
-from kombu_delayq.keys import Keys
+from kombu_delayq.store.keys import Keys
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import PAST_MS, contents, popped, waiting
 

@@ -3,10 +3,10 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.job_results import Enqueued
-from kombu_delayq.jobs import PUBLISH_BYTES, PUBLISH_COUNT
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.bulk_jobs import PUBLISH_BYTES, PUBLISH_COUNT
+from kombu_delayq.store.job_results import Enqueued
+from kombu_delayq.store.types import Offer
 from tests.lua.bulk import JOB, STAGED, TTL_MS, begun, now, published, several, staged_job
 from tests.lua.keyspace import (
     BACKUP,

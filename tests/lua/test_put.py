@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.keys import Keys
-from kombu_delayq.results import Offer, PageId
 from kombu_delayq.store import PAGE_TTL_MS, DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer, PageId
 from tests.lua.bulk import now
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, contents, look, popped, refuses_a_key_of_the_wrong_type, waiting

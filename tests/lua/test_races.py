@@ -11,10 +11,10 @@ from typing import Any
 
 import redis
 
-from kombu_delayq.message import CHAIN_ID
+from kombu_delayq.message.due import CHAIN_ID
 from kombu_delayq.options import Options
-from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Change, Waiting
 from tests.lua.keyspace import BACKUP, DUE, FUTURE_MS, TWINS, clock_ms, in_form, popped, waiting
 
 #: Of each id two messages wait, so that twins are among them.

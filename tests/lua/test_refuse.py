@@ -6,8 +6,8 @@ from math import inf
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.chains import NOTES_WITHOUT_CHAINS, Refused
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, Refused
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     FUTURE_MS,

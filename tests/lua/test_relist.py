@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kombu_delayq.repairs import MAX_ENTRIES, Relisted
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.repair import MAX_ENTRIES, Relisted
 from tests.lua.forms import list_only
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, refuses_a_key_of_the_wrong_type, waiting
 from tests.lua.test_index import entry, offer, task

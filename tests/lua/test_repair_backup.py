@@ -2,7 +2,7 @@
 
 import pytest
 
-from kombu_delayq.calls import as_bytes
+from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
 from tests.lua.forms import hash_only
 from tests.lua.keyspace import (

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kombu_delayq.repairs import MAX_ENTRIES
-from kombu_delayq.results import Change
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.repair import MAX_ENTRIES
+from kombu_delayq.store.types import Change
 from tests.lua.forms import list_only
 from tests.lua.keyspace import (
     FUTURE_MS,

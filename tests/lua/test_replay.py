@@ -2,8 +2,8 @@
 
 import pytest
 
-from kombu_delayq.results import Letter
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Letter
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
 from tests.lua.test_priorities import STEPS, Kombu

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Change, Waiting
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     BACKUP,

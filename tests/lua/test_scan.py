@@ -2,12 +2,12 @@
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.entries import priority_of
-from kombu_delayq.marks import body_of
-from kombu_delayq.parts import PAGE_BYTES
-from kombu_delayq.results import Change, Scanned
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.formats.hash import body_of
+from kombu_delayq.store.formats.redisson import priority_of
+from kombu_delayq.store.scan import PAGE_BYTES
+from kombu_delayq.store.types import Change, Scanned
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import hash_only, list_only
 from tests.lua.keyspace import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.store import DelayStore
 from tests.lua.conftest import MakeStore

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kombu_delayq.results import QueueStats
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import QueueStats
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, refuses_a_key_of_the_wrong_type, waiting
 
 

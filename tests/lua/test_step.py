@@ -6,9 +6,9 @@ from math import inf
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.results import Offer
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import (
     BACKUP,
@@ -136,7 +136,7 @@ def test_of_the_chains_that_may_run_a_bounded_number_is_known(
 ) -> None:
     """All chains that wait are known, and of those whose step has left the latest ones, for a time; others go."""
     store = make_store(cancelled_ttl=1000)
-    monkeypatch.setattr("kombu_delayq.chains.KNOWN_CHAINS", 3)
+    monkeypatch.setattr("kombu_delayq.store.chains.KNOWN_CHAINS", 3)
     now_ms = clock_ms(store.client)
     for n in range(4):
         store.step("q", CHAIN, step(f"waits {n}"))

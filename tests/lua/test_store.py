@@ -11,11 +11,11 @@ from redis.connection import Connection
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
-from kombu_delayq.job_results import JobRun
-from kombu_delayq.results import Change, Letter, Offer, PageId, Part, Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Change, Letter, Offer, PageId, Part, Waiting
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kombu_delayq.results import Offer
 from kombu_delayq.store import LIST_SHARE, DelayStore
+from kombu_delayq.store.types import Offer
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import hash_only
 from tests.lua.keyspace import (

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.calls import as_bytes
-from kombu_delayq.keys import Keys
+from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
 from tests.lua.conftest import MakeStore
 from tests.lua.forms import hash_only
 from tests.lua.keyspace import BACKUP, DUE, ODD_IDS, contents, odd, waiting

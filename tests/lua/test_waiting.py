@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.waiting import MAX_BYTES
+from kombu_delayq.store.lookup import MAX_BYTES
 from tests.lua.keyspace import FUTURE_MS, contents, in_form, twin_id, waiting
 from tests.lua.test_store import round_trips
 

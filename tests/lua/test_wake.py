@@ -4,10 +4,10 @@ from time import monotonic
 
 import redis
 
-from kombu_delayq.keys import Keys
-from kombu_delayq.results import QueueForm
 from kombu_delayq.store import DelayStore
-from kombu_delayq.wake import Wake, WakeListener
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import QueueForm
+from kombu_delayq.store.wake import Wake, WakeListener
 from tests.lua.conftest import MakeStore
 from tests.lua.keyspace import FUTURE_MS, kept_ms, waiting
 from tests.waiting import until

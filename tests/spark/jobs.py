@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import redis
 from pyspark.sql import DataFrame, SparkSession
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 
 T = TypeVar("T")
 

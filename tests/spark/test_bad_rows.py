@@ -3,7 +3,7 @@ import redis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from tests.integration import shell
 from tests.spark.conftest import SparkLog

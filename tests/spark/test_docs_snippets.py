@@ -14,11 +14,11 @@ from celery import Celery
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.plan import Plan
+from celery_ext.spark.write.columns import Plan
 from tests.integration.harness import TRANSPORT
 from tests.spark.jobs import delayed, kwargs, tasks
 from tests.unit.test_docs import ROOT, blocks

@@ -7,7 +7,7 @@ import pytest
 import redis
 from pyspark.sql import DataFrame, SparkSession
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.spark.jobs import append, numbers
 from tests.spark.streams import run_stream, write_rows
 

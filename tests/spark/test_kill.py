@@ -8,7 +8,7 @@ import redis
 from pyarrow import RecordBatch
 from pyspark.sql import SparkSession
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.spark import child
 from tests.spark.conftest import SparkLog
 from tests.spark.jobs import append, kwargs, numbers, taken, tasks

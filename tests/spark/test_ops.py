@@ -5,7 +5,7 @@ import redis
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from tests.spark.conftest import SparkLog
 from tests.spark.jobs import append, delayed

@@ -6,7 +6,7 @@ import redis
 from pyarrow import RecordBatch
 from pyspark.sql import SparkSession
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.redis_version import major_version
 from tests.spark.jobs import append, append_stepped, beside, kwargs, numbers, taken
 from tests.spark.stepped import Journal

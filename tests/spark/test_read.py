@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from celery_ext.private_redis import PrivateRedis
-from celery_ext.spark.waiting_columns import COLUMNS
-from kombu_delayq.keys import Keys
-from kombu_delayq.results import Offer
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.read.schema import COLUMNS
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
 from tests.spark.logic.reading import FUTURE_MS, fill, store_of
 from tests.unit.published import plain_message, task_message
 from tests.waiting import until

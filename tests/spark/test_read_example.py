@@ -14,8 +14,8 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.results import Offer
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.types import Offer
 from tests.spark.logic.reading import store_of
 from tests.spark.session import ROOT
 

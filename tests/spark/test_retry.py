@@ -8,7 +8,7 @@ from pyarrow import RecordBatch
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.spark.conftest import SparkLog
 from tests.spark.jobs import append, append_stepped, delayed, numbers
 from tests.spark.stepped import Journal, attempt

@@ -6,7 +6,7 @@ import redis
 from pyarrow import RecordBatch
 from pyspark import TaskContext
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.spark import child, cluster
 from tests.spark.jobs import numbers
 from tests.spark.stepped import Journal

@@ -4,7 +4,7 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.spark.conftest import SparkLog
 from tests.spark.jobs import numbers
 from tests.spark.streams import run_stream, write_rows

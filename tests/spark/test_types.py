@@ -11,7 +11,7 @@ import redis
 from celery import Celery
 from pyspark.sql import SparkSession
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.spark.jobs import append
 from tests.spark.session import ROOT
 from tests.spark.stepped import Journal

@@ -3,8 +3,8 @@ from time import monotonic
 
 import pytest
 
-from kombu_delayq.agenda import Agenda
-from kombu_delayq.results import Heads, QueueForm, Transferred
+from kombu_delayq.store.types import Heads, QueueForm, Transferred
+from kombu_delayq.transfer.due_times import Agenda
 
 NOW_MS = 1_800_000_000_000.0
 

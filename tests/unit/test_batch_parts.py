@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kombu_delayq.batch import MAX_BYTES, MAX_OFFERS, _parts
-from kombu_delayq.results import Offer
+from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS, _parts
+from kombu_delayq.store.types import Offer
 
 
 class Sized(str):

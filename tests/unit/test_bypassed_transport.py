@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from celery_ext.worker import refuse_bypassed_transport
+from celery_ext.worker.bootstrap import refuse_bypassed_transport
 from kombu_delayq import urls
 
 DOTTED = "kombu_delayq.transport:Transport"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_ext.chains import MAX_STEPS, DelayChain
+from celery_ext.delays.chain import MAX_STEPS, DelayChain
 from kombu_delayq import InvalidDelayChain
 
 PAYMENT = "4m,10m,10m,1h,2h,6h,15h"

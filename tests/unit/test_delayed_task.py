@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from celery_ext.delayed_task import READABLE, DelayedTask
-from kombu_delayq.results import Waiting
+from celery_ext.waiting.delayed_task import READABLE, DelayedTask
+from kombu_delayq.store.types import Waiting
 from tests.unit.published import ETA, ETA_AT, ETA_MS, plain_message, task_message
 from tests.unit.published import changed_message as damaged
 

@@ -1,4 +1,4 @@
-from celery_ext.chains import DelayChain
+from celery_ext.delays.chain import DelayChain
 from celery_ext.demo.journal import Arrival, Verdict
 
 CHAINED, CANCELLED = 2, 3

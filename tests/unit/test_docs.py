@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from celery_ext.cli import delayq
 from kombu_delayq import scripts
-from kombu_delayq.keys import Keys
 from kombu_delayq.options import BACKUPS, NAMES
+from kombu_delayq.store.keys import Keys
 
 pytestmark = pytest.mark.timeout(600)  # the pages are built, which a busy machine takes its time for
 

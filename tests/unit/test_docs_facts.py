@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kombu.transport import redis as stock
 
-from celery_ext.levels import DEFAULT
+from celery_ext.delays.levels import DEFAULT
 from celery_ext.spark.options import WriteOptions
 from kombu_delayq import options
 from kombu_delayq.transport import Channel

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_ext import durations
+from celery_ext.delays import durations
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from celery.worker.request import Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kombu_delayq.message import eta_of
+from kombu_delayq.message.due import eta_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext.cli.messages import as_line
+from celery_ext.cli.output import as_line
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from kombu import Connection
 from kombu.transport.redis import Channel
 
 from kombu_delayq.errors import InvalidOptions
-from kombu_delayq.keys import Keys
+from kombu_delayq.store.keys import Keys
 
 
 @pytest.mark.parametrize(

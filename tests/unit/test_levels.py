@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_ext.levels import DEFAULT, DelayLevels
+from celery_ext.delays.levels import DEFAULT, DelayLevels
 from kombu_delayq import InvalidDelayLevel
 
 ROCKETMQ_S = [1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200]

@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from kombu_delayq.outage import BACKOFF_S, Outage
+from kombu_delayq.transfer.backoff import BACKOFF_S, Outage
 
 LOGGER = logging.getLogger("test_outage")
 

@@ -11,7 +11,7 @@ import pytest
 from celery import Celery
 from kombu import Exchange, Queue
 
-from kombu_delayq.message import Due, Message, due_of, eta_of
+from kombu_delayq.message.due import Due, Message, due_of, eta_of
 from tests.unit.published import ETA, ETA_AT, ETA_MS, plain_message, published, task_message
 
 SERIALIZERS = ["json", "pickle", "yaml", "msgpack"]

@@ -8,8 +8,8 @@ import pytest
 from celery.signals import worker_init
 from celery.worker.control import Panel
 
-from celery_ext import worker
-from celery_ext.remote_control import extend_commands
+from celery_ext.worker import bootstrap
+from celery_ext.worker.remote_control import extend_commands
 
 OURS = {"revoke", "terminate", "scheduled", "dump_schedule", "query_task"}
 
@@ -40,8 +40,8 @@ def test_commands_are_replaced_once_under_all_their_names(stock: dict[str, Any])
 
 def test_a_worker_takes_them_once_however_often_it_was_attached(stock: dict[str, Any]) -> None:
     """Attaching is repeatable, and changes no command until a worker of this process begins."""
-    worker.attach()
-    worker.attach()
+    bootstrap.attach()
+    bootstrap.attach()
     assert Panel.data == stock
     [receiver] = [each for (key, _), each in worker_init.receivers if key == "delayq-remote-control"]
     assert receiver is not None

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from celery_ext.buried import DeadLetter
-from celery_ext.delayed_task import DelayedTask
-from celery_ext.exported import BadLine, Exported, message_line, parse
+from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.maintenance.export_format import BadLine, Exported, message_line, parse
+from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import UnreadableMessage
-from kombu_delayq.message import with_eta
-from kombu_delayq.results import Change, Letter, Offer, Page, Scanned, Waiting
+from kombu_delayq.message.due import with_eta
+from kombu_delayq.store.types import Change, Letter, Offer, Page, Scanned, Waiting
 from tests.unit.published import ETA_AT, ETA_MS, task_message
 
 SECRET = "4111 1111 1111 1111"

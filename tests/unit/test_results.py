@@ -2,7 +2,7 @@
 
 import pytest
 
-from kombu_delayq.results import Offer, QueueStats, Transferred
+from kombu_delayq.store.types import Offer, QueueStats, Transferred
 
 
 @pytest.mark.parametrize(

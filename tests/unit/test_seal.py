@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
-from kombu_delayq.message import _NO_TAG, Message, seal
+from kombu_delayq.message.due import _NO_TAG, Message, seal
 from tests.unit.published import ETA_AT, plain_message, task_message
 
 

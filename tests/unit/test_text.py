@@ -1,6 +1,7 @@
 import pytest
 
-from celery_ext.cli.text import duration, table
+from celery_ext.cli.output import table
+from celery_ext.delays.durations import in_words
 
 
 @pytest.mark.parametrize(
@@ -21,12 +22,12 @@ from celery_ext.cli.text import duration, table
 )
 def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
     """A duration is printed by its two largest units, relative to now."""
-    assert duration(seconds) == text
+    assert in_words(seconds) == text
 
 
 def test_a_plain_duration_has_no_direction() -> None:
     """A plain duration says how long, not when."""
-    assert duration(-3.2, plain=True) == "3.2s"
+    assert in_words(-3.2, plain=True) == "3.2s"
 
 
 def test_a_table_is_as_wide_as_its_cells() -> None:

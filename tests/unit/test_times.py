@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from celery_ext.cli.text import escaped, iso, shortened, when
-from celery_ext.cli.times import DURATION, MOMENT, Moment
+from celery_ext.cli.output import escaped, iso, shortened, when
+from celery_ext.cli.param_types import DURATION, MOMENT, Moment
 
 NOON_MS = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000
 

@@ -21,7 +21,7 @@ from receiver import Call, Receiver
 
 import celery_ext
 from celery_ext import DelayChain
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 
 #: How long the worker may take to start and to end, and a call to come after its time, in s.
 PATIENCE_S = 40.0

@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
     sys.exit(f"There is no {error.name} in this Python. Install it: pip install 'kombu-delayq[embedded,spark]'")
 
 import celery_ext
-from celery_ext.private_redis import NoRedisServer, PrivateRedis
+from celery_ext.demo.private_redis import NoRedisServer, PrivateRedis
 
 #: How late the last task may be, in s.
 PATIENCE_S = 60.0

@@ -6,7 +6,8 @@ from typing import Any
 
 from celery import Celery
 
-from celery_ext import Call, control, send_many
+from celery_ext import Call, send_many
+from celery_ext.waiting import control
 from tests.bench.contenders import celery_programs
 from tests.bench.contenders.celery_programs import REVOKED, when
 from tests.bench.journal import arrive

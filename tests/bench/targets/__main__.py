@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets import batch, burst, cancel, publish, transfer, waiting
 from tests.bench.targets.report import Figure, heading, machine
 

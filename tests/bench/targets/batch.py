@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from celery import Celery
 from kombu import Producer
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets.publish import ARGS, COUNTDOWN_S, compare
 from tests.bench.targets.report import Figure
 

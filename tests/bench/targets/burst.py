@@ -8,10 +8,10 @@ from typing import Any
 
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer import TransferWorker
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.bench.targets.load import QUEUE, fill, make_store
 from tests.bench.targets.report import Figure
 from tests.bench.targets.worker import running

@@ -10,8 +10,8 @@ from uuid import uuid4
 import redis
 from redis.connection import Connection
 
-from celery_ext import backlog
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting import by_id
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
 from tests.bench.targets.load import QUEUE, fill, make_store, within_the_next_hour
@@ -39,7 +39,7 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
 
 def _both(store: DelayStore, what: str, ids: list[str], *, is_found: bool) -> Iterator[Figure]:
     ways: dict[str, Callable[[str], bool]] = {
-        "": lambda each: any(done.messages for done in backlog.cancel(store, [each])),
+        "": lambda each: any(done.messages for done in by_id.cancel(store, [each])),
         ", a step at a time": lambda each: _step_by_step(store, each),
     }
     took_ms: dict[str, list[float]] = {name: [] for name in ways}

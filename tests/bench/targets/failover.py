@@ -13,8 +13,8 @@ import click
 import kombu.exceptions
 import redis
 
-from celery_ext.private_redis import PrivateRedis
-from kombu_delayq.keys import Keys
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.keys import Keys
 from tests.integration.harness import Proj
 from tests.integration.sentinels import MASTER_NAME, Sentinels
 from tests.waiting import until

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 from kombu_delayq.options import Options
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 
 QUEUE = "bench"
 BODY_BYTES = 1000

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from celery import Celery
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from tests.bench.targets.app import OURS, make_app
 from tests.bench.targets.report import Figure

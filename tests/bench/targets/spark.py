@@ -17,8 +17,8 @@ from kombu import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 import celery_ext.spark
-from celery_ext.connecting import TRANSPORT
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.connection import TRANSPORT
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets.report import Figure, heading, machine
 
 TASK, QUEUE, HOUR_S = "orders.close", "orders", 3600

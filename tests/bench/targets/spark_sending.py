@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 
 HERE = Path(__file__).parents[3]
 #: Rows in a batch of Arrow, as Spark's default has them.
@@ -68,7 +68,7 @@ def writer(url: str, rows: int, waits: bool, delayed: bool) -> None:
     from pyspark.sql.types import StructType
 
     from celery_ext.spark import CeleryDataSource
-    from celery_ext.spark.sending import Sender
+    from celery_ext.spark.write.sender import Sender
 
     if waits:
         flush: Any = Sender._flush

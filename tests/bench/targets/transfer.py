@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
 from tests.bench.servers import main_thread_s

@@ -8,10 +8,10 @@ from typing import Any
 
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
-from kombu_delayq.results import Change, Waiting
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Change, Waiting
 from tests.bench.targets.load import HOUR_MS, QUEUE, fill, make_store, message, within_the_next_hour
 from tests.bench.targets.report import Figure
 

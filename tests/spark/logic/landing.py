@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from kombu import Connection, Queue
 
-from celery_ext.private_redis import PrivateRedis
-from celery_ext.spark.messages import Made
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.sending import Sender
-from kombu_delayq.job_results import JobRun
-from kombu_delayq.results import Offer
+from celery_ext.spark.write.messages import Made
+from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Offer
 from tests.integration.harness import TRANSPORT
 
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 from kombu import compression, serialization
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from celery_ext.levels import DelayLevels
-from celery_ext.spark.app_settings import AppSettings
-from celery_ext.spark.messages import Made, Messages
+from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.plan import Plan
-from celery_ext.spark.schedule import Schedule
-from celery_ext.spark.templates import Templates
-from kombu_delayq.results import Offer
+from celery_ext.spark.write.app_settings import AppSettings
+from celery_ext.spark.write.columns import Plan
+from celery_ext.spark.write.messages import Made, Messages
+from celery_ext.spark.write.schedule import Schedule
+from celery_ext.spark.write.templates import Templates
+from kombu_delayq.store.types import Offer
 
 #: No task of an app of other tests: tasks that are shared come into every app.
 TASK = "logic.record"

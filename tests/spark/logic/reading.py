@@ -7,11 +7,11 @@ import redis
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.datasource import InputPartition
 
-from celery_ext.private_redis import PrivateRedis
-from celery_ext.spark.reader import WaitingReader
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.read.reader import WaitingReader
 from celery_ext.spark.source import CeleryDataSource
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 
 #: Some time that no test lives to see, ms since the epoch.
 FUTURE_MS = 4_102_444_800_000.0

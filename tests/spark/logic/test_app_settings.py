@@ -14,10 +14,10 @@ from celery import Celery
 from kombu import Queue
 from kombu.common import Broadcast
 
-from celery_ext.levels import DelayLevels
-from celery_ext.spark.app_settings import AppSettings
+from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.errors import InvalidSparkOption
-from celery_ext.spark.templates import Templates
+from celery_ext.spark.write.app_settings import AppSettings
+from celery_ext.spark.write.templates import Templates
 from kombu_delayq.errors import InvalidDelayLevel
 from tests.spark.logic import apps
 from tests.spark.logic.making import TASK, batch_of, made_of, sole
@@ -50,7 +50,7 @@ def test_an_app_is_found_as_by_celery(tmp_path: Path) -> None:
         "def a(): pass\n"
     )
     code = (
-        "from celery_ext.spark.app_settings import AppSettings\n"
+        "from celery_ext.spark.write.app_settings import AppSettings\n"
         "for name in ('shop', 'shop:app', 'shop.app'):\n"
         "    found = AppSettings.of(name)\n"
         "    print(found.broker_url, found.conf['task_routes'], found.tasks['a']['time_limit'])\n"

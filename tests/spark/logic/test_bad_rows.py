@@ -10,12 +10,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from celery_ext import replay
-from celery_ext.buried import DeadLetter
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.dead_letters import replay
+from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
-from celery_ext.spark.messages import NO_TASK, Made
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.messages import NO_TASK, Made
 from tests.spark.logic import apps
 from tests.spark.logic.landing import open_store, send
 from tests.spark.logic.making import TASK, batch_of, faults_of, made_of, offers_of, seen

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
 from celery_ext.spark.options import ReadOptions, WriteOptions

@@ -6,15 +6,15 @@ from threading import Event, Thread
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.errors import BrokerUnavailable
-from celery_ext.spark.job_writer import publish
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.patience import Patience
-from celery_ext.spark.sending import Sender
-from kombu_delayq.job_results import JobRun
-from kombu_delayq.results import Offer
+from celery_ext.spark.retry import Patience
+from celery_ext.spark.write.job import publish
+from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Offer
 
 DEPTH = 2
 #: Fills the queue three times and a half.

@@ -10,9 +10,9 @@ from celery import Celery
 from celery.app.defaults import NAMESPACES
 from kombu import Exchange, Queue
 
-from celery_ext.private_redis import PrivateRedis
-from celery_ext.spark.app_settings import AppSettings
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.app_settings import AppSettings
 from tests.integration.harness import TRANSPORT
 from tests.spark.logic import apps
 from tests.spark.logic.golden_cases import CASES, ETA, NOW, NOW_MS, Case, struct, utc

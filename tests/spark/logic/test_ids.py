@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from celery_ext.spark import task_id
-from celery_ext.spark.ids import digest, part_of
+from celery_ext.spark.task_ids import digest, part_of
 from tests.spark.logic.making import TASK, batch_of, ids_of, made_of, messages_of, offers_of, sole
 
 AT = datetime(2024, 5, 6, 7, 8, 9, 10, tzinfo=UTC)

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from kombu import Connection
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
-from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.app_settings import AppSettings
 from tests.integration.harness import TRANSPORT, Proj
 from tests.spark.logic import apps
 from tests.spark.logic.landing import landed, open_store, send
@@ -203,7 +203,7 @@ def test_a_real_worker_runs_them_all(proj: Proj) -> None:
 
 def test_what_executors_get_has_no_password() -> None:
     """The pickle of a writer, which Spark keeps, has nothing of a password that is in the environment."""
-    writer = pytest.importorskip("celery_ext.spark.job_writer")
+    writer = pytest.importorskip("celery_ext.spark.write.job")
     options = WriteOptions.parse({"task": "t", "broker_url_env": "BROKER", "broker_transport_options": '{"sep": ":"}'})
     broker = Broker.of(options.broker_url, options.broker_url_env, options.broker_transport_options or {})
     app = apps.make("pickled", broker_url=f"redis://:{SECRET}@host/0", redis_password=SECRET)

@@ -5,7 +5,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from celery_ext.spark.errors import InvalidColumns
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.plan import Plan
+from celery_ext.spark.write.columns import Plan
 
 COLUMNS = StructType().add("op", StringType()).add("order_id", LongType())
 

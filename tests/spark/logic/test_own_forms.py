@@ -3,10 +3,10 @@
 import pytest
 from pyspark.sql import types
 
-from celery_ext.spark.column_types import check_type
 from celery_ext.spark.errors import InvalidColumns
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.plan import Plan
+from celery_ext.spark.write.column_types import check_type
+from celery_ext.spark.write.columns import Plan
 
 
 @pytest.mark.parametrize(

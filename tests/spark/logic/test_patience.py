@@ -6,9 +6,9 @@ import pytest
 import redis
 from redis.exceptions import RedisError
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.errors import BrokerUnavailable
-from celery_ext.spark.patience import Patience, passes
+from celery_ext.spark.retry import Patience, passes
 
 #: Commands that bring a server into a state in which it takes no writes, and those that end it.
 STATES = {

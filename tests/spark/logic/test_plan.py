@@ -25,10 +25,10 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from celery_ext.spark.column_types import RESERVED
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.plan import Plan
+from celery_ext.spark.write.column_types import RESERVED
+from celery_ext.spark.write.columns import Plan
 
 TEXT, TIME, WHOLE, DOUBLE = StringType(), TimestampType(), IntegerType(), DoubleType()
 TEXTS = [TEXT, CharType(3), VarcharType(3)]

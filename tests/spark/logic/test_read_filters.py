@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import CeleryDataSource
 from celery_ext.spark.errors import BrokerUnavailable, InvalidColumns, InvalidSparkOption
-from celery_ext.spark.reader import WaitingReader
-from celery_ext.spark.waiting_columns import COLUMNS, schema_of
+from celery_ext.spark.read.reader import WaitingReader
+from celery_ext.spark.read.schema import COLUMNS, schema_of
 from kombu_delayq.errors import DelayqError
 from tests.spark.logic.reading import fill, reader_of, rows_of, store_of
 

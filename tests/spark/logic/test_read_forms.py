@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
-from celery_ext.spark.waiting_columns import COLUMNS
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.read.schema import COLUMNS
 from kombu_delayq.options import Options
-from kombu_delayq.results import Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.lua import test_index
 from tests.spark.logic.reading import FUTURE_MS, Row, fill, ids_of, reader_of, rows_of, store_of
 from tests.spark.logic.test_read_rows import MESSAGES

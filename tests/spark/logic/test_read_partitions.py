@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
-from celery_ext.spark import portions, reader
-from celery_ext.spark.portions import Portion
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.read import partitions, reader
+from celery_ext.spark.read.partitions import Portion
 from kombu_delayq.options import Options
-from kombu_delayq.results import Change, Offer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Change, Offer
 from tests.spark.logic.reading import FUTURE_MS, fill, ids_of, reader_of, rows_of, store_of
 
 
@@ -171,7 +171,7 @@ def test_many_messages_make_several_partitions(
     redis_server: PrivateRedis, store: DelayStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the option the number of partitions follows from the number of messages, not of queues."""
-    monkeypatch.setattr(portions, "PORTION", 100)
+    monkeypatch.setattr(partitions, "PORTION", 100)
     for queue in range(10):
         fill(store, str(queue), 25)
     reading = reader_of(redis_server)

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from celery_ext.delayed_task import DelayedTask
-from celery_ext.spark import heads
-from celery_ext.spark.rows import Rows
-from celery_ext.spark.schemas import arrow_schema
-from celery_ext.spark.waiting_columns import COLUMNS, schema_of
-from kombu_delayq.results import Waiting
+from celery_ext.spark.read import parse
+from celery_ext.spark.read.batch import Rows
+from celery_ext.spark.read.schema import COLUMNS, schema_of
+from celery_ext.spark.read.schemas import arrow_schema
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.store.types import Waiting
 from tests.unit.published import ETA, ETA_AT, plain_message, task_message
 from tests.unit.published import changed_message as task
 
@@ -167,8 +167,8 @@ def test_one_message_says_nothing_of_those_beside_it(seed: int) -> None:
 
 def test_ordinary_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of tasks in JSON none is looked at one by one, which the speed of reading depends on."""
-    monkeypatch.setattr("celery_ext.spark.rows.DelayedTask", None)
-    monkeypatch.setattr("celery_ext.spark.payloads._cut", None)
+    monkeypatch.setattr("celery_ext.spark.read.batch.DelayedTask", None)
+    monkeypatch.setattr("celery_ext.spark.read.arguments._cut", None)
     messages = [task_message((), kwargs={"n": at}, task_id=f"t{at}", eta=ETA_AT) for at in range(20)]
     assert [row["kwargs"] for row in rows_of(messages)] == [f'{{"n": {at}}}' for at in range(20)]
 
@@ -244,7 +244,7 @@ def test_a_huge_message_is_a_row() -> None:
 
 def test_objects_are_told_from_what_only_looks_like_them() -> None:
     """Lines are objects only if each of them is one."""
-    assert heads.are_objects([])
-    assert heads.are_objects([b"{}", b'{"a": [1, "}{"]}'])
+    assert parse.are_objects([])
+    assert parse.are_objects([b"{}", b'{"a": [1, "}{"]}'])
     for wrong in (b"", b"1", b"{", b"{}{}", b"{}\n{}", b'{"a": }', b'{"a": "\xff"}', b"{},{}"):
-        assert not heads.are_objects([b"{}", wrong])
+        assert not parse.are_objects([b"{}", wrong])

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from celery_ext.spark.messages import Made
-from kombu_delayq.results import Offer
+from celery_ext.spark.write.messages import Made
+from kombu_delayq.store.types import Offer
 from tests.spark.logic.making import batch_of, faults_of, made_of, offers_of, seen
 
 BASE = datetime(2044, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.errors import BrokerUnavailable, StragglerRefused
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.sending import JobCommitted, Sender, most_in_chunk
-from kombu_delayq.job_results import JobRun
-from kombu_delayq.results import Offer
+from celery_ext.spark.write.sender import JobCommitted, Sender, most_in_chunk
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Offer
 from tests.integration.proxies import LosesReply
 from tests.spark.logic.landing import open_store
 from tests.waiting import until

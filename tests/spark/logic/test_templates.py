@@ -7,10 +7,10 @@ import pytest
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
-from celery_ext.spark.app_settings import AppSettings
+from celery_ext.bulk.template import SLOTS
 from celery_ext.spark.errors import BadRow
-from celery_ext.spark.templates import Shape, Templates
-from celery_ext.templates import SLOTS
+from celery_ext.spark.write.app_settings import AppSettings
+from celery_ext.spark.write.templates import Shape, Templates
 from tests.spark.logic import apps
 
 PLAIN = Shape("t", None, None, None, None, None, False)

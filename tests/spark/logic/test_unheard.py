@@ -7,7 +7,7 @@ from typing import Any
 from celery import signals
 
 from celery_ext.spark import task_id
-from celery_ext.spark.templates import Shape, Templates
+from celery_ext.spark.write.templates import Shape, Templates
 from tests.spark.logic.apps import make, settings_of, task
 
 

@@ -1,0 +1,143 @@
+"""Sends many calls of one task at once, in a fraction of the time that as many ``apply_async`` take."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kombu.log import get_logger
+
+from celery_ext.bulk.messages import BulkMessages
+from celery_ext.bulk.sender import BulkSender
+from celery_ext.bulk.target import Call, Target
+from celery_ext.bulk.template import NoTemplate
+from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.levels import delay_of_level
+from kombu_delayq.message.due import CHAIN, CHAIN_ID
+from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+T = TypeVar("T")
+logger = get_logger(__name__)
+
+#: Options of ``apply_async`` and ``send_task`` that belong to a single call, or that Celery gives its own calls.
+_REFUSED = frozenset(
+    (
+        *("args", "kwargs", "task_id", "producer", "publisher", "connection", "router", "result_cls", "add_to_parent"),
+        *("chain", "chord", "group_index", "retries", "replaced_task_nesting", "DelaySeconds", CHAIN_ID),
+    )
+)
+
+
+def send_many(
+    app: "Celery",
+    task: Any,
+    calls: Iterable[Call],
+    *,
+    on_sent: Callable[[list[str]], object] | None = None,
+    **options: Any,
+) -> int:
+    """Sends many calls of a task, each as ``apply_async`` would send it.
+
+    The calls are read and sent a page of at most 200 at a time, so there may be any number of them.
+
+    Args:
+        app: Any app.
+        task: A task of the app, or the name of any.
+        calls: What differs from call to call.
+        on_sent: Is called with the ids of each page that has been sent, in the order of the calls.
+        **options: Of ``apply_async``, for all calls, such as ``queue``, ``priority``, ``expires`` or ``link``.
+            ``countdown``, ``eta`` or ``delay_level`` are for calls that have neither ``countdown`` nor ``eta``.
+
+    Returns:
+        How many were sent.
+
+    Raises:
+        TypeError: An option is none that many calls can share; nothing was sent. Or the task does not take the
+            arguments of a call.
+        ValueError: There are both ``countdown`` and ``eta``.
+        DelayTooLong: The transport option ``max_delay`` does not allow a delay.
+        kombu.exceptions.OperationalError: The broker does not answer, for as long as ``apply_async`` would try.
+    """
+    refused = sorted(_REFUSED & options.keys())
+    if refused:
+        raise TypeError(f"send_many takes no option {', '.join(refused)} for all calls")
+    if isinstance(options.get("delay_chain"), DelayChain | str):
+        options["delay_chain"] = DelayChain.parse(options["delay_chain"]).text
+    due = _default_due(app, options)
+    complete = (_complete(call, due) for call in calls)
+    target = Target(app, task, options)
+    count = 0
+    for ids in _sent(target, complete):
+        count += len(ids)
+        if on_sent is not None:
+            on_sent(ids)
+    return count
+
+
+def _default_due(app: "Celery", options: dict[str, Any]) -> dict[str, Any]:
+    """Takes out of options when calls are due that do not say it."""
+    level = options.pop("delay_level", None)
+    if level is not None:
+        options["countdown"] = delay_of_level(app, level, options)
+    due = {name: options.pop(name, None) for name in ("countdown", "eta")}
+    if due["countdown"] is not None and due["eta"] is not None:
+        raise ValueError("give either countdown or eta, not both")
+    return {name: each for name, each in due.items() if each is not None}
+
+
+def _complete(call: Call, due: Mapping[str, Any]) -> Call:
+    if not isinstance(call, Call):
+        raise TypeError(f"calls are of the type celery_ext.Call, not {type(call).__name__}")
+    if call.countdown is None and call.eta is None:
+        return call._replace(**due) if due else call
+    if call.countdown is not None and call.eta is not None:
+        raise ValueError(f"a call has both countdown={call.countdown!r} and eta={call.eta!r}")
+    return call
+
+
+def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
+    """Sends calls, and yields the ids of each page."""
+    first = next(calls, None)
+    if first is None:
+        return
+    calls = chain((first,), calls)
+    common, reason = None, target.why_one_by_one()
+    if reason is None:
+        try:
+            common = target.common(first.args, first.kwargs)
+        except NoTemplate as error:
+            reason = str(error)
+    if common is None:
+        logger.info("calls of task %s are sent one by one: %s", target.name, reason)
+        for results in _pages(target.call, calls):
+            yield [str(result.id) for result in results]
+        return
+    with target.app.producer_or_acquire() as producer:
+        messages = BulkMessages(target, common, producer.connection.transport.options)
+    with closing(BulkSender(target.app, common, have_chain=CHAIN in target.options)) as sender:
+        yield from sender.sent(_pages(messages.of, calls, attrgetter("size")))
+
+
+def _pages(
+    make: Callable[[Call], T], calls: Iterator[Call], size_of: Callable[[T], int] = lambda _: 0
+) -> Iterator[list[T]]:
+    """Yields what is made of calls, in pages; when a call is wrong, what is made of those before comes first."""
+    page: list[T] = []
+    size = 0
+    try:
+        for call in calls:
+            page.append(make(call))
+            size += size_of(page[-1])
+            if len(page) >= MAX_OFFERS or size >= MAX_BYTES:
+                yield page
+                page, size = [], 0
+    except Exception:
+        if page:
+            yield page
+        raise
+    if page:
+        yield page

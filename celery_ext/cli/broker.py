@@ -1,0 +1,129 @@
+"""Which broker a command is about."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from celery import Celery
+from celery.app.utils import find_app
+from click.core import ParameterSource
+from kombu.connection import Connection
+from redis.exceptions import RedisError
+
+from celery_ext.cli.output import escaped
+from celery_ext.cli.stderr import heard
+from celery_ext.connection import TRANSPORT, open_channel
+from kombu_delayq import urls
+from kombu_delayq.channel import connect_store
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+
+
+class Target:
+    """A broker, named by URL or by an app.
+
+    Args:
+        app: The app of ``celery -A``.
+        broker: URL; goes before the app's.
+        options: Transport options; go before the app's.
+        fallback: URL where there is neither another nor an app's.
+    """
+
+    def __init__(
+        self, app: Celery | None, broker: str | None, options: dict[str, Any], fallback: str | None = None
+    ) -> None:
+        self.app = app
+        self._broker = broker
+        self._options = options
+        self._fallback = fallback
+
+    @classmethod
+    def of(cls, context: click.Context, app: Celery | None) -> "Target":
+        """Returns the target that the options of ``delayq`` name. A variable does not go before what an app says."""
+        broker, options = context.params.get("broker"), context.params.get("options") or {}
+        if context.get_parameter_source("broker") is ParameterSource.ENVIRONMENT:
+            return cls(app, None, options, broker)
+        return cls(app, broker, options)
+
+    @classmethod
+    def of_completion(cls, context: click.Context) -> "Target":
+        """Returns the target of a command line that is still being written, in which nothing has run yet."""
+        while context.parent is not None and context.command.name != "delayq":
+            context = context.parent
+        app = context.parent and context.parent.params.get("app")
+        return cls.of(context, find_app(app) if isinstance(app, str) else app)
+
+    def connection(self, options: Mapping[str, Any] | None = None, *, hurried: bool = False) -> Connection:
+        """Makes a connection, through our transport also where the app does not use it yet.
+
+        Args:
+            options: Transport options that go before all others.
+            hurried: Whether no answer may take long; else only to connect may not.
+
+        Raises:
+            click.UsageError: There is no broker.
+        """
+        conf = self.app.conf if self.app is not None else None
+        url = self._broker or (conf and (conf.broker_read_url or conf.broker_url)) or self._fallback
+        if not url:
+            raise click.UsageError("which broker? Give --broker URL, or run it as `celery -A app delayq …`")
+        url = urls.ours(url)
+        given = {**((conf and conf.broker_transport_options) or {}), **self._options}
+        # kombu waits without end for a server that does not answer, and minutes for a host that does not.
+        limits = ("socket_connect_timeout", "socket_timeout")[: 1 + hurried]
+        options = {**dict.fromkeys(limits, _patience_s(given)), **given, **(options or {})}
+        if self.app is None:
+            return Connection(url, transport=TRANSPORT, transport_options=options)
+        connection: Connection = self.app.connection_for_read(url, transport=TRANSPORT, transport_options=options)
+        return connection
+
+    @contextmanager
+    def store(self) -> Iterator[tuple[Connection, DelayStore]]:
+        """Connects, and gives the connection and the store; what goes wrong ends the command in words."""
+        connection = self.connection()
+        try:
+            with connection, errors_in_words(connection), heard():
+                channel = open_channel(connection)
+                yield connection, connect_store(channel, channel.pool)
+        except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
+            raise click.ClickException(escaped(str(error))) from error
+
+
+def _patience_s(options: dict[str, Any]) -> float:
+    """Returns how long to wait for Redis by some transport options, in s."""
+    patience: float = options.get("redis_timeout", Options().redis_timeout)
+    return patience
+
+
+def named(connection: Connection) -> str:
+    """Returns what a question calls a broker: its URL without the password, and the prefix of its keys."""
+    prefix = (connection.transport_options or {}).get("global_keyprefix")
+    return escaped(f"{connection.as_uri()}{f' with key prefix {prefix!r}' if prefix else ''}")
+
+
+@contextmanager
+def errors_in_words(connection: Connection) -> Iterator[None]:
+    """Turns errors of Redis into one line that names the broker, without its password."""
+    try:
+        yield
+    except BrokenPipeError:  # of stdout, as in `… | head`; the client's own are its errors
+        raise
+    except (RedisError, OSError, *connection.connection_errors) as error:
+        raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error
+
+
+def parse_option(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    """Turns ``NAME=VALUE`` into transport options."""
+    options = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", context, parameter)
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options

@@ -1,0 +1,113 @@
+"""``delayq convert``."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+from redis.exceptions import ResponseError
+
+from celery_ext.cli.broker import Target
+from celery_ext.cli.options import json_option
+from celery_ext.cli.output import as_line, escaped
+from celery_ext.cli.progress import watched
+from celery_ext.cli.queues import known_queues, queues_argument
+from celery_ext.cli.stderr import complain
+from celery_ext.maintenance.convert import Conversion
+from celery_ext.maintenance.convert import convert as convert_queue
+from kombu_delayq.options import BACKUPS
+from kombu_delayq.store import DelayStore
+
+
+@click.command()
+@queues_argument(required=True)
+@click.option(
+    "--to",
+    type=click.Choice(BACKUPS),
+    required=True,
+    help="The form in which they are to be kept, as of the transport option backup.",
+)
+@json_option()
+@click.pass_obj
+def convert(target: Target, queues: tuple[str, ...], to: str, as_json: bool) -> None:
+    """Move delayed messages of queues to another form of backup.
+
+    First set the transport option backup wherever tasks of these queues are published and run, for that decides in
+    which form new messages are kept. Then this moves those that wait in the other form, the next due first, while the
+    queues are in use. Messages in either form are delivered all the time.
+
+    It may be broken off at any time, and run again: it goes on with what is left. Exit code 1 means that something
+    could not be moved; stderr says what.
+    """
+    with target.store() as (_, store):
+        store.check_version()
+        work = _Convert(store, to)
+        names = known_queues(target, store, queues)
+        work.run(names, as_json=as_json)
+        if target.app is not None and store.backup != to:
+            complain(
+                f"the app has the transport option backup={store.backup!r}: new messages go on to be kept in that "
+                f"form, until it is set to {to!r} wherever tasks are published and run"
+            )
+    raise SystemExit(int(work.failed or len(names) < len(set(queues))))
+
+
+class _Convert:
+    def __init__(self, store: DelayStore, to: str) -> None:
+        self.failed = False
+        self._store = store
+        self._to = to
+
+    def run(self, queues: list[str], *, as_json: bool) -> None:
+        """Converts queues one after the other, and tells of each what was done."""
+        work = [Conversion(queue, self._to) for queue in queues]
+        try:
+            for _ in watched(self._each(work, as_json=as_json), "converting", sum(map(self._size, queues))):
+                pass
+        except BaseException:
+            moved = sum(each.moved for each in work)
+            complain(f"broken off; {moved:,} messages are moved, and it can be run again for the rest")
+            raise
+
+    def _each(self, work: list[Conversion], *, as_json: bool) -> Iterator[None]:
+        for each in work:
+            try:
+                yield from convert_queue(self._store, each)
+            except ResponseError as error:
+                if not str(error).startswith("WRONGTYPE"):  # which is of this queue alone
+                    raise
+                self.failed = True
+                complain(f"queue {each.queue!r}: {error}")
+                continue
+            click.echo(as_line(asdict(each)) if as_json else _told(each))
+            self._complain(each)
+
+    def _size(self, queue: str) -> int:
+        try:
+            return self._store.convertible(queue, self._to)
+        except ResponseError:  # which will be said when it is converted
+            return 0
+
+    def _complain(self, done: Conversion) -> None:
+        of = f"queue {done.queue!r}"
+        [other] = {*BACKUPS} - {done.to}
+        self.failed = self.failed or bool(done.lost or done.stranded)
+        if done.lost:
+            complain(f"{of}: {done.lost:,} index entries without a body are removed; these messages are lost")
+        if done.stranded:
+            complain(
+                f"{of}: {done.stranded:,} bodies without an index entry are left in the form {other!r}; "
+                "`delayq repair` finds their due times, then run this again"
+            )
+        if done.came:
+            complain(
+                f"{of}: at least {done.came:,} messages came in the form {other!r} meanwhile, and are moved too. Who "
+                f"published them has the transport option backup={other!r}: set it to {done.to!r} there, then run "
+                "this again"
+            )
+
+
+def _told(done: Conversion) -> str:
+    of = f"queue {escaped(done.queue)}"
+    if not done.moved:
+        return f"{of}: nothing to move to the form {done.to!r}"
+    return f"{of}: {done.moved:,} messages moved to the form {done.to!r}"

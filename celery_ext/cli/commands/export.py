@@ -1,0 +1,157 @@
+"""``delayq export``."""
+
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+import click
+from redis.exceptions import ResponseError
+
+from celery_ext.cli.broker import Target
+from celery_ext.cli.options import confirm, due_options, json_option, yes_option
+from celery_ext.cli.output import as_line, escaped
+from celery_ext.cli.param_types import Moment
+from celery_ext.cli.progress import watched
+from celery_ext.cli.queues import known_queues, queues_argument
+from celery_ext.cli.stderr import complain
+from celery_ext.maintenance.export_format import closing_line, header_line, message_line
+from celery_ext.waiting import by_id
+from kombu_delayq.store import DelayStore
+
+
+@click.command()
+@queues_argument()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file; it gets its name when it is complete, and goes when the export is broken off. Without "
+    "it, to the standard output.",
+)
+@due_options
+@yes_option
+@json_option("With --output, print as JSON how many messages of each queue it has; the export is JSON anyway.")
+@click.pass_obj
+def export(
+    target: Target,
+    queues: tuple[str, ...],
+    output: Path | None,
+    due_after: Moment | None,
+    due_before: Moment | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Write waiting messages as JSON lines, to be kept or imported elsewhere.
+
+    Of all queues, or of those given; of each queue in the order of the due times. The first line tells when and from
+    where, the last one how many there are. It is no snapshot: what comes or goes meanwhile may be in it or not.
+    """
+    if output is not None and output.is_file():
+        confirm(f"Replace {escaped(str(output))}?", yes=yes)
+    with target.store() as (connection, store), _writing(output) as file:
+        now_ms = store.now_ms()
+        names = known_queues(target, store, queues) if queues else store.queues()
+        bounds = (due_after.at(now_ms) if due_after else -inf, due_before.at(now_ms) if due_before else inf)
+        work = _Export(store, file, *bounds)
+        work.run(connection.as_uri(), datetime.fromtimestamp(now_ms / 1000, UTC), names)
+    if output is not None and as_json:
+        for queue, count in work.counts.items():
+            click.echo(as_line({"queue": queue, "messages": count}))
+    elif output is not None:
+        click.echo(f"{work.counts.total():,} messages of {len(work.counts):,} queues written to {escaped(str(output))}")
+    if work.lost:
+        complain(f"{work.lost:,} messages are not in it, because their bodies are lost; `delayq repair` removes them")
+    if work.failed or len(names) < len(set(queues)):
+        raise SystemExit(1)
+
+
+class _Export:
+    def __init__(self, store: DelayStore, file: BinaryIO, from_ms: float, to_ms: float) -> None:
+        self.counts: Counter[str] = Counter()
+        self.lost = 0
+        self.failed = False
+        self._store = store
+        self._file = file
+        self._bounds = (from_ms, to_ms)
+
+    def run(self, broker: str, now: datetime, queues: Iterable[str]) -> None:
+        self._write(header_line(broker, now))
+        total = sum(map(self._count, queues))
+        # No bar in between where the lines themselves go to a terminal.
+        to_stdout = self._file is sys.stdout.buffer
+        for line in watched(self._lines(queues), "exporting", total, printing=to_stdout):
+            self._write(line)
+        self._write(closing_line(self.counts.total()))
+
+    def _lines(self, queues: Iterable[str]) -> Iterator[str]:
+        for queue in queues:
+            try:
+                for message in by_id.browse(self._store, queue, *self._bounds):
+                    if message.body is None:
+                        self.lost += 1
+                        continue
+                    self.counts[queue] += 1
+                    yield message_line(message)
+            except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+                self.failed = True
+                complain(f"queue {queue!r}: {error}")
+
+    def _count(self, queue: str) -> int:
+        try:
+            return self._store.count(queue, *self._bounds)
+        except ResponseError:  # which will be said when it is read
+            return 0
+
+    def _write(self, line: str) -> None:
+        self._file.write(line.encode() + b"\n")
+
+
+@contextmanager
+def _writing(output: Path | None) -> Iterator[BinaryIO]:
+    """Opens the output. A file replaces the one of its name only when it is complete."""
+    if output is None:
+        stdout = sys.stdout.buffer
+        yield stdout
+        stdout.flush()
+    elif output.exists() and not output.is_file():  # a pipe or a device
+        with output.open("wb") as file:
+            yield file
+    else:
+        part = output.with_name(output.name + ".part")
+        try:
+            with part.open("wb") as file, _ended_by_signals():
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(output)
+        except BaseException as error:
+            # Nobody could go on with it: messages have come and gone since. A full disk gets its space back.
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise click.ClickException(escaped(f"{output} is not written: {error}")) from error
+            complain(f"broken off; {output} is not written")
+            raise
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets signals that would end the process at once end it as Ctrl-C does, so that it can clear up."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

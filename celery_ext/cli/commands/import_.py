@@ -1,0 +1,109 @@
+"""``delayq import``."""
+
+import json
+import os
+from dataclasses import asdict
+from typing import BinaryIO
+
+import click
+
+from celery_ext.cli.broker import Target
+from celery_ext.cli.options import json_option
+from celery_ext.cli.output import as_line, escaped
+from celery_ext.cli.progress import watched
+from celery_ext.cli.stderr import LINES, complain, complain_of_old
+from celery_ext.maintenance.import_ import Import
+
+#: Where the last line of a file is looked for, in bytes from its end.
+_TAIL = 200
+
+
+def _parse_renames(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    renames = {}
+    for text in given:
+        old, equals, new = text.partition("=")
+        if not (old and equals and new):
+            raise click.BadParameter(f"{text!r} is not OLD=NEW", context, parameter)
+        renames[old] = new
+    return renames
+
+
+@click.command("import")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option(
+    "--rename",
+    "renames",
+    metavar="OLD=NEW",
+    multiple=True,
+    callback=_parse_renames,
+    help="Put the messages of queue OLD into queue NEW. May be repeated.",
+)
+@click.option("-q", "--queue", "old_renames", multiple=True, callback=_parse_renames, hidden=True)
+@click.option("--skip-bad", is_flag=True, help="Go on after a line that is none of an export.")
+@json_option("Print for each queue one JSON object instead.")
+@click.pass_obj
+def import_(
+    target: Target,
+    file: BinaryIO,
+    renames: dict[str, str],
+    old_renames: dict[str, str],
+    skip_bad: bool,
+    as_json: bool,
+) -> None:
+    """Put exported messages into the store, by default those on the standard input.
+
+    Their due times stay; what is overdue is delivered at once. Messages that wait there already, byte for byte, are
+    not added again, so an import that was broken off can be repeated. Several exports may follow each other.
+
+    At a line that is none of an export it stops: what was before it is imported, nothing after it, and the exit code
+    is 1. So it is for an export that is cut off, after all that is there.
+    """
+    if old_renames:
+        complain_of_old("--queue of import", "--rename")
+        renames = {**old_renames, **renames}
+    with target.store() as (_, store):
+        store.check_version()
+        work = Import(store, renames, skip_bad=skip_bad)
+        try:
+            problems = 0
+            for problem in watched(work.run(file), "importing", _total_of(file)):
+                problems += problem is not None
+                if problem is not None and problems <= LINES:
+                    complain(problem)
+            if problems > LINES:
+                complain(f"… and {problems - LINES:,} more such lines")
+        except BaseException:
+            complain(f"broken off; the lines up to {work.stored:,} are imported, and it can be repeated")
+            raise
+        finally:
+            _tell(work, as_json=as_json)
+    raise SystemExit(int(work.incomplete or bool(work.bad and not skip_bad)))
+
+
+def _tell(work: Import, *, as_json: bool) -> None:
+    for queue, counts in work.counts.items():
+        if as_json:
+            click.echo(as_line({"queue": queue, **asdict(counts)}))
+            continue
+        parts = [f"{counts.offered:,} imported"]
+        if counts.repeated:
+            parts.append(f"{counts.repeated:,} were there already")
+        if counts.renamed:
+            parts.append(f"{counts.renamed:,} imported beside others of the same id")
+        click.echo(f"queue {escaped(queue)}: {', '.join(parts)}")
+    if not work.counts and not as_json:
+        click.echo("nothing was imported")
+
+
+def _total_of(file: BinaryIO) -> int | None:
+    """Returns how many lines a file has, as its last one tells; None where it cannot be read before."""
+    if not file.seekable():
+        return None
+    file.seek(0, os.SEEK_END)
+    file.seek(max(file.tell() - _TAIL, 0))
+    _, _, last = file.read().rstrip().rpartition(b"\n")
+    file.seek(0)
+    try:
+        return int(json.loads(last)["messages"]) + 2
+    except (ValueError, TypeError, KeyError):
+        return None

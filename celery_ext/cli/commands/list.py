@@ -1,0 +1,106 @@
+"""``delayq list``."""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
+
+import click
+from celery.utils.functional import chunks
+from redis.exceptions import ResponseError
+
+from celery_ext.cli.broker import Target
+from celery_ext.cli.options import due_options, json_option
+from celery_ext.cli.output import HEAD, as_line, chain_of, fitted, row, summary
+from celery_ext.cli.param_types import Moment
+from celery_ext.cli.progress import watched
+from celery_ext.cli.queues import known_queues, queues_argument
+from celery_ext.cli.stderr import complain
+from celery_ext.waiting import by_id
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Waiting
+
+#: Rows that are set in columns together; a long listing has its head again after so many.
+ROWS = 500
+
+
+@click.command("list")
+@queues_argument()
+@due_options
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Most messages to print; 0 for all."
+)
+@json_option()
+@click.pass_obj
+def list_(
+    target: Target,
+    queues: tuple[str, ...],
+    due_after: Moment | None,
+    due_before: Moment | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List waiting messages in the order of their due times.
+
+    Of all queues, or of those given. RETRIES is how often the task was retried before, out of how many steps if the
+    message has a delay chain. It is no snapshot: what comes or goes meanwhile may be seen or not.
+    """
+    with target.store() as (_, store):
+        listing = _Listing(store, due_after, due_before, limit or None)
+        names = known_queues(target, store, queues) if queues else store.queues()
+        messages = watched(listing.messages(names), "listing", limit or listing.count(names), printing=True)
+        shown = 0
+        for part in chunks(map(DelayedTask, messages), ROWS):
+            shown += len(part)
+            for line in _json(part, listing) if as_json else _text(part, listing):
+                click.echo(line)
+        more = listing.count(names) - shown if limit and shown == limit else 0
+        if more > 0:
+            click.echo(f"… and {more:,} more", err=as_json)
+        elif not shown and not as_json and names:
+            click.echo("no delayed messages")
+    if listing.failed or len(names) < len(set(queues)):
+        raise SystemExit(1)
+
+
+class _Listing:
+    """The messages of several queues between two due times, in one order."""
+
+    def __init__(
+        self, store: DelayStore, due_after: Moment | None, due_before: Moment | None, limit: int | None
+    ) -> None:
+        self.now_ms = store.now_ms()
+        self.failed = False
+        self._store = store
+        self._limit = limit
+        self._from_ms = due_after.at(self.now_ms) if due_after else -inf
+        self._to_ms = due_before.at(self.now_ms) if due_before else inf
+
+    def messages(self, queues: Iterable[str]) -> Iterator[Waiting]:
+        return islice(heapq.merge(*map(self._of, queues), key=lambda message: message.due_ms), self._limit)
+
+    def count(self, queues: Iterable[str]) -> int:
+        return sum(map(self._count, queues))
+
+    def _of(self, queue: str) -> Iterator[Waiting]:
+        try:
+            yield from by_id.browse(self._store, queue, self._from_ms, self._to_ms, self._limit)
+        except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+            self.failed = True
+            complain(f"queue {queue!r}: {error}")
+
+    def _count(self, queue: str) -> int:
+        try:
+            return self._store.count(queue, self._from_ms, self._to_ms)
+        except ResponseError:  # which has been or will be said by _of
+            return 0
+
+
+def _json(tasks: list[DelayedTask], listing: _Listing) -> Iterator[str]:
+    return (as_line(summary(task, listing.now_ms)) for task in tasks)
+
+
+def _text(tasks: list[DelayedTask], listing: _Listing) -> list[str]:
+    rows = [row(task, chain_of(task), listing.now_ms) for task in tasks]
+    return fitted(HEAD, rows, right={4}, title=2)

@@ -1,0 +1,137 @@
+"""``delayq repair``."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+
+import click
+from redis.exceptions import ResponseError
+
+from celery_ext.cli.broker import Target, named
+from celery_ext.cli.options import confirm, json_option, yes_option
+from celery_ext.cli.output import as_line, escaped
+from celery_ext.cli.progress import watched
+from celery_ext.cli.queues import queues_argument
+from celery_ext.cli.stderr import complain
+from celery_ext.maintenance.repair import Findings, all_queues, check
+from kombu_delayq.store import DelayStore
+
+#: What is found, and what is done about it.
+WORDS = {
+    "lost": ("index entries without a body: these messages are lost", "removed"),
+    "stale": ("index entries that are not those of their bodies", "mended, with the due time that they have"),
+    "unindexed": (
+        "bodies without an index entry, which would never be delivered",
+        "indexed by the due time that is kept, or the eta that they have",
+    ),
+    "undated": ("of these tell no eta", "due now"),
+    "untwinned": ("messages beside others of their id that cannot be found by it", "mended"),
+    "unnamed": ("messages that cannot be found by their ids", "mended"),
+    "unlisted": ("messages, at least, that the list of Redisson's form lost, so that its size() misses them", "listed"),
+    "misordered": ("messages that the count of marked messages is behind", "mended"),
+    "unreadable": ("bodies without an index entry that are no messages", "left alone"),
+}
+
+
+@click.command()
+@queues_argument()
+@click.option("--dry-run", is_flag=True, help="Change nothing. Exit code 1 means that something is to be mended.")
+@yes_option
+@json_option()
+@click.pass_obj
+def repair(target: Target, queues: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Find and mend what a lost or damaged key leaves of delayed messages.
+
+    Run it with --dry-run first. Of all queues, also those that no transfer worker knows of, or of those given. Found
+    are index entries without a body, bodies without an index entry, whose due time is taken from the message, and what
+    else keeps a message from being delivered or found. It may run while the queues are in use, and run again.
+
+    Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
+    type, or with --dry-run whatever was found.
+    """
+    with target.store() as (connection, store):
+        work = _Repair(store, queues)
+        found = work.run(mend=yes and not dry_run)
+        work.complain_of_unknown(found)
+        ask = not (dry_run or yes) and any(each.mendable for each in found)
+        if ask:
+            _tell(found, queues, mended=False, as_json=as_json)
+            confirm(f"Mend this on {named(connection)}?", yes=False)
+            found = work.run(mend=True, queues=[each.queue for each in found])
+        _tell(found, queues, mended=not dry_run, as_json=as_json)
+    left = work.failed or any(each.beyond_repair or (dry_run and each.mendable) for each in found)
+    raise SystemExit(int(left))
+
+
+class _Repair:
+    def __init__(self, store: DelayStore, queues: Iterable[str]) -> None:
+        self.failed = False
+        self._store = store
+        self._given = list(dict.fromkeys(queues))
+
+    def run(self, *, mend: bool, queues: Iterable[str] | None = None) -> list[Findings]:
+        """Checks the queues, by default all or those given."""
+        known = self._known()
+        names = queues or self._given or all_queues(self._store, known)
+        found = [Findings(name) for name in names]
+        total = sum(map(self._size, names))
+        for _ in watched(self._check(found, known, mend=mend), "mending" if mend else "checking", total):
+            pass
+        return found
+
+    def complain_of_unknown(self, found: list[Findings]) -> None:
+        """Complains of queues that were given, and that there are not, and leaves them out."""
+        known = self._known() if self._given else set()
+        for each in [each for each in found if each.queue in self._given and each.queue not in known]:
+            if each == Findings(each.queue) and not self._store.kept_forms(each.queue):
+                self.failed = True
+                found.remove(each)
+                complain(f"queue {each.queue!r} holds no delayed messages, and is not known")
+
+    def _check(self, found: Iterable[Findings], known: set[str], *, mend: bool) -> Iterator[None]:
+        for each in found:
+            yield from check(self._store, each, known, mend=mend)
+
+    def _known(self) -> set[str]:
+        try:
+            return set(self._store.queues())
+        except ResponseError as error:
+            self.failed = True
+            complain(f"key {self._store.keys.queues}: {error}")
+            return set()
+
+    def _size(self, queue: str) -> int:
+        try:
+            return 2 * self._store.size(queue)
+        except (ResponseError, UnicodeEncodeError):  # which will be said when it is checked
+            return 0
+
+
+def _tell(found: Iterable[Findings], given: Sequence[str], *, mended: bool, as_json: bool) -> None:
+    found = list(found)
+    for each in found:
+        if as_json:
+            click.echo(as_line({**asdict(each), "mended": mended and each.mendable and each.error is None}))
+        else:
+            click.echo("\n".join(_lines(each, mended=mended)))
+    if not (found or given) and not as_json:
+        click.echo("no queue holds delayed messages")
+
+
+def _lines(findings: Findings, *, mended: bool) -> Iterator[str]:
+    sound = not (findings.mendable or findings.beyond_repair)
+    delayed = findings.delayed + (findings.unindexed if mended else 0)
+    title = f"queue {escaped(findings.queue)}: {delayed:,} delayed messages"
+    yield f"{title}, all sound" if sound else title
+    if findings.error is not None:
+        yield f"  left: {escaped(findings.error)}"
+    if findings.unknown:
+        yield "  no transfer worker knows of it" + (": now they do" if mended else "")
+    for kind, (what, done) in WORDS.items():
+        count = getattr(findings, kind)
+        if not count:
+            continue
+        ids = findings.examples.get(kind, [])
+        more = ", …" if count > len(ids) else ""
+        yield f"  {count:,} {what}" + (f": {done}" if mended else "")
+        if ids:
+            yield f"    {', '.join(map(escaped, ids))}{more}"

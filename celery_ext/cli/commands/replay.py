@@ -1,0 +1,188 @@
+"""``delayq dead-letters replay`` and ``drop``."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+
+import click
+from redis.exceptions import ResponseError
+
+from celery_ext.cli.broker import Target, named
+from celery_ext.cli.ids import STDIN
+from celery_ext.cli.letter_options import (
+    Selection,
+    buried_queues,
+    dead_queues_argument,
+    known_buried_queues,
+    selected,
+    selecting,
+)
+from celery_ext.cli.options import confirm, json_option, yes_option
+from celery_ext.cli.output import as_line, escaped
+from celery_ext.cli.progress import watched
+from celery_ext.cli.stderr import LINES, complain, complain_of_old
+from celery_ext.dead_letters import replay as letters_of
+from celery_ext.dead_letters.letter import DeadLetter
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Letter
+
+#: What is done with a dead letter that was chosen; None when it cannot be done.
+Deed = Callable[[DeadLetter], Letter | None]
+
+
+@click.command()
+@dead_queues_argument
+@selecting
+@click.option("--to-queue", "to", metavar="NAME", help="Send them to this queue instead of where they came from.")
+@click.option("-q", "--queue", "old_to", hidden=True)
+@json_option()
+@click.pass_obj
+def replay(
+    target: Target,
+    queues: tuple[str, ...],
+    ids: tuple[str, ...],
+    tasks: tuple[str, ...],
+    every: bool,
+    to: str | None,
+    old_to: str | None,
+    as_json: bool,
+) -> None:
+    """Send dead letters to the queues from which they came, to be run again with all their retries.
+
+    The oldest goes first. The others stay, in their order, and so do letters that come meanwhile. When it is broken
+    off, nothing is lost and nothing is doubled.
+    """
+    if old_to is not None:
+        complain_of_old("--queue of replay", "--to-queue")
+        to = to or old_to
+    selection = selected(ids, tasks, every=every)
+    names = buried_queues(target, queues)
+    if to in names:
+        raise click.UsageError(f"{to!r} is a queue of dead letters itself; give another --to-queue")
+    with target.store() as (connection, store):
+        known = known_buried_queues(target, store, names)
+        app_queues = target.app.amqp.queues.values() if target.app is not None else ()
+        fanouts = {each.exchange.name for each in app_queues if each.exchange and each.exchange.type == "fanout"}
+        route = letters_of.route_of(connection.default_channel, fanouts)
+
+        def send(letter: DeadLetter) -> Letter | None:
+            queue = to or route(letter)
+            return None if queue is None else letters_of.to_queue(letter, queue, as_before=to is None)
+
+        work = _Work(store, selection, send, "replayed", as_json=as_json)
+        for name in known:
+            work.count(name)
+        work.do("replaying")
+    work.end("nobody knows from which queue they came: give --to-queue", missing=len(names) - len(known))
+
+
+@click.command()
+@dead_queues_argument
+@selecting
+@yes_option
+@json_option()
+@click.pass_obj
+def drop(
+    target: Target,
+    queues: tuple[str, ...],
+    ids: tuple[str, ...],
+    tasks: tuple[str, ...],
+    every: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Remove dead letters: they will never run.
+
+    The others stay, in their order, and so do letters that come meanwhile.
+    """
+    selection = selected(ids, tasks, every=every)
+    names = buried_queues(target, queues)
+    with target.store() as (connection, store):
+        work = _Work(store, selection, letters_of.away, "dropped", as_json=as_json)
+        known = known_buried_queues(target, store, names)
+        for name in known:
+            work.count(name)
+        if work.wanted:
+            of = ", ".join(f"{count:,} of queue {escaped(name)}" for name, count in work.wanted.items())
+            confirm(f"Drop dead letters, {of}, on {named(connection)}?", yes=yes, stdin_is_read=STDIN in ids)
+        work.do("dropping")
+    work.end("", missing=len(names) - len(known))
+
+
+class _Work:
+    """What is done with the chosen dead letters of some queues, and what came of it."""
+
+    def __init__(self, store: DelayStore, selection: Selection, deed: Deed, word: str, *, as_json: bool) -> None:
+        self.wanted: dict[str, int] = {}
+        self._store = store
+        self._selection = selection
+        self._deed = deed
+        self._word = word
+        self._as_json = as_json
+        self._newest: dict[str, datetime] = {}
+        self._left = 0
+        self._failed = False
+
+    def count(self, queue: str) -> None:
+        """Counts the chosen letters of a queue, so that a round is made only where there are some."""
+        wanted = 0
+        try:
+            total = sum(self._store.dead_letter_lists(queue).values())
+            for letter in watched(letters_of.count(self._store, queue), "reading", total):
+                if letter.at is not None:
+                    self._newest[queue] = max(letter.at, self._newest.get(queue, letter.at))
+                if self._selection(letter):
+                    wanted += (can := self._deed(letter) is not None)
+                    self._left += not can
+        except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+            self._failed = True
+            complain(f"queue {queue!r}: {error}")
+        if wanted:
+            self.wanted[queue] = wanted
+
+    def do(self, label: str) -> None:
+        """Does it, and prints what it did."""
+        for queue, wanted in self.wanted.items():
+            done: Counter[str] = Counter()
+            total = sum(self._store.dead_letter_lists(queue).values())
+            round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
+            for letter, what in watched(round_, label, total, printing=self._as_json or bool(self._selection.ids)):
+                if what.to != "back":
+                    done[what.queue] += 1
+                    self._tell(letter, what)
+            if not self._as_json and not self._selection.ids:
+                where = ", ".join(f"{count:,} to {escaped(name)}" for name, count in done.items() if name)
+                click.echo(f"queue {escaped(queue)}: {done.total():,} {self._word}" + (f" ({where})" if where else ""))
+            if done.total() < wanted:
+                complain(f"queue {queue!r}: {wanted - done.total():,} of {wanted:,} were taken by another meanwhile")
+
+    def end(self, why_left: str, *, missing: int) -> None:
+        """Ends the command with 1 if nothing was found of what was asked for, or some could not be done.
+
+        Args:
+            why_left: Why some could not be done.
+            missing: How many of the queues are not known.
+        """
+        self._failed = self._failed or missing > 0
+        unmet = sorted(self._selection.ids - self._selection.met)
+        for each in unmet[:LINES]:
+            complain(f"{each}: not among the dead letters")
+        if len(unmet) > LINES:
+            complain(f"… and {len(unmet) - LINES:,} more are not among the dead letters")
+        if self._left:
+            complain(f"{self._left:,} stay, because {why_left}")
+        if not self.wanted and not self._left and not self._selection.ids and not self._as_json and not self._failed:
+            complain("there are no such dead letters")
+        nothing = self._selection.narrow and not self.wanted
+        raise SystemExit(int(self._failed or bool(self._left) or nothing))
+
+    def _decide(self, letter: DeadLetter) -> Letter:
+        done = self._deed(letter) if self._selection(letter) else None
+        return letters_of.back(letter) if done is None else done
+
+    def _tell(self, letter: DeadLetter, what: Letter) -> None:
+        if self._as_json:
+            fields = {"id": letter.id, "task": letter.name, "outcome": self._word}
+            click.echo(as_line({**fields, **({"queue": what.queue} if what.queue else {})}))
+        elif self._selection.ids:
+            click.echo(f"{escaped(letter.id)}: {self._word}" + (f" to {escaped(what.queue)}" if what.queue else ""))

@@ -1,0 +1,120 @@
+"""``delayq show``."""
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import click
+
+from celery_ext.cli.broker import Target
+from celery_ext.cli.ids import each_id, total_of
+from celery_ext.cli.options import ids_argument, json_option
+from celery_ext.cli.output import as_line, chain_of, escaped, name_of, summary, when
+from celery_ext.cli.progress import watched
+from celery_ext.cli.stderr import complain
+from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.durations import in_words
+from celery_ext.waiting import by_id
+from celery_ext.waiting.delayed_task import DelayedTask
+
+#: How many of the next delays of a chain are printed.
+NEXT_DELAYS = 10
+
+
+@click.command()
+@ids_argument
+@click.option("--raw", is_flag=True, help="Print the message as it is stored, and nothing else.")
+@json_option()
+@click.pass_obj
+def show(target: Target, ids: tuple[str, ...], raw: bool, as_json: bool) -> None:
+    """Show all about waiting messages, found by task id in any queue.
+
+    `-` reads the ids from the standard input, one a line.
+    """
+    if raw and as_json:
+        raise click.UsageError("give either --raw or --json")
+    with target.store() as (_, store):
+        now_ms = store.now_ms()
+        asked = found = 0
+        for identity, messages in watched(by_id.get(store, each_id(ids)), "searching", total_of(ids), printing=True):
+            asked += 1
+            if not messages:
+                complain(f"{identity}: not waiting")
+            for task in map(DelayedTask, messages):
+                found += 1
+                if raw:
+                    _print_raw(task)
+                    continue
+                chain = chain_of(task)
+                if as_json:
+                    click.echo(as_line(_fields(task, chain, now_ms)))
+                else:
+                    click.echo("\n".join([""] * (found > 1) + _text(task, chain, now_ms)))
+    if asked and not found:
+        raise SystemExit(1)
+
+
+def _print_raw(task: DelayedTask) -> None:
+    body = task.message.body or b""
+    click.echo(escaped(body.decode(errors="surrogateescape")) if sys.stdout.isatty() else body)
+
+
+def _fields(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> dict[str, Any]:
+    """Returns all that is known of a message, for JSON."""
+    body = task.body
+    return {
+        **summary(task, now_ms),
+        "stored_id": task.message.id,
+        "eta": task.eta,
+        "delay_chain": None
+        if chain is None
+        else {"text": chain.text, "step": task.retries, "steps": len(chain), "next_delays_s": _next_s(task, chain)},
+        "args": task.args,
+        "kwargs": task.kwargs,
+        "headers": task.headers,
+        "properties": task.properties,
+        "content_type": body.get("content-type"),
+        "content_encoding": body.get("content-encoding"),
+        "size": len(task.message.body or b""),
+    }
+
+
+def _text(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[str]:
+    pairs = {
+        "id": task.id,
+        "stored as": task.message.id if task.message.id != task.id else None,
+        "task": name_of(task),
+        "queue": task.queue,
+        "due": when(task.message.due_ms, now_ms),
+        "eta": task.eta,
+        "priority": task.priority,
+        "retries": task.retries,
+        "chain": chain and _position(task, chain),
+        "args": task.argsrepr,
+        "kwargs": task.kwargsrepr,
+        "content": task.body.get("content-type"),
+        "size": f"{len(task.message.body or b''):,} bytes",
+    }
+    lines = [f"{name:<9}  {escaped(str(value))}" for name, value in pairs.items() if value not in (None, "")]
+    return lines + list(_mapping("headers", task.headers)) + list(_mapping("properties", task.properties))
+
+
+def _mapping(title: str, mapping: dict[str, Any]) -> Iterator[str]:
+    if mapping:
+        yield title
+    width = max(map(len, map(escaped, mapping)), default=0)
+    for name, value in mapping.items():
+        yield f"  {escaped(name):<{width}}  {escaped(value if isinstance(value, str) else as_line(value))}"
+
+
+def _position(task: DelayedTask, chain: DelayChain) -> str:
+    where = f"waits for step {task.retries} of {len(chain)}" if task.retries else f"first run, then {len(chain)} steps"
+    delays = [in_words(delay, plain=True).removesuffix(" 0s") for delay in islice(_next_s(task, chain), NEXT_DELAYS)]
+    more = len(chain) - task.retries - len(delays)
+    then = ", ".join([*delays, *([f"… and {more:,} more"] if more > 0 else [])]) or "nothing"
+    return f"{chain.text} ({where}; next: {then})"
+
+
+def _next_s(task: DelayedTask, chain: DelayChain) -> list[float]:
+    return [delay.total_seconds() for delay in chain.delays[max(task.retries, 0) :]]

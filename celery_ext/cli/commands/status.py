@@ -1,0 +1,97 @@
+"""``delayq status``."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from redis.exceptions import ResponseError
+
+from celery_ext.cli.broker import Target
+from celery_ext.cli.hints import prefixes_in_words, stock_transport
+from celery_ext.cli.options import json_option
+from celery_ext.cli.output import escaped, fitted, iso, moment
+from celery_ext.cli.queues import known_queues, queues_argument
+from celery_ext.delays.durations import in_words
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import QueueStats
+
+
+@click.command()
+@queues_argument()
+@json_option("Print one JSON object instead.")
+@click.pass_obj
+def status(target: Target, queues: tuple[str, ...], as_json: bool) -> None:
+    """Show each queue's delayed and ready messages, what is overdue, and who transfers.
+
+    Of the queues that hold or held delayed messages, and those of the app, or of those given. DELAYED messages wait
+    in the store, overdue ones among them; READY ones wait for a consumer.
+    """
+    with target.store() as (connection, store):
+        of_app = list(target.app.amqp.queues) if target.app is not None else []
+        given = known_queues(target, store, queues, ready=True)
+        names = given if queues else sorted({*store.queues(), *of_app})
+        report: dict[str, Any] = {
+            "broker": connection.as_uri(),
+            "global_keyprefix": store.keys.prefix,
+            "stock_transport": stock_transport(target.app),
+            "leader": store.leader(),
+            "queues": [_row_or_error(store, name) for name in names],
+            "other_prefixes": store.other_prefixes(),
+        }
+    click.echo(json.dumps(report, indent=2) if as_json else _text(report, queues, app=target.app is not None))
+    if any("error" in row for row in report["queues"]) or len(given) < len(set(queues)):
+        raise SystemExit(1)
+
+
+def _row_or_error(store: DelayStore, queue: str) -> dict[str, Any]:
+    try:
+        return _row(store.stats(queue))
+    except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+        return {"queue": queue, "error": str(error)}
+
+
+def _row(stats: QueueStats) -> dict[str, Any]:
+    due_ms = stats.next_due_ms
+    return {
+        "queue": stats.queue,
+        "delayed": stats.delayed,
+        "ready": stats.ready,
+        "next_due": None if due_ms is None else iso(due_ms),
+        "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
+        "overdue": stats.overdue,
+        "overdue_by_s": round(stats.overdue_ms / 1000, 3),
+    }
+
+
+def _text(report: dict[str, Any], queues: Sequence[str], *, app: bool) -> str:
+    lines = [f"broker   {report['broker']}"]
+    if report["global_keyprefix"]:
+        lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
+    lines.append(f"leading  {report['leader'] or 'no transfer worker runs: nothing that is due will be delivered'}")
+    if report["stock_transport"]:
+        lines.append(
+            f"app      uses the stock transport {report['stock_transport']!r} itself: its delayed tasks wait in the "
+            "memory of workers, not here. To switch it over, set broker_transport = "
+            '"kombu_delayq.transport:Transport"'
+        )
+    lines.append("")
+    rows = [
+        [
+            escaped(row["queue"]),
+            f"{row['delayed']:,}",
+            f"{row['ready']:,}",
+            f"{moment(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
+            f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}" if row["overdue"] else "0",
+        ]
+        for row in report["queues"]
+        if "error" not in row
+    ]
+    if rows:
+        lines += fitted(["QUEUE", "DELAYED", "READY", "NEXT DUE", "OVERDUE"], rows, right={1, 2}, title=0)
+    if not (report["queues"] or queues):
+        lines.append("no queue holds or held delayed messages")
+    lines += [escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row]
+    if report["other_prefixes"]:
+        lines += ["", escaped(prefixes_in_words(report["other_prefixes"], app=app))]
+    return "\n".join(lines)

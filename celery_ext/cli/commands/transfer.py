@@ -1,0 +1,185 @@
+"""``delayq transfer``."""
+
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
+from time import monotonic
+
+import click
+from celery.bin.base import COMMA_SEPARATED_LIST
+from kombu.connection import Connection
+from redis.exceptions import RedisError
+
+from celery_ext.cli.broker import Target, errors_in_words
+from celery_ext.cli.hints import prefixes_in_words
+from celery_ext.cli.output import escaped
+from celery_ext.cli.stderr import complain_of_old
+from celery_ext.connection import is_lasting, open_channel
+from celery_ext.delays.durations import in_words
+from kombu_delayq.channel import connect_store
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Transferred
+from kombu_delayq.transfer.worker import TransferWorker
+
+logger = logging.getLogger("kombu_delayq.transfer")
+
+#: First and longest pause in s between two log lines of an outage that goes on.
+TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
+
+
+@click.command()
+@click.option(
+    "--also",
+    "queues",
+    metavar="NAME,…",
+    type=COMMA_SEPARATED_LIST,
+    default=(),
+    help="Names of queues, with commas between, to look after besides those that Celery has used: where none but a JVM "
+    "service has put messages yet.",
+)
+@click.option("-Q", "--queues", "old_queues", type=COMMA_SEPARATED_LIST, default=(), hidden=True)
+@click.option(
+    "-l",
+    "--loglevel",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    default="INFO",
+    show_default=True,
+    help="DEBUG also tells of every transfer.",
+)
+@click.pass_obj
+def transfer(target: Target, queues: Sequence[str], old_queues: Sequence[str], loglevel: str) -> None:
+    """Run a transfer worker until it is stopped.
+
+    It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
+    like: one leads, the others stand by. SIGTERM and Ctrl-C stop it and hand over at once.
+
+    It waits for a Redis that is away. It ends with exit code 1 when its first connection fails for good, such as for
+    a wrong password.
+    """
+    logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    if old_queues:
+        complain_of_old("--queues of transfer", "--also")
+        queues = [*queues, *old_queues]
+    connection = target.connection(hurried=True)
+    connect = _Connect(connection, app=target.app is not None)
+    worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(target)], on_transfer=_tell)
+
+    try:
+        with errors_in_words(connection):
+            logger.info("transfer worker %s for %s", worker.name, connection.as_uri())
+            _run_until_stopped(worker, connect)
+    except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
+        raise click.ClickException(str(error)) from error
+    logger.info("transfer worker %s stopped", worker.name)
+
+
+def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
+    """Runs it in a thread, and stops it when a signal comes.
+
+    A handler runs in the middle of whatever the main thread does. If that were the worker's own wait, whose lock a stop
+    takes as well, neither would ever go on.
+    """
+    ends, ended = (signal.SIGTERM, signal.SIGINT), 0
+    running: Future[None] = Future()
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as error:
+            running.set_exception(error)
+        else:
+            running.set_result(None)
+        with suppress(OSError):  # nobody waits any more
+            waker.send(bytes([ended]))
+
+    with woken, waker:
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        for each in ends:
+            signal.signal(each, lambda signum, frame: None)  # what wakes is its number, which Python sends
+        Thread(target=run, daemon=True).start()
+        try:
+            while woken.recv(1)[0] not in (*ends, ended):
+                pass
+        finally:
+            signal.set_wakeup_fd(-1)
+            worker.stop()
+        if not connect.under_way or running.done():  # else it may take some time, and there is nothing to hand over
+            running.result()
+
+
+class _Connect:
+    """Makes a store on the broker that answers; after a failure, on the next one of a failover list."""
+
+    def __init__(self, connection: Connection, *, app: bool) -> None:
+        self.under_way = False
+        self._connection = connection
+        self._app = app
+        self._connected = False
+        self._since: float | None = None
+        self._tell_after_s = TELL_AFTER_S
+
+    def __call__(self) -> DelayStore:
+        errors: list[Exception] = []
+        self.under_way = True
+        try:
+            store = self._connect(errors.append)
+        except (RedisError, OSError) as error:
+            if not self._connected and all(map(is_lasting, [*errors, error])):
+                what = f"{self._connection.as_uri()}: {str(error).rstrip('.')}"
+                raise click.ClickException(
+                    escaped(f"{what}. This does not end by itself: mend it, and start again")
+                ) from error
+            self._tell_again(error)
+            raise
+        finally:
+            self.under_way = False
+        self._since = None
+        self._connected = True
+        return store
+
+    def _connect(self, failed: Callable[[Exception], None]) -> DelayStore:
+        self._connection.close()
+        channel = open_channel(self._connection, failed)
+        store = connect_store(channel, channel.separate_pool())
+        if not self._connected:
+            try:
+                self._look_around(store)
+            except BaseException:
+                store.close()
+                raise
+        return store
+
+    def _look_around(self, store: DelayStore) -> None:
+        """Does what a transfer worker needs the rights for, and tells what it will not see."""
+        store.check_version()
+        store.leader()
+        store.queues()
+        store.heads(())
+        prefixes = store.other_prefixes()
+        if prefixes:
+            logger.warning("%s", prefixes_in_words(prefixes, app=self._app))
+
+    def _tell_again(self, error: Exception) -> None:
+        """Says now and then that an outage goes on; the worker says when it begins and ends."""
+        if self._since is None:
+            self._since, self._tell_after_s = monotonic(), TELL_AFTER_S
+        waited_s = monotonic() - self._since
+        if waited_s >= self._tell_after_s:
+            self._tell_after_s = min(waited_s * 2, waited_s + TELL_EVERY_S)
+            logger.warning("still waiting for Redis, for %s by now: %s", in_words(waited_s, plain=True), error)
+
+
+def _app_queues(target: Target) -> list[str]:
+    return list(target.app.amqp.queues) if target.app is not None else []
+
+
+def _tell(queue: str, done: Transferred) -> None:
+    logger.debug("queue %r: %d transferred, latest %.1f ms late", queue, done.moved, done.latest_ms)

@@ -1,0 +1,134 @@
+"""Which dead letters a command is about."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+from celery import Celery
+from click.shell_completion import CompletionItem
+from redis.exceptions import ResponseError
+
+from celery_ext.cli.broker import Target
+from celery_ext.cli.ids import each_id
+from celery_ext.cli.stderr import complain
+from celery_ext.dead_letters.letter import DeadLetter
+from kombu_delayq.store import DelayStore
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Selection:
+    """Chooses dead letters, and remembers which ids it has met.
+
+    Args:
+        ids: Task ids; none for any.
+        tasks: Task names; none for any.
+    """
+
+    def __init__(self, ids: Iterable[str], tasks: Sequence[str]) -> None:
+        self.ids = frozenset(ids)
+        self.met: set[str] = set()
+        self._tasks = frozenset(tasks)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it is about less than all."""
+        return bool(self.ids or self._tasks)
+
+    def __call__(self, letter: DeadLetter) -> bool:
+        """Tells whether it is one of them."""
+        chosen = (not self.ids or letter.id in self.ids) and (not self._tasks or letter.name in self._tasks)
+        if chosen and self.ids:
+            self.met.add(letter.id)
+        return chosen
+
+
+def selecting(command: F) -> F:
+    """Adds ``--id``, ``--task`` and ``--all``, the arguments ``ids``, ``tasks`` and ``every``; see ``selected``."""
+    for option in (
+        click.option("-a", "--all", "every", is_flag=True, help="All of them."),
+        click.option("-t", "--task", "tasks", metavar="NAME", multiple=True, help="Those of a task. May be repeated."),
+        click.option(
+            "-i",
+            "--id",
+            "ids",
+            metavar="ID",
+            multiple=True,
+            help="The one with this task id; - reads ids from the standard input, one a line. May be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def selected(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> Selection:
+    """Returns what the options of ``selecting`` choose: with both ids and tasks, what is among both.
+
+    Raises:
+        click.UsageError: They do not say.
+    """
+    if every == bool(ids or tasks):
+        raise click.UsageError("which of the dead letters? Give --id, --task or --all")
+    chosen = list(each_id(ids))
+    if ids and not chosen:
+        raise click.UsageError("there is no id on the standard input")
+    return Selection(chosen, tasks)
+
+
+def buried_queues(target: Target, given: Sequence[str]) -> list[str]:
+    """Returns the queues of dead letters that were given, or else those that the app's tasks name.
+
+    Raises:
+        click.UsageError: There are none.
+    """
+    if given:
+        return list(dict.fromkeys(given))
+    if target.app is None:
+        raise click.UsageError("which queue? Give its name, or run it as `celery -A app delayq dead-letters …`")
+    queues = _named_by_tasks(target.app)
+    if not queues:
+        raise click.UsageError("which queue? No task of the app names one as its dead_letter")
+    return queues
+
+
+def known_buried_queues(target: Target, store: DelayStore, names: Sequence[str]) -> list[str]:
+    """Returns those of some queues of dead letters that there are, and complains of the others.
+
+    A queue is known while it holds messages, or when the app or the transfer workers know it.
+    """
+    known = set(store.queues())
+    if target.app is not None:
+        known.update(target.app.amqp.queues, _named_by_tasks(target.app))
+    queues = []
+    for name in names:
+        if name in known or _holds_some(store, name):
+            queues.append(name)
+        else:
+            complain(f"queue {name!r} holds no dead letters, and is not known")
+    return queues
+
+
+def _holds_some(store: DelayStore, queue: str) -> bool:
+    try:
+        return any(store.dead_letter_lists(queue).values())
+    except ResponseError:  # a key of another type is in the way, of which the command will complain
+        return True
+
+
+def _named_by_tasks(app: Celery) -> list[str]:
+    app.loader.import_default_modules()
+    named = {getattr(task, "dead_letter", None) for task in app.tasks.values()}
+    return sorted(name for name in named if isinstance(name, str))
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        names = buried_queues(Target.of_completion(context), ())
+    except Exception:  # whatever it is, the command itself will say it
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
+
+
+def dead_queues_argument(command: F) -> F:
+    """Adds the argument ``[QUEUE]...``, a tuple ``queues``, which ``buried_queues`` reads."""
+    return click.argument("queues", metavar="[QUEUE]...", nargs=-1, shell_complete=_complete)(command)

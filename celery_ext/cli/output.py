@@ -1,0 +1,175 @@
+"""What the commands print: tables, moments, and waiting messages as rows or as lines of JSON."""
+
+import json
+import shutil
+import sys
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.durations import in_words
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.errors import InvalidDelayChain
+
+#: How many characters of the last column a table has at least.
+LAST_COLUMN = 12
+#: Columns of a listing, and the most characters of a cell.
+HEAD = ("DUE", "TASK", "ID", "QUEUE", "RETRIES", "ARGUMENTS")
+CELL = 100
+ARGUMENTS = 40
+
+
+def escaped(text: str) -> str:
+    """Returns a text for the terminal: what is not printable, such as a control character, as Python escapes it."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def shortened(text: str, length: int) -> str:
+    """Returns a text of at most ``length`` characters, with an ellipsis where the end is missing."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Sets rows in columns.
+
+    Args:
+        head: Titles of the columns.
+        rows: As many texts a row.
+        right: Which columns, counted from 0, are set to the right.
+    """
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [head, *rows]
+    ]
+
+
+def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, title: int) -> list[str]:
+    """Sets rows in columns that fit the terminal: with less of the last column, or else a block for each row.
+
+    Where stdout is no terminal, each row is a line, whatever its length.
+
+    Args:
+        head: Titles of the columns.
+        rows: As many texts a row.
+        right: Which columns, counted from 0, are set to the right.
+        title: Which column heads a block.
+    """
+    lines = table(head, rows, right)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not width or max(map(len, lines)) <= width:
+        return lines
+    left = width - sum(max(map(len, column)) + 2 for column in list(zip(head, *rows, strict=True))[:-1])
+    if left >= LAST_COLUMN:
+        return table(head, [[*row[:-1], shortened(row[-1], left)] for row in rows], right)
+    return [line for row in rows for line in _block(head, row, title)]
+
+
+def _block(head: Sequence[str], row: Sequence[str], title: int) -> list[str]:
+    indent = max(map(len, head)) + 2
+    cells = [
+        f"  {name.lower():<{indent}}{cell}"
+        for at, (name, cell) in enumerate(zip(head, row, strict=True))
+        if at != title and cell
+    ]
+    return [row[title], *cells]
+
+
+def iso(ms: float) -> str | None:
+    """Returns a moment in ISO 8601 and UTC; None for one that the calendar does not have.
+
+    Args:
+        ms: Ms since the epoch.
+    """
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def moment(iso: str) -> str:
+    """Prints an ISO 8601 moment in the local time zone."""
+    return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def when(ms: float, now_ms: float) -> str:
+    """Prints a moment in the local time zone and from now: ``2026-11-21 15:04:05 CET (in 3h 12m)``.
+
+    Args:
+        ms: Ms since the epoch.
+        now_ms: Redis's clock.
+    """
+    try:
+        return f"{moment(iso(ms) or '')} ({in_words((ms - now_ms) / 1000)})"
+    except (ValueError, OverflowError, OSError):  # the score of a damaged entry may be any number
+        return f"{ms:.0f} ms since 1970"
+
+
+def as_line(value: Any) -> str:
+    """Returns a value as one line of JSON; what JSON does not have, such as bytes, becomes its ``repr``."""
+    try:
+        return json.dumps(value, default=repr, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):  # a key that is no text, a number that is none
+        if isinstance(value, dict):
+            return f"{{{', '.join(f'{as_line(str(name))}: {as_line(each)}' for name, each in value.items())}}}"
+        return json.dumps(repr(value))
+
+
+def chain_of(task: DelayedTask) -> DelayChain | None:
+    """Returns the retry schedule that a message has; whether a task's own counts is its worker's to know."""
+    try:
+        return None if task.delay_chain is None else DelayChain.parse(task.delay_chain)
+    except InvalidDelayChain:
+        return None
+
+
+def summary(task: DelayedTask, now_ms: float) -> dict[str, Any]:
+    """Returns what a listing says of a message, for JSON."""
+    due_ms = task.message.due_ms
+    return {
+        "id": task.id,
+        "task": task.name,
+        "queue": task.queue,
+        "due": iso(due_ms),
+        "due_in_s": round((due_ms - now_ms) / 1000, 3),
+        "priority": task.priority,
+        "retries": task.retries,
+        "delay_chain": task.delay_chain,
+        "argsrepr": task.argsrepr,
+        "kwargsrepr": task.kwargsrepr,
+    }
+
+
+def row(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[str]:
+    """Returns the cells of a listing, one for each of ``HEAD``."""
+    return [
+        when(task.message.due_ms, now_ms),
+        cell(name_of(task)),
+        cell(task.id),
+        cell(task.queue),
+        str(task.retries) if chain is None else f"{task.retries}/{len(chain)}",
+        cell(arguments(task), ARGUMENTS),
+    ]
+
+
+def name_of(task: DelayedTask) -> str:
+    """Returns the name of the task, or in words what is there instead."""
+    if task.name is not None:
+        return str(task.name)
+    return "(lost)" if task.message.body is None else "(no task)"
+
+
+def arguments(task: DelayedTask) -> str:
+    """Returns the arguments as the task wants them shown."""
+    return " ".join(text for text in (task.argsrepr, task.kwargsrepr) if text not in ("", "()", "[]", "{}"))
+
+
+def cell(text: str, length: int = CELL) -> str:
+    """Returns a text as it is put into a table."""
+    return shortened(escaped(text[: length + 1]), length)

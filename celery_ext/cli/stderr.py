@@ -1,0 +1,100 @@
+"""What a command has to complain about while it works: on stderr, and in the exit code."""
+
+import logging
+import os
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import click
+
+from celery_ext.cli.output import escaped
+
+#: Loggers whose warnings and errors a command shows.
+LOGGERS = ("kombu_delayq", "celery_ext")
+#: How many different lines of one kind are shown; of half a million tasks each might have one.
+LINES = 10
+
+
+def complain(text: str) -> None:
+    """Writes a line to stderr."""
+    click.echo(escaped(text), err=True)
+
+
+class QuietGroup(click.Group):
+    """Ends a command quietly when nobody reads its output any more, as in ``… | head``.
+
+    Args:
+        readers: Commands that only look, of which nothing is left to do then: their exit code is 0, not 1.
+    """
+
+    def __init__(self, *args: Any, readers: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._readers = readers
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            if ctx.invoked_subcommand not in self._readers:
+                raise  # click ends it quietly with 1
+            # So that nothing is said when Python flushes what is left at its end. Source: the note on SIGPIPE in the
+            # documentation of Python's module signal.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(BrokenPipeError):
+                    stream.flush()
+                    continue
+                os.dup2(nowhere, stream.fileno())
+            raise SystemExit(0) from None
+
+
+def complain_of_old(option: str, new: str) -> None:
+    """Says that an option has another name by now."""
+    complain(f"{option} is {new} by now; it still works, and will go")
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Writes what is logged as warning or error to stderr; after an error the exit code is 1."""
+    handler = _Complaints(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+        handler.sum_up()
+    if handler.failed:
+        raise click.exceptions.Exit(1)
+
+
+class _Complaints(logging.Handler):
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.failed = False
+        self._shown: dict[str, set[str]] = {}
+        self._more: Counter[str] = Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.failed = self.failed or record.levelno >= logging.ERROR
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1]:
+            text += f": {record.exc_info[1]}"
+        shown = self._shown.setdefault(str(record.msg), set())
+        if text in shown:
+            return
+        if len(shown) < LINES:
+            shown.add(text)
+            complain(text)
+        else:
+            self._more[str(record.msg)] += 1
+
+    def sum_up(self) -> None:
+        for kind, count in self._more.items():
+            complain(f"… and {count:,} more such as {kind!r}")

@@ -1,0 +1,1 @@
+"""Dead letters: tasks that failed for good, how they are buried, read and replayed."""

@@ -1,0 +1,104 @@
+"""Messages of tasks that have failed for good, in a queue of their own until somebody replays them."""
+
+import sys
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any
+
+from celery.exceptions import TimeLimitExceeded, WorkerLostError
+from kombu.entity import Exchange, Queue
+from kombu.log import get_logger
+
+from kombu_delayq.errors import InvalidDeadLetter, quoted
+from kombu_delayq.message.due import CHAIN_ID
+
+logger = get_logger(__name__)
+
+#: Message property that tells why a message is among the dead letters.
+DEAD_LETTER = "dead_letter"
+#: Most characters kept of an error.
+ERROR_LENGTH = 1000
+
+
+#: When a task's message is buried: after its last retry, or after any failure that is final. The first is the default.
+OCCASIONS = ("exhausted", "failure")
+#: The app's setting for tasks that do not say themselves.
+SETTING = "delayq_dead_letter_on"
+
+
+def check_occasion(given: Any, where: str) -> str:
+    """Returns when messages are buried, one of ``OCCASIONS``; None is the default.
+
+    Args:
+        given: What a task or a setting says.
+        where: Which, for the error.
+
+    Raises:
+        InvalidDeadLetter: It is something else.
+    """
+    if given is None:
+        return OCCASIONS[0]
+    if isinstance(given, str) and given in OCCASIONS:
+        return given
+    nearest = get_close_matches(str(given).lower(), OCCASIONS, n=1, cutoff=0.6)
+    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    raise InvalidDeadLetter(f"{where} is one of {', '.join(map(repr, OCCASIONS))}, not {quoted(given)}{hint}")
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns in words why a task failed that may have had retries left."""
+    if isinstance(error, TimeLimitExceeded):
+        return "time limit exceeded"
+    return "worker lost" if isinstance(error, WorkerLostError) else "failed"
+
+
+def bury(task: Any, request: Any, reason: str, exception: Any) -> None:
+    """Puts the message of a task that has failed into its dead letter queue, with the reason, once.
+
+    It is published as it was first sent, so that it can be consumed or replayed as it is: without retries, without
+    the expiry, and outside the chord, which has failed without it. Where that fails, it is logged, and the task fails
+    with its own error all the same.
+
+    Args:
+        task: It names the queue, as ``dead_letter``.
+        request: Of the run that failed.
+        reason: In words.
+        exception: Why it failed; None for the exception that is handled just now.
+    """
+    if request.get("buried"):
+        return
+    request.buried = True
+    info = request.delivery_info or {}
+    error = exception if exception is not None else sys.exc_info()[1]
+    said = {
+        "reason": reason,
+        "error": _text_of(error)[:ERROR_LENGTH] if error is not None else None,
+        "retries": request.retries,
+        "exchange": info.get("exchange"),
+        "routing_key": info.get("routing_key"),
+        "worker": request.hostname,
+        "at": datetime.now(UTC).isoformat(),
+    }
+    try:
+        # By the default exchange, which needs no declaration, whether or not the app may create queues.
+        queue = Queue(task.dead_letter, Exchange(""), routing_key=task.dead_letter)
+        letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None, countdown=None)
+        letter.options.pop(CHAIN_ID, None)  # replayed, it begins a chain
+        _send(task, letter, {"add_to_parent": False, DEAD_LETTER: said})
+    except Exception:  # a serializer's, a broker's; the task is to fail with its own
+        logger.exception("task %s[%s] could not be put into %r", task.name, request.id, task.dead_letter)
+
+
+def _send(task: Any, letter: Any, options: dict[str, Any]) -> None:
+    try:
+        letter.apply_async(**options)
+    except TypeError:  # arguments that the task does not take may be why it failed, and Celery looks at them here
+        options = {**task._get_exec_options(), **letter.options, **options}
+        task.app.send_task(task.name, letter.args, letter.kwargs, **options)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as reason:  # the error's own, which is anybody's
+        return f"{type(error).__name__}, which cannot be shown: {reason!r}"

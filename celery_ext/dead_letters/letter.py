@@ -1,0 +1,116 @@
+"""A dead letter as a user sees it: a task, and why it was buried."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from celery_ext.dead_letters.bury import DEAD_LETTER
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.store.types import Waiting
+
+
+@dataclass(frozen=True, repr=False)
+class DeadLetter:
+    """A message in a queue of dead letters; not each was buried there by a task that has failed.
+
+    Its repr has no arguments, so that it may come into logs.
+
+    Attributes:
+        buried_in: Name of the queue of dead letters.
+        message: As it is in the list.
+    """
+
+    buried_in: str
+    message: bytes
+
+    def __repr__(self) -> str:
+        at = self.at.isoformat() if self.at else None
+        return f"<DeadLetter: {self.name} id={self.id!r} buried_in={self.buried_in!r} reason={self.reason!r} at={at}>"
+
+    @cached_property
+    def task(self) -> DelayedTask:
+        """The task and its arguments."""
+        task = DelayedTask(Waiting(self.buried_in, "", 0.0, 0, self.message))
+        tag = task.properties.get("delivery_tag")
+        return task if task.id or not isinstance(tag, str) else DelayedTask(task.message._replace(id=tag))
+
+    @property
+    def id(self) -> str:
+        """The task id; for what is no task, the delivery tag."""
+        return self.task.id
+
+    @property
+    def name(self) -> str | None:
+        """Name of the task; None for what is no task."""
+        return self.task.name
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was buried; None for a message that came there in another way."""
+        return self._said("reason")
+
+    @property
+    def error(self) -> str | None:
+        """The last error of the task."""
+        return self._said("error")
+
+    @property
+    def worker(self) -> str | None:
+        """Node name of the worker that buried it."""
+        return self._said("worker")
+
+    @property
+    def exchange(self) -> str | None:
+        """Exchange through which it had come to its worker; empty for the default one."""
+        return self._said("exchange")
+
+    @property
+    def routing_key(self) -> str | None:
+        """With which routing key it had come; through the default exchange, the queue."""
+        return self._said("routing_key")
+
+    @property
+    def retries(self) -> int:
+        """How often it was retried."""
+        found = self._reasons.get("retries")
+        return found if isinstance(found, int) else 0
+
+    @property
+    def at(self) -> datetime | None:
+        """When it was buried, by the clock of the worker."""
+        try:
+            at = datetime.fromisoformat(self._said("at") or "")
+        except ValueError:
+            return None
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+    @property
+    def priority(self) -> int:
+        """0 to 9. Source: kombu.transport.virtual.Channel._get_message_priority."""
+        try:
+            return max(min(int(self.task.properties["priority"]), 9), 0)
+        except (KeyError, TypeError, ValueError):
+            return 0
+
+    def released(self, exchange: str, routing_key: str) -> bytes:
+        """Returns the message as it goes to a queue: without the reason, and as if it came by this way."""
+        body = self.task.body
+        if not self.task.properties:
+            return self.message  # nothing that we could read; whoever consumes it says so
+        properties = {name: value for name, value in self.task.properties.items() if name != DEAD_LETTER}
+        info = properties.get("delivery_info")
+        way = {"exchange": exchange, "routing_key": routing_key}
+        properties["delivery_info"] = {**info, **way} if isinstance(info, dict) else way
+        return json.dumps({**body, "properties": properties}).encode()
+
+    @property
+    def _reasons(self) -> Mapping[str, Any]:
+        found = self.task.properties.get(DEAD_LETTER)
+        return found if isinstance(found, dict) else {}
+
+    def _said(self, what: str) -> str | None:
+        found = self._reasons.get(what)
+        return found if isinstance(found, str) else None

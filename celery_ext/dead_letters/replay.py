@@ -1,0 +1,149 @@
+"""Dead letters: looked at, replayed and dropped. Knows the store, and no app."""
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from celery_ext.dead_letters.letter import DeadLetter
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Letter
+
+#: Most dead letters of one call, and about the most bytes of them.
+PAGE, PAGE_BYTES = 100, 1_000_000
+
+#: Says of a dead letter where it goes.
+Decide = Callable[[DeadLetter], Letter]
+
+
+def count(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
+    """Yields the dead letters of a queue as ``browse`` does, with none left out because others go through them."""
+    with store.replaying(queue) as hold:
+        for number, letter in enumerate(browse(store, queue)):
+            if number % PAGE == 0:
+                hold()
+            yield letter
+
+
+def browse(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
+    """Yields dead letters of a queue while reading them a page at a time, of each priority the oldest first.
+
+    It is not a snapshot: when letters are taken meanwhile, others may be left out.
+    """
+    for key, length in store.dead_letter_lists(queue).items():
+        skip, count = 0, PAGE
+        while skip < length:
+            page = store.dead_letter_page(key, skip, min(count, length - skip))
+            if not page:
+                break
+            yield from (DeadLetter(queue, message) for message in page)
+            skip, count = skip + len(page), _next_count(page)
+
+
+def to_queue(letter: DeadLetter, queue: str, *, as_before: bool) -> Letter:
+    """Says that a dead letter goes to a queue.
+
+    Args:
+        letter: The dead letter.
+        queue: Its name.
+        as_before: Whether that is where it came from, so that it keeps the exchange by which it had come.
+    """
+    way = (letter.exchange or "", letter.routing_key or queue) if as_before else ("", queue)
+    return Letter(letter.message, "queue", queue, letter.priority, letter.released(*way))
+
+
+def away(letter: DeadLetter) -> Letter:
+    """Says that a dead letter is dropped."""
+    return Letter(letter.message, "away")
+
+
+def back(letter: DeadLetter) -> Letter:
+    """Says that a dead letter stays."""
+    return Letter(letter.message, "back")
+
+
+def replay(
+    store: DelayStore, queue: str, decide: Decide, newest: datetime | None
+) -> Iterator[tuple[DeadLetter, Letter]]:
+    """Goes once through the dead letters of a queue and does with each what is decided.
+
+    What stays goes to the back of its list, so that the order is as before when the round is over. Each page is one
+    step: a round that is broken off loses nothing and doubles nothing. Letters that come meanwhile are left alone.
+    Another round at the same time waits until this one is through.
+
+    Args:
+        store: Of the broker.
+        queue: Its name.
+        decide: What is to be done with a letter; asked again when a consumer took some meanwhile.
+        newest: When the newest letter was buried, as found before; None if none told. Those that say they were buried
+            later have come meanwhile.
+
+    Yields:
+        Each letter, and what was done with it.
+    """
+
+    def decide_unless_new(letter: DeadLetter) -> Letter:
+        is_new = letter.at is not None and (newest is None or letter.at > newest)
+        return back(letter) if is_new else decide(letter)
+
+    with store.replaying(queue) as hold:
+        yield from _round(store, queue, decide_unless_new, hold)
+
+
+def route_of(channel: Any, fanouts: Collection[str] = ()) -> Callable[[DeadLetter], str | None]:
+    """Makes a function that tells the queue from which a dead letter came.
+
+    It gives None where that cannot be told: nobody knows by which exchange it had come, or the exchange is bound to
+    no queue for the letter's routing key by now, or to several.
+
+    Args:
+        channel: A channel of one of our transports, to read the bindings.
+        fanouts: Exchanges whose messages wait in no queue.
+    """
+
+    @cache
+    def queue_of(exchange: str, routing_key: str) -> str | None:
+        if not exchange:
+            return routing_key or None
+        if exchange in fanouts:
+            return None
+        # Source: kombu.transport.virtual.exchange: a topic exchange has a pattern in its bindings, a direct one none.
+        queues = {
+            queue
+            for key, pattern, queue in channel.get_table(exchange)
+            if (re.match(pattern, routing_key) if pattern else key == routing_key)
+        }
+        return queues.pop() if len(queues) == 1 else None
+
+    def route(letter: DeadLetter) -> str | None:
+        if letter.exchange is None or letter.routing_key is None:
+            return None
+        return queue_of(letter.exchange, letter.routing_key)
+
+    return route
+
+
+def _round(
+    store: DelayStore, queue: str, decide: Decide, hold: Callable[[], None]
+) -> Iterator[tuple[DeadLetter, Letter]]:
+    for key, left in store.dead_letter_lists(queue).items():
+        count = PAGE
+        while left > 0:
+            hold()
+            page = store.dead_letter_page(key, 0, min(count, left))
+            if not page:
+                break
+            letters = [DeadLetter(queue, message) for message in page]
+            decided = [decide(letter) for letter in letters]
+            # Whoever replays a task that was cancelled once wants its delay chain to begin anew.
+            store.accept([each.id for each, done in zip(letters, decided, strict=True) if done.to == "queue"])
+            taken = store.replay(key, decided)  # fewer when a consumer took some: the next page begins there
+            yield from zip(letters[:taken], decided[:taken], strict=True)
+            left, count = left - taken, _next_count(page)
+
+
+def _next_count(page: list[bytes]) -> int:
+    """Returns how many dead letters to read next, judged by the size of those before."""
+    size = sum(map(len, page)) // len(page)
+    return max(1, min(PAGE, PAGE_BYTES // max(size, 1)))

@@ -1,0 +1,248 @@
+"""What a task does with its delay chain when it fails."""
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from celery.app.task import Context, Task
+from celery.exceptions import Ignore, Reject, WorkerLostError
+
+from celery_ext.dead_letters.bury import SETTING, bury, check_occasion, reason_of
+from celery_ext.delays import lost
+from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.levels import delay_of_level
+from celery_ext.signals import delay_chain_exhausted
+from celery_ext.waiting.revoke import announce_revoked
+from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
+from kombu_delayq.message.due import CHAIN_ID
+
+# Mixed into the classes of tasks; only a type checker needs to be told.
+_Task: Any = Task if TYPE_CHECKING else object
+
+#: Schedule of the call that is just applied eagerly, which has no message that could carry it.
+_eager_chain: ContextVar[DelayChain | None] = ContextVar("delay_chain_of_eager_call", default=None)
+
+#: Request of a task whose tracing has just failed, of which Celery then tells ``on_failure`` without it.
+_untraced: ContextVar[Any] = ContextVar("request_of_internal_error", default=None)
+
+
+class DelayChainTask(_Task):
+    """Stands to the left of the class of every task of an app that was given to ``install``.
+
+    Attributes:
+        delay_chain: Retry schedule, a ``DelayChain`` or its text. It decides how often the task is retried.
+        dead_letter: Name of the queue that gets the message when the task has failed for good.
+        dead_letter_on: When that is: ``exhausted``, no retry is left; ``failure``, any failure that is final. None for
+            what the setting ``delayq_dead_letter_on`` says, or the first.
+    """
+
+    delay_chain: DelayChain | str | None
+    dead_letter: str | None
+    dead_letter_on: str | None
+
+    @classmethod
+    def on_bound(cls, app: Any) -> None:
+        """Takes what the setting ``task_annotations`` gave to the task."""
+        super().on_bound(app)
+        cls.take_declared()
+
+    @classmethod
+    def take_declared(cls) -> None:
+        """Reads the chain of a task that is declared, whose length is the limit of retries, and when it is buried.
+
+        Raises:
+            InvalidDelayChain: It is none, or the task has ``retry_backoff`` too.
+            InvalidDeadLetter: ``dead_letter_on`` is wrong, or there is no ``dead_letter`` for it.
+        """
+        cls._take_dead_letter_on()
+        if cls.delay_chain is None:
+            return
+        try:
+            chain = cls.delay_chain = DelayChain.parse(cls.delay_chain)
+        except InvalidDelayChain as error:
+            raise InvalidDelayChain(f"task {cls.name}: {error}") from None
+        if getattr(cls, "retry_backoff", False):
+            raise InvalidDelayChain(f"task {cls.name} has both a delay_chain and retry_backoff; one of them has to go")
+        cls.max_retries = len(chain)
+
+    @classmethod
+    def _take_dead_letter_on(cls) -> None:
+        check_occasion(cls.dead_letter_on, f"dead_letter_on of task {cls.name}")
+        if not cls.__bound__:
+            return  # task_annotations may say more
+        if cls.dead_letter_on is not None and cls.dead_letter is None:
+            raise InvalidDeadLetter(f"task {cls.name} has a dead_letter_on, but names no queue as its dead_letter")
+        if cls.dead_letter is not None:
+            check_occasion(cls._get_app().conf.get(SETTING), f"the setting {SETTING}")
+
+    @property
+    def Request(self) -> Any:  # noqa: N802  # Celery's name
+        """The class of requests in the worker's main process, which learns of what a task cannot tell itself."""
+        base = super().Request
+        return base if self.dead_letter is None and self.delay_chain is None else lost.watching(base)
+
+    def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
+        """Does what the task's own class does when it has failed, and buries its message if that is wanted.
+
+        What ends a task from outside is told to ``fail_from_outside``, for which Celery's versions differ.
+        """
+        done = super().on_failure(exc, task_id, args, kwargs, einfo)
+        request, untraced = self.request, _untraced.get()
+        if request.id != task_id and untraced is not None and untraced.id == task_id:
+            request = untraced
+        if request.id == task_id:
+            _untraced.set(None)
+            self._fail(request, exc)
+        return done
+
+    def fail_from_outside(self, request: Any, exc: BaseException) -> None:
+        """Does what is to be done when a task has failed for good, and its own process could not say so.
+
+        Args:
+            request: Its request in the worker's main process.
+            exc: Such as of a time limit, or of a process that was lost.
+        """
+        if isinstance(exc, WorkerLostError) and getattr(self, "retry_on_worker_lost", False):  # from Celery 5.7 on
+            chain = self._chain_of(request)
+            limits = (self.max_retries, None if chain is None else len(chain))
+            if any(limit is not None and request.retries >= limit for limit in limits):
+                self._give_up(request, chain, exc)
+        self._fail(request, exc)
+
+    def retry(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: Any = None,
+        throw: bool = True,
+        eta: Any = None,
+        countdown: float | None = None,
+        max_retries: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Retries the task: with a delay chain after its next delay, unless ``eta`` or ``countdown`` say otherwise.
+
+        So may ``delay_level``. Other arguments, result and errors are as of ``celery.Task.retry``. With a delay chain,
+        its length is the limit of retries, which ``max_retries`` can only lower.
+
+        Raises:
+            celery.exceptions.Ignore: The chain was cancelled while this step ran.
+            DelayqError: The next step cannot wait, such as one that is longer than ``max_delay``.
+        """
+        # Only what is given: an override of retry in a project's own base class may know no other argument.
+        given = {"args": args, "kwargs": kwargs, "exc": exc, "eta": eta, "countdown": countdown}
+        given["throw"] = None if throw else False
+        options |= {name: value for name, value in given.items() if value is not None}
+        if (level := options.pop("delay_level", None)) is not None:
+            countdown = options["countdown"] = delay_of_level(self.app, level, options)
+        request = self.request
+        chain = self._chain_of(request)
+        limit = self._limit(chain, max_retries)
+        if request.called_directly or (chain is None and self.dead_letter is None):
+            limit = max_retries
+        elif limit is not None and request.retries >= limit:
+            self._give_up(request, chain, exc)
+        elif chain is not None and not eta and countdown is None:
+            options["countdown"] = chain.delay_s(request.retries)
+        if limit not in (None, self.max_retries):
+            options["max_retries"] = limit
+        try:
+            return super().retry(**options)
+        except Reject as reject:
+            if isinstance(reject.reason, DelayChainCancelled):
+                announce_revoked(self.app, self, request, str(reject.reason))
+                raise Ignore(str(reject.reason)) from reject.reason
+            if isinstance(reject.reason, DelayqError):
+                raise reject.reason from exc  # before 5.7 Celery gives a rejected task no result
+            raise
+
+    def signature_from_request(self, request: Any = None, *args: Any, **options: Any) -> Any:
+        """Returns the signature that sends a request again, as Celery's does, as a step of the same delay chain.
+
+        Celery calls it for each retry, also for one that it makes itself when a worker process was lost, whose request
+        is not the one that runs here, and which is to wait as the chain says.
+        """
+        request = self.request if request is None else request
+        chain = self._chain_of(request)
+        if chain is not None:
+            options = {"delay_chain": chain.text, CHAIN_ID: _id_of_chain(request), **options}
+            if request is not self.request and options.get("retries"):
+                options["countdown"] = chain.delay_s(request.retries)
+        return super().signature_from_request(request, *args, **options)
+
+    def apply(
+        self,
+        *args: Any,
+        delay_chain: DelayChain | str | None = None,
+        delay_level: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Runs the task here, as ``celery.Task.apply`` does; a delay chain limits the retries, and nothing waits."""
+        if delay_level is not None:
+            delay_of_level(self.app, delay_level, kwargs)
+        token = _eager_chain.set(None if delay_chain is None else DelayChain.parse(delay_chain))
+        try:
+            return super().apply(*args, **kwargs)
+        finally:
+            _eager_chain.reset(token)
+
+    def _chain_of(self, request: Any) -> DelayChain | None:
+        """Returns the schedule of a message that is run: its own, else the task's."""
+        of_message = (request.properties or {}).get("delay_chain")
+        text = of_message or (_eager_chain.get() if request.is_eager else None) or self.delay_chain
+        return None if text is None else DelayChain.parse(text)
+
+    def _limit(self, chain: DelayChain | None, max_retries: int | None) -> int | None:
+        """Returns how many retries the message that is run may have; None for any number."""
+        gave_up_at: int | None = self.request.get("gave_up_at")
+        if gave_up_at is not None:
+            return gave_up_at
+        if chain is None:
+            return self.max_retries if max_retries is None else max_retries
+        return len(chain) if max_retries is None else min(max_retries, len(chain))
+
+    def _give_up(self, request: Any, chain: DelayChain | None, exc: Any) -> None:
+        """Does what is to be done once when there is no retry left; Celery's own error follows."""
+        if request.get("gave_up_at") is not None:
+            return  # a task's own retry gave up, and autoretry_for catches what it raised
+        request.gave_up_at = request.retries
+        if self.dead_letter and not request.is_eager:
+            bury(self, request, "delay chain exhausted" if chain is not None else "retries exhausted", exc)
+        if chain is not None:
+            delay_chain_exhausted.send(sender=self, task_id=request.id, request=request, chain=chain, exception=exc)
+
+    def _fail(self, request: Any, exc: BaseException) -> None:
+        """Buries the message of a task that has failed for good, where any such failure is to be seen."""
+        occasion = self.dead_letter_on or self.app.conf.get(SETTING)
+        if self.dead_letter and occasion == "failure" and not request.is_eager:
+            bury(self, request, reason_of(exc), exc)
+
+    @property
+    def override_max_retries(self) -> int:
+        """Limit that the running message's last call of ``retry`` had; Celery keeps it for its next autoretry.
+
+        Celery keeps it in the task, where messages that run in other threads, and the next one, would find it.
+        """
+        try:
+            return int(self.request.__dict__["override_max_retries"])
+        except KeyError:
+            raise AttributeError("override_max_retries") from None
+
+    @override_max_retries.setter
+    def override_max_retries(self, limit: int) -> None:
+        self.request.override_max_retries = limit
+
+    @override_max_retries.deleter
+    def override_max_retries(self) -> None:
+        self.request.__dict__.pop("override_max_retries", None)
+
+
+def note_internal_error(sender: Any, request: Any, args: Any, kwargs: Any, **more: Any) -> None:
+    """Keeps the request for ``on_failure``, for the signal ``task_internal_error``."""
+    if isinstance(sender, DelayChainTask):
+        _untraced.set(Context(request or {}, args=args, kwargs=kwargs))
+
+
+def _id_of_chain(request: Any) -> str:
+    """Returns what all steps of a chain have in common; a redelivered message begins the same chain."""
+    properties = request.properties or {}
+    return str(properties.get(CHAIN_ID) or properties.get("delivery_tag") or request.id)

@@ -1,0 +1,192 @@
+"""The lines of an export: JSON, a header, a line for each message, and a closing line that tells how many there were.
+
+Text in it is what the bytes in Redis say in UTF-8. Bytes that are no UTF-8 are single surrogates, U+DC80 to U+DCFF, as
+Python's error handler ``surrogateescape`` writes them, so that every byte comes back.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.connection.text import as_text
+from kombu_delayq.errors import quoted
+from kombu_delayq.store.formats.hash import shared_id
+from kombu_delayq.store.types import Offer, Waiting
+
+FORMAT, VERSION = "delayq-export", 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class BadLine(ValueError):
+    """A line is none of an export."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line.
+
+    Attributes:
+        broker: URL of the broker, without its password.
+        at: When it was written, ISO 8601.
+    """
+
+    broker: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Closing:
+    """The last line.
+
+    Attributes:
+        messages: How many messages stand between it and the header.
+    """
+
+    messages: int
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The line of a message.
+
+    Attributes:
+        queue: Where it goes.
+        offer: The message as it is offered to a store.
+    """
+
+    queue: str
+    offer: Offer
+
+
+def header_line(broker: str, now: datetime) -> str:
+    """Returns the first line; arguments are as of ``Header``."""
+    return json.dumps({"format": FORMAT, "version": VERSION, "at": now.isoformat(), "broker": broker})
+
+
+def closing_line(messages: int) -> str:
+    """Returns the last line."""
+    return json.dumps({"format": FORMAT, "messages": messages})
+
+
+def message_line(message: Waiting) -> str:
+    """Returns the line of a message that has a body."""
+    fields = {
+        "queue": message.queue,
+        "id": _own_id(message),
+        "due": _iso(message.due_ms),
+        "due_ms": message.due_ms,
+        "priority": message.priority,
+        "body": as_text(message.body),
+    }
+    return json.dumps(fields)
+
+
+def parse(line: bytes) -> Header | Closing | Exported:
+    """Reads a line.
+
+    Raises:
+        BadLine: It is none, for this reason.
+    """
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"it is no JSON, or cut off: {error}") from None
+    if not isinstance(fields, dict):
+        raise BadLine(f"it is no JSON object, but {quoted(fields)}")
+    if "format" in fields:
+        return _about_export(fields)
+    for name, kind in (("queue", str), ("id", str), ("due_ms", (int, float)), ("priority", int), ("body", str)):
+        if name not in fields:
+            raise BadLine(f"it has no {name!r}")
+        if not isinstance(fields[name], kind) or isinstance(fields[name], bool):
+            # A body has arguments, which are not for logs.
+            what = type(fields[name]).__name__ if name == "body" else quoted(fields[name])
+            raise BadLine(f"{name} is {what}")
+    return Exported(_queue(fields["queue"]), _offer(fields))
+
+
+def fault_of(body: bytes | str) -> str | None:
+    """Returns why no consumer of kombu could take a message, or None.
+
+    Source: kombu.transport.virtual.Message, and how its channel restores messages.
+    """
+    try:
+        message = json.loads(as_text(body))
+    except (ValueError, RecursionError) as error:
+        return f"it is no JSON: {error}"
+    if not isinstance(message, dict):
+        return "it is no JSON object"
+    properties = message.get("properties")
+    if "body" not in message or not isinstance(properties, dict) or not isinstance(message.get("headers"), dict):
+        return "it is no message of kombu, which has a body, headers and properties"
+    if not isinstance(properties.get("delivery_tag"), str) or not isinstance(properties.get("delivery_info"), dict):
+        return "it is no message of kombu, whose properties have a delivery_tag and delivery_info"
+    return None
+
+
+def _about_export(fields: dict[str, Any]) -> Header | Closing:
+    if fields["format"] != FORMAT:
+        raise BadLine(f"the format is {quoted(fields['format'])}, not {FORMAT!r}")
+    if "messages" in fields:
+        count = fields["messages"]
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise BadLine(f"messages is {quoted(count)}")
+        return Closing(count)
+    if fields.get("version") != VERSION:
+        raise BadLine(f"the version of the format is {quoted(fields.get('version'))}, and {VERSION} is known here")
+    return Header(str(fields.get("broker")), str(fields.get("at")))
+
+
+def _queue(queue: str) -> str:
+    try:
+        queue.encode()
+    except UnicodeEncodeError as error:
+        raise BadLine(f"queue is {quoted(queue)}: {error}") from None
+    if not queue:
+        raise BadLine("queue is empty")
+    return queue
+
+
+def _offer(fields: dict[str, Any]) -> Offer:
+    due_ms, priority = fields["due_ms"], fields["priority"]
+    if not math.isfinite(due_ms):
+        raise BadLine(f"due_ms is {due_ms!r}")
+    if not 0 <= priority <= 9:
+        raise BadLine(f"priority is {priority}, and may be 0 to 9")
+    _check_iso(fields.get("due"), due_ms)
+    try:
+        identity, body = (fields[name].encode(errors="surrogateescape") for name in ("id", "body"))
+    except UnicodeEncodeError as error:
+        raise BadLine(f"its text stands for no bytes: {error}") from None
+    fault = fault_of(body)
+    if fault is not None:
+        raise BadLine(f"the body: {fault}")
+    return Offer(identity, repr(float(due_ms)), priority, body)
+
+
+def _check_iso(due: object, due_ms: float) -> None:
+    """Finds a due time that was changed in one place only."""
+    if due is None:
+        return
+    try:
+        ms = (datetime.fromisoformat(str(due)) - _EPOCH) / timedelta(milliseconds=1)
+    except (ValueError, TypeError):
+        raise BadLine(f"due is {quoted(due)}, which is no time in ISO 8601 with a zone") from None
+    if abs(ms - due_ms) > 1:
+        raise BadLine(f"due and due_ms name different times: {due} and {_iso(due_ms) or due_ms}")
+
+
+def _iso(ms: float) -> str | None:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _own_id(message: Waiting) -> str:
+    """Returns the id under which a message is to be offered: without the suffix that it has beside another."""
+    shared = shared_id(message.id)
+    return shared if shared is not None and shared == DelayedTask(message).id else message.id

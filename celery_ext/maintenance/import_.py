@@ -1,0 +1,144 @@
+"""Puts the messages of an export into a store."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from celery_ext.maintenance.export_format import BadLine, Closing, Exported, Header, parse
+from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
+
+#: Most messages that are offered together, and about the most bytes of them.
+CHUNK, CHUNK_BYTES = 300, 500_000
+
+
+@dataclass
+class Counts:
+    """What became of the messages of one queue, as of ``Offered``."""
+
+    offered: int = 0
+    repeated: int = 0
+    renamed: int = 0
+
+
+class Import:
+    """One import. Memory does not grow with the number of messages.
+
+    Args:
+        store: Where the messages go.
+        renames: New names of queues, by the old ones.
+        skip_bad: Whether to go on after a line that is none of an export.
+
+    Attributes:
+        counts: What became of the messages, by queue.
+        bad: Number of bad lines.
+        incomplete: Whether messages seem to be missing in the export.
+        line: Number of the last line that was read.
+        stored: Number of the last line up to which all messages are in the store.
+    """
+
+    def __init__(self, store: DelayStore, renames: Mapping[str, str], *, skip_bad: bool) -> None:
+        self.counts: defaultdict[str, Counts] = defaultdict(Counts)
+        self.bad = self.line = self.stored = 0
+        self.incomplete = False
+        self._store = store
+        self._renames = renames
+        self._skip_bad = skip_bad
+        self._chunk: defaultdict[str, list[Offer]] = defaultdict(list)
+        self._count = self._size = 0
+        #: Number of messages since a header; None outside of an export.
+        self._since_header: int | None = None
+
+    def run(self, lines: Iterable[bytes]) -> Iterator[str | None]:
+        """Imports lines.
+
+        Yields:
+            For each line None, or what is wrong with it.
+        """
+        for self.line, text in enumerate(lines, 1):
+            try:
+                yield self._read(text)
+            except BadLine as error:
+                self.bad += 1
+                yield f"line {self.line}: {error}"
+                if not self._skip_bad:
+                    break
+        else:
+            yield self._unclosed()
+        self._offer()
+
+    def _read(self, text: bytes) -> str | None:
+        if not text.strip():
+            return None
+        inside = self._since_header is not None
+        try:
+            parsed = parse(text)
+        except BadLine:
+            self._since_header = (self._since_header or 0) + 1 if inside else None
+            raise
+        if isinstance(parsed, Exported):
+            self._since_header = (self._since_header or 0) + 1
+            self._take(parsed)
+            return None if inside else self._missing("messages without a header; what was before them may be missing")
+        if isinstance(parsed, Header):
+            problem = self._unclosed()
+            self._since_header = 0
+            return problem
+        return self._close(parsed)
+
+    def _take(self, message: Exported) -> None:
+        queue, offer = message.queue, message.offer
+        renamed = self._renames.get(queue, queue)
+        if renamed != queue:
+            offer = offer._replace(body=readdressed(as_bytes(offer.body), queue, renamed))
+        self._chunk[renamed].append(offer)
+        self._count += 1
+        self._size += offer.size
+        if self._count >= CHUNK or self._size >= CHUNK_BYTES:
+            self._offer()
+
+    def _offer(self) -> None:
+        for queue, offers in self._chunk.items():
+            offered = self._store.offer(queue, *offers)
+            counts = self.counts[queue]
+            counts.offered += offered.offered
+            counts.repeated += offered.repeated
+            counts.renamed += offered.renamed
+        self._chunk.clear()
+        self._count = self._size = 0
+        self.stored = self.line
+
+    def _close(self, closing: Closing) -> str | None:
+        found, self._since_header = self._since_header, None
+        if found is None:
+            return self._missing("the end of an export without its beginning")
+        if found != closing.messages:
+            return self._missing(f"the export had {closing.messages:,} messages, and {found:,} are here")
+        return None
+
+    def _unclosed(self) -> str | None:
+        if self._since_header is None and self.line:
+            return None
+        return self._missing("the export is cut off; messages may be missing" if self.line else "the export is empty")
+
+    def _missing(self, what: str) -> str:
+        self.incomplete = True
+        return f"line {self.line}: {what}"
+
+
+def readdressed(body: bytes, old: str, new: str) -> bytes:
+    """Returns a message that says it came by the default exchange to ``new``, if it said so of ``old``.
+
+    A task's own retries go where its message says that it came from.
+    """
+    try:
+        message = json.loads(body)
+    except ValueError:
+        return body  # bytes that are no UTF-8, which would not come back as they are
+    info = message["properties"]["delivery_info"]
+    if info.get("exchange") or info.get("routing_key") != old:
+        return body
+    info["routing_key"] = new
+    return json.dumps(message).encode()

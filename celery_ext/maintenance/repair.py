@@ -1,0 +1,206 @@
+"""Finds and mends what lost or damaged keys leave of delayed messages. Knows the store, and no app."""
+
+import json
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from redis.exceptions import ResponseError
+
+from celery_ext.maintenance.export_format import fault_of
+from kombu_delayq.connection.text import as_text
+from kombu_delayq.message.due import Due, eta_of
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.formats.hash import body_of, id_of
+from kombu_delayq.store.formats.redisson import mark_of, told_id
+
+#: How many ids of each kind are remembered, to be named.
+EXAMPLES = 10
+#: How many of the stale entries are remembered while nothing is mended, so that their bodies are not counted too.
+STALE_KNOWN = 100_000
+#: How often a list is tried to be made anew while other clients offer messages, before it is left for another time.
+RELIST_ATTEMPTS = 10
+
+
+@dataclass
+class Findings:
+    """What is wrong with one queue.
+
+    Attributes:
+        queue: Its name.
+        delayed: Number of index entries.
+        unknown: Whether the transfer workers do not know of it, so that nothing of it is delivered.
+        lost: Number of index entries without a body: the messages are lost.
+        stale: Number of index entries that belong to a body, and are not the ones by which it is found.
+        unindexed: Number of bodies without an index entry, which would never be delivered.
+        undated: How many of these tell no due time, so that they become due now.
+        untwinned: Number of messages beside others of their id that cannot be found by it.
+        unnamed: Number of messages that cannot be found by their ids.
+        unlisted: Number of index entries, at least, that the list of Redisson's form has lost.
+        misordered: Number of messages behind which later ones of their due time would not be put.
+        unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
+        error: Why it could not be searched, in the words of Redis.
+        examples: Some of the ids of the lost, the undated and the unreadable.
+    """
+
+    queue: str
+    delayed: int = 0
+    unknown: bool = False
+    lost: int = 0
+    stale: int = 0
+    unindexed: int = 0
+    undated: int = 0
+    untwinned: int = 0
+    unnamed: int = 0
+    unlisted: int = 0
+    misordered: int = 0
+    unreadable: int = 0
+    error: str | None = None
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def mendable(self) -> bool:
+        """Whether there is something that can be mended."""
+        damaged = self.lost + self.stale + self.unindexed + self.untwinned + self.unnamed + self.unlisted
+        return self.unknown or bool(damaged + self.misordered)
+
+    @property
+    def beyond_repair(self) -> bool:
+        """Whether there is something that cannot."""
+        return self.error is not None or bool(self.unreadable)
+
+    def note(self, kind: str, identity: bytes | None = None) -> None:
+        """Counts something, and remembers its id, if it is to be named, while there are few."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        if identity is None:
+            return
+        ids = self.examples.setdefault(kind, [])
+        if len(ids) < EXAMPLES:
+            ids.append(as_text(identity))
+
+
+def all_queues(store: DelayStore, known: Iterable[str]) -> list[str]:
+    """Returns the names of all queues that have keys of ours, also those that no transfer worker knows of.
+
+    It searches the whole database, in short calls.
+    """
+    return sorted(set(known).union(*store.queue_pages()))
+
+
+def check(store: DelayStore, findings: Findings, known: Container[str], *, mend: bool) -> Iterator[None]:
+    """Searches a queue, and with ``mend`` mends what it finds. May run while the queue is in use.
+
+    Args:
+        store: Of the broker.
+        findings: With the name of the queue; gets the rest.
+        known: Names of the queues that the transfer workers know of.
+        mend: Whether to change anything.
+
+    Yields:
+        For each index entry and each body, when it is done with.
+    """
+    try:
+        for backup in store.kept_forms(findings.queue):
+            # Asks for the types of all its keys; what is wrong is told in words that name the key.
+            store.repair_index(findings.queue, [], mend=False, backup=backup)
+            yield from (_check_list if backup == "list" else _check_hash)(store, findings, mend=mend)
+        if findings.queue not in known and (findings.delayed or findings.unindexed):
+            findings.unknown = findings.queue not in store.queues()  # it may be new
+        if findings.unknown and mend:
+            store.know(findings.queue)
+    except (ResponseError, UnicodeEncodeError) as error:
+        findings.error = str(error)
+
+
+def _check_hash(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    stale: set[bytes] = set()
+    yield from _check_index(store, findings, stale, mend=mend)
+    yield from _check_backup(store, findings, stale, mend=mend)
+
+
+def _check_list(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    for members in store.index_pages(findings.queue, "list"):
+        for member, state in zip(members, _states(store, findings, members, "list", mend=mend), strict=True):
+            if state == "lost":
+                findings.note("lost", told_id(mark_of(member), b""))
+            elif state in ("unnamed", "misordered"):
+                findings.note(state)
+            findings.delayed += state not in ("lost", "gone")
+            yield
+    found = True
+    while found:  # again, for others may have moved entries past it meanwhile
+        before = findings.unindexed
+        for page in store.list_pages(findings.queue, mend=mend):
+            findings.unindexed += len(page.unindexed)
+            yield from repeat(None, page.entries)
+        found = mend and findings.unindexed > before
+    yield from _relist(store, findings, mend=mend)
+
+
+def _relist(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    """Makes a list anew that has lost entries; only now, for it may have what the index has lost."""
+    page, attempts = store.relist(findings.queue, mend=mend), 1
+    findings.unlisted += page.lost
+    while page.word == "more" or (page.word == "unknown" and attempts < RELIST_ATTEMPTS):
+        if page.word == "unknown":
+            attempts += 1
+            store.index(findings.queue)
+        page = store.relist(findings.queue, page if page.word == "more" else None, mend=mend)
+        findings.unlisted += page.lost
+        yield
+
+
+def _check_index(store: DelayStore, findings: Findings, stale: set[bytes], *, mend: bool) -> Iterator[None]:
+    for members in store.index_pages(findings.queue, "hash"):
+        for member, state in zip(members, _states(store, findings, members, "hash", mend=mend), strict=True):
+            identity = id_of(member)
+            if state == "lost":
+                findings.note("lost", identity)
+            elif state == "stale":
+                findings.stale += 1
+                if not mend and len(stale) < STALE_KNOWN:
+                    stale.add(identity)
+            findings.delayed += state in ("sound", "stale")
+            yield
+
+
+def _states(store: DelayStore, findings: Findings, members: list[bytes], backup: str, *, mend: bool) -> list[str]:
+    return store.repair_index(findings.queue, members, mend=mend, backup=backup) if members else []
+
+
+def _check_backup(store: DelayStore, findings: Findings, stale: set[bytes], *, mend: bool) -> Iterator[None]:
+    for bodies in store.backup_pages(findings.queue):
+        ids = list(bodies)
+        states = store.repair_backup(findings.queue, [(each, None) for each in ids], mend=mend) if ids else []
+        dues: list[tuple[bytes, float | None]] = []
+        now_ms = store.now_ms()
+        for identity, state in zip(ids, states, strict=True):
+            if state == "unindexed" and identity not in stale:
+                dues.append((identity, _due_ms(findings, now_ms, identity, bodies[identity])))
+            findings.untwinned += state == "untwinned"
+            findings.misordered += state == "misordered"
+            yield
+        if dues and mend:  # without a due time, a body is left as it is
+            store.repair_backup(findings.queue, dues, mend=True)
+
+
+def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) -> float | None:
+    """Returns when a message without an index entry is due, as it says itself, else now; None if it is none."""
+    body = body_of(value)
+    if fault_of(body) is not None:
+        findings.note("unreadable", identity)
+        return None
+    findings.unindexed += 1
+    due = _eta_of(body)
+    if due is not None:
+        return due.ms
+    findings.note("undated", identity)
+    return now_ms
+
+
+def _eta_of(body: bytes) -> Due | None:
+    try:
+        return eta_of(json.loads(as_text(body)))
+    except Exception:
+        # What a task of protocol 1 is packed in may be damaged in any way; whoever consumes it says so.
+        return None

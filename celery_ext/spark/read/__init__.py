@@ -1,0 +1,1 @@
+"""Waiting messages become a DataFrame."""

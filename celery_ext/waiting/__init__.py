@@ -1,0 +1,1 @@
+"""Tasks that wait: read, cancelled, rescheduled, run now, by id or by due time."""

@@ -1,0 +1,216 @@
+"""Waiting messages of one broker by task id, whatever queue they are in. Knows the store, and no app."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from math import inf
+from typing import Literal, NamedTuple
+
+from celery.utils.functional import chunks
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from kombu_delayq.errors import AnswerLost, UnreadableMessage
+from kombu_delayq.message.due import CHAIN_ID, with_eta
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import MAX_TWINS
+from kombu_delayq.store.types import Change, Waiting
+
+#: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, or will:
+#: one that runs is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed`` (it does not
+#: wait: unknown, transferred before, or through), ``unreadable`` (its message cannot be rewritten: left as it is).
+Outcome = Literal["cancelled", "chain_ended", "rescheduled", "transferred", "not_delayed", "unreadable"]
+
+#: How many ids go into one call, so that Redis stays responsive.
+IDS_A_CALL = 200
+#: How many messages of a queue are read in one call.
+PAGE = 100
+
+
+def get(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
+    """Yields each id with its waiting messages: none, one, or several when tasks share the id."""
+    queues = store.queues()
+    for part in _parts(ids):
+        found = store.get(queues, part)
+        yield from ((each, found.get(each, [])) for each in part)
+
+
+class Cancelled(NamedTuple):
+    """What a cancel did with an id.
+
+    Attributes:
+        id: The task id.
+        messages: Those removed.
+        is_chain: Whether it is known as that of a delay chain, which has ended with this.
+    """
+
+    id: str
+    messages: list[Waiting]
+    is_chain: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """The word for it."""
+        if self.messages:
+            return "cancelled"
+        return "chain_ended" if self.is_chain else "not_delayed"
+
+
+def cancel(store: DelayStore, ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
+    """Removes the waiting messages of some ids, and ends the delay chains of those whose step runs just now.
+
+    Args:
+        store: Of the broker.
+        ids: Task ids.
+        chains_in_use: Whether the caller knows of tasks with a delay chain.
+
+    Raises:
+        AnswerLost: Redis did not answer; what is known to be removed has been yielded.
+    """
+    for part in _parts(ids):
+        # Before the search, so that a step that is offered during it, also to a new queue, is either found or refused.
+        queues, chains = store.refuse(part, in_use=chains_in_use)
+        found: dict[str, list[Waiting]] = {}
+        try:
+            _remove(store, queues, part, found)
+        except Exception:
+            yield from (Cancelled(each, messages) for each, messages in found.items())
+            raise
+        yield from (Cancelled(each, found.get(each, []), each in chains) for each in part)
+
+
+def _remove(store: DelayStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
+    """Removes the messages of ids that are refused, and adds them to those found."""
+    full = list(ids)
+    while full:
+        more: dict[str, list[Waiting]] = {}
+        try:
+            with _answered("cancelled", full):
+                store.cancel(queues, full, more)
+        finally:
+            for each, messages in more.items():
+                found[each] = [*found.get(each, ()), *messages]
+        full = [each for each, messages in more.items() if len(messages) >= MAX_TWINS]
+        # With a message that is no step, Redis took the refusal back.
+        mixed = [each for each in more if {True, False} == set(map(_is_step, found[each]))]
+        if mixed:
+            queues = store.refuse(mixed).queues
+            full = list(dict.fromkeys([*full, *mixed]))
+
+
+def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator[tuple[str, Outcome]]:
+    """Changes when tasks are due; those that are due by now are transferred at once.
+
+    Args:
+        store: Of the broker.
+        ids: Task ids.
+        due_ms: New due time, ms since the epoch.
+
+    Raises:
+        DelayTooLong: It is farther away than the transport option ``max_delay`` allows.
+    """
+    store.options.check_delay((due_ms - store.now_ms()) / 1000)
+
+    def change(queue: str, changes: list[Change]) -> list[str]:
+        words = store.reschedule(queue, changes)
+        due = [at for at, word in enumerate(words) if word == "due"]
+        if due:
+            for at, word in zip(due, _run_now(store, queue, [changes[at] for at in due]), strict=True):
+                words[at] = word
+        return words
+
+    return _change(store, ids, due_ms, change)
+
+
+def run_now(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
+    """Transfers tasks to their queues before they are due."""
+    return _change(store, ids, store.now_ms(), partial(_run_now, store))
+
+
+def browse(
+    store: DelayStore, queue: str, from_ms: float = -inf, to_ms: float = inf, limit: int | None = None
+) -> Iterator[Waiting]:
+    """Yields waiting messages of a queue in the order of their due times, a page at a time.
+
+    It is not a snapshot: what comes or goes meanwhile may be seen or not. What waits all the time is seen once.
+    """
+    count = PAGE if limit is None else min(limit, PAGE)
+    return islice(_browse(store, queue, from_ms, to_ms, count), limit)
+
+
+def _browse(store: DelayStore, queue: str, from_ms: float, to_ms: float, count: int) -> Iterator[Waiting]:
+    page = None
+    while page is None or page.more:
+        page = store.browse(queue, page, from_ms, to_ms, count)
+        yield from page.messages
+
+
+def _run_now(store: DelayStore, queue: str, changes: list[Change]) -> list[str]:
+    with _answered("sent to their queues", [each.message.id for each in changes]):
+        return store.run_now(queue, changes)
+
+
+@contextmanager
+def _answered(done: str, ids: Sequence[str]) -> Iterator[None]:
+    """Says which tasks it is about when the answer of Redis is lost, which redis-py lets pass as it is."""
+    try:
+        yield
+    except (RedisConnectionError, RedisTimeoutError) as error:
+        raise AnswerLost(done, list(ids)) from error
+
+
+def _change(
+    store: DelayStore, ids: Iterable[str], due_ms: float, change: Callable[[str, list[Change]], list[str]]
+) -> Iterator[tuple[str, Outcome]]:
+    queues = store.queues()
+    for part in _parts(ids):
+        outcomes: dict[str, Outcome] = {}
+        left: Sequence[str] = part
+        missed: set[str] = set()
+        while left:  # again only for messages that another has just changed, or moved to the other form of backup
+            left = _change_once(store.get(queues, left), due_ms, change, outcomes, missed)
+        yield from ((each, outcomes.get(each, "not_delayed")) for each in part)
+
+
+def _change_once(
+    found: dict[str, list[Waiting]],
+    due_ms: float,
+    change: Callable[[str, list[Change]], list[str]],
+    outcomes: dict[str, Outcome],
+    missed: set[str],
+) -> list[str]:
+    """Notes what became of the messages found, and which did not wait any more where they were found.
+
+    Returns the ids of those that another changed meanwhile, and of those that are missed for the first time.
+    """
+    by_queue: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
+    for identity, messages in found.items():
+        for message in messages:
+            try:
+                by_queue[message.queue].append(
+                    (identity, Change(message, due_ms, with_eta(message.body or b"", due_ms)))
+                )
+            except UnreadableMessage:
+                outcomes.setdefault(identity, "unreadable")
+    changed = []
+    for queue, changes in by_queue.items():
+        for (identity, _), word in zip(changes, change(queue, [each for _, each in changes]), strict=True):
+            if word == "changed" or (word == "not_delayed" and identity not in missed):
+                changed.append(identity)
+            elif word != "not_delayed":
+                outcomes[identity] = word  # type: ignore[assignment]  # the scripts' words
+            if word == "not_delayed":
+                missed.add(identity)
+    return list(dict.fromkeys(changed))  # an id once, or its messages would be found once more for each of them
+
+
+def _is_step(message: Waiting) -> bool:
+    # Of a step, a copy that was delivered twice may be running; its next step is to be refused.
+    return CHAIN_ID.encode() in (message.body or b"")
+
+
+def _parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Yields ids in parts, each once a part."""
+    return (tuple(dict.fromkeys(part)) for part in chunks(iter(ids), IDS_A_CALL))

@@ -1,0 +1,260 @@
+"""What an app can do with its tasks while they wait in Redis."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from heapq import merge
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+
+from celery.result import AsyncResult
+from celery.utils.functional import chunks
+
+from celery_ext.waiting import by_id
+from celery_ext.waiting.by_id import Cancelled, Outcome
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.revoke import declares_chain, mark_revoked
+from kombu_delayq.errors import OtherTransport
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from kombu_delayq.store import DelayStore
+    from kombu_delayq.store.types import Page, Waiting
+
+T = TypeVar("T")
+
+#: What names a task: its id, or what ``apply_async`` returned.
+TaskId: TypeAlias = str | AsyncResult
+
+#: Options of ``task_publish_retry_policy`` that say how often to connect.
+RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
+
+
+@overload
+def cancel(app: "Celery", task_id: TaskId) -> Outcome: ...
+@overload
+def cancel(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
+def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
+    """Cancels tasks that wait, and ends the delay chains of those whose step runs just now.
+
+    The result of a cancelled task becomes ``REVOKED``.
+
+    Args:
+        app: Any app on the broker.
+        task_id: A task id or an AsyncResult, or any number of them, such as a GroupResult.
+
+    Returns:
+        ``cancelled`` when it will never run; ``chain_ended`` when it did not wait and is known as a task with a delay
+        chain, whose step, if it runs, is the last; ``not_delayed`` when it did not wait, so it runs, has run, or was
+        never sent, or when Redis cannot search its queue, which is logged. For several ids, a dict with the word of
+        each.
+
+    Raises:
+        AnswerLost: The connection was lost before Redis answered, so that some may have been cancelled.
+    """
+    outcomes: dict[str, Outcome] = {}
+    for part in chunks(iter(_several(task_id)), by_id.IDS_A_CALL):
+        removed: list[Cancelled] = []
+        try:
+            with open_store(app) as store:
+                # Also in part: the caller learns what is removed, even if a later id fails.
+                removed.extend(by_id.cancel(store, part, chains_in_use=declares_chain(app)))
+        finally:
+            # Without a connection in hand: what follows a chord takes one from the same pool.
+            for each in removed:
+                for message in each.messages:
+                    mark_revoked(app, DelayedTask(message))
+                outcomes[each.id] = each.outcome
+    return _as_asked(task_id, outcomes)
+
+
+@overload
+def reschedule(
+    app: "Celery", task_id: TaskId, *, eta: datetime | None = None, countdown: float | None = None
+) -> Outcome: ...
+@overload
+def reschedule(
+    app: "Celery", task_id: Iterable[TaskId], *, eta: datetime | None = None, countdown: float | None = None
+) -> dict[str, Outcome]: ...
+def reschedule(
+    app: "Celery", task_id: TaskId | Iterable[TaskId], *, eta: datetime | None = None, countdown: float | None = None
+) -> Outcome | dict[str, Outcome]:
+    """Changes when waiting tasks are due.
+
+    Args:
+        app: Any app on the broker.
+        task_id: A task id or an AsyncResult, or any number of them, such as a GroupResult.
+        eta: New due time; without a zone it is in UTC. A past one runs the task now.
+        countdown: Or s from now, by Redis's clock.
+
+    Returns:
+        ``rescheduled``; ``transferred`` when it is due already and was sent to its queue; ``not_delayed`` with nothing
+        changed, because it did not wait; ``unreadable`` with nothing changed, because its message cannot be rewritten.
+        For several ids, a dict with the word of each.
+
+    Raises:
+        ValueError: Not exactly one of ``eta`` and ``countdown`` is given, or it is no such time; as DelayTooLong, it is
+            farther away than the transport option ``max_delay`` allows.
+    """
+    with open_store(app) as store:
+        due_ms = _due_ms(store, eta, countdown)
+        return _as_asked(task_id, dict(by_id.reschedule(store, _several(task_id), due_ms)))
+
+
+@overload
+def run_now(app: "Celery", task_id: TaskId) -> Outcome: ...
+@overload
+def run_now(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
+def run_now(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
+    """Sends waiting tasks to their queues before they are due.
+
+    Returns:
+        ``transferred``, ``not_delayed`` or ``unreadable``, as of ``reschedule``; for several ids, a dict.
+
+    Raises:
+        AnswerLost: The connection was lost before Redis answered, so that some may have been sent.
+    """
+    with open_store(app) as store:
+        return _as_asked(task_id, dict(by_id.run_now(store, _several(task_id))))
+
+
+@overload
+def get(app: "Celery", task_id: TaskId) -> DelayedTask | None: ...
+@overload
+def get(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, DelayedTask | None]: ...
+def get(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> DelayedTask | dict[str, DelayedTask | None] | None:
+    """Returns a task that waits, or None; of several with one id the one that is due first. For several ids, a dict."""
+    with open_store(app) as store:
+        found = by_id.get(store, _several(task_id))
+        return _as_asked(task_id, {each: DelayedTask(messages[0]) if messages else None for each, messages in found})
+
+
+def browse(
+    app: "Celery",
+    queue: str | None = None,
+    *,
+    due_after: datetime | None = None,
+    due_before: datetime | None = None,
+    limit: int | None = None,
+) -> Iterator[DelayedTask]:
+    """Yields tasks that wait, in the order of their due times, while reading them a page at a time.
+
+    It is not a snapshot: what comes or goes meanwhile may be seen or not. What waits all the time is seen once.
+
+    Args:
+        app: Any app on the broker.
+        queue: Its name; None for all queues.
+        due_after: Only those due then or later; without a zone it is in UTC.
+        due_before: Only those due earlier.
+        limit: Most tasks to yield; None for all.
+    """
+    bounds = _bounds(due_after, due_before)
+    if queue is not None:
+        queues = [queue]
+    else:
+        with open_store(app) as store:
+            queues = store.queues()
+    messages = merge(*(_browse(app, each, bounds, limit) for each in queues), key=lambda message: message.due_ms)
+    yield from map(DelayedTask, islice(messages, limit))
+
+
+def _browse(app: "Celery", queue: str, bounds: tuple[float, float], limit: int | None) -> Iterator["Waiting"]:
+    left = inf if limit is None else limit
+    page: Page | None = None
+    while left > 0 and (page is None or page.more):
+        with open_store(app) as store:  # for this page only: the caller may need the pool's connections
+            page = store.browse(queue, page, *bounds, count=int(min(left, by_id.PAGE)))
+        yield from page.messages
+        left -= len(page.messages)
+
+
+def count(
+    app: "Celery",
+    queue: str | None = None,
+    *,
+    due_after: datetime | None = None,
+    due_before: datetime | None = None,
+) -> int:
+    """Counts tasks that wait.
+
+    Args:
+        app: Any app on the broker.
+        queue: Its name; None for all queues.
+        due_after: Only those due then or later; without a zone it is in UTC.
+        due_before: Only those due earlier.
+    """
+    bounds = _bounds(due_after, due_before)
+    with open_store(app) as store:
+        return sum(store.count(each, *bounds) for each in (store.queues() if queue is None else [queue]))
+
+
+@contextmanager
+def open_store(app: "Celery") -> Iterator["DelayStore"]:
+    """Gives the delayed messages of an app's broker, over a connection of its pool.
+
+    Raises:
+        OtherTransport: The broker uses another transport.
+        kombu.exceptions.OperationalError: The broker does not answer, for as long as ``apply_async`` would try.
+    """
+    policy = app.conf.task_publish_retry_policy or {}
+    with app.pool.acquire(block=True) as connection:
+        connection.ensure_connection(**{name: policy[name] for name in RETRY_POLICY if name in policy})
+        yield store_of(connection)
+
+
+def store_of(connection: Any) -> "DelayStore":
+    """Returns the delayed messages behind a kombu connection.
+
+    Raises:
+        OtherTransport: It uses another transport.
+    """
+    store: DelayStore | None = getattr(connection.default_channel, "store", None)
+    if store is None:
+        raise OtherTransport(
+            f"{connection.as_uri()} does not use kombu-delayq, so no task waits there; "
+            'set broker_transport = "kombu_delayq.transport:Transport"'
+        )
+    return store
+
+
+def _several(task_id: TaskId | Iterable[TaskId]) -> Iterable[str]:
+    """Returns the ids of the tasks that were given, each once."""
+    return dict.fromkeys(map(_id_of, (task_id,) if isinstance(task_id, (str, AsyncResult)) else task_id))
+
+
+def _id_of(task_id: TaskId) -> str:
+    identity = task_id.id if isinstance(task_id, AsyncResult) else task_id
+    if not isinstance(identity, str):
+        raise TypeError(f"a task id is a text or an AsyncResult, not {task_id!r}")
+    return identity
+
+
+def _as_asked(task_id: TaskId | Iterable[TaskId], found: dict[str, T]) -> T | dict[str, T]:
+    return found[_id_of(task_id)] if isinstance(task_id, (str, AsyncResult)) else found
+
+
+def _due_ms(store: "DelayStore", eta: datetime | None, countdown: float | None) -> float:
+    if (eta is None) == (countdown is None):
+        raise ValueError("give either eta or countdown")
+    if eta is not None:
+        if not isinstance(eta, datetime):
+            raise ValueError(f"eta={eta!r} is not a datetime")
+        return _ms(eta)
+    try:
+        due_ms = store.now_ms() + timedelta(seconds=countdown or 0) / timedelta(milliseconds=1)
+        datetime.fromtimestamp(due_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError, TypeError):
+        raise ValueError(f"countdown={countdown!r} is not a number of seconds up to the year 9999") from None
+    return due_ms
+
+
+def _bounds(due_after: datetime | None, due_before: datetime | None) -> tuple[float, float]:
+    return -inf if due_after is None else _ms(due_after), inf if due_before is None else _ms(due_before)
+
+
+def _ms(moment: datetime) -> float:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)  # as of an eta that is published without one
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)

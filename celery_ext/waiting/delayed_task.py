@@ -1,0 +1,162 @@
+"""A waiting message as a user sees it: a task and its arguments."""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from kombu import serialization
+from kombu.utils.json import loads as kombu_json
+
+from kombu_delayq.message import bodies
+from kombu_delayq.message.due import moment_of
+from kombu_delayq.store.types import Waiting
+
+#: Contents that are decoded for display. A pickle, or what somebody has registered, could run what is in it.
+READABLE = (bodies.JSON, bodies.YAML, bodies.MSGPACK)
+
+
+@dataclass(frozen=True, repr=False)
+class DelayedTask:
+    """A task that waits in Redis. Its repr has no arguments, so that it may come into logs.
+
+    Attributes:
+        message: The message as it was read from the store.
+        accept: Content types that are decoded, beyond which arguments are known by their ``repr`` only.
+    """
+
+    message: Waiting
+    accept: Collection[str] = READABLE
+
+    def __repr__(self) -> str:
+        return f"<DelayedTask: {self.name} id={self.id!r} queue={self.queue!r} due={self.due.isoformat()}>"
+
+    @property
+    def id(self) -> str:
+        """The task id; for what is no task, the id under which it is stored."""
+        return _text(self._head.get("id")) or self.message.id
+
+    @property
+    def name(self) -> str | None:
+        """Name of the task; None for a message of plain kombu, or one that is lost or damaged."""
+        return _text(self._head.get("task"))
+
+    @property
+    def queue(self) -> str:
+        """The queue that it goes to."""
+        return self.message.queue
+
+    @property
+    def due(self) -> datetime:
+        """When it is due, in UTC."""
+        return moment_of(self.message.due_ms)
+
+    @property
+    def eta(self) -> str | None:
+        """The eta that the message itself has."""
+        return _text(self._head.get("eta"))
+
+    @property
+    def priority(self) -> int:
+        """0 to 9."""
+        return self.message.priority
+
+    @property
+    def retries(self) -> int:
+        """How often it was retried before; its position in its delay chain."""
+        found = self._head.get("retries")
+        return found if isinstance(found, int) else 0
+
+    @property
+    def args(self) -> Any:
+        """Positional arguments; None where they cannot be read."""
+        return self._payload[0]
+
+    @property
+    def kwargs(self) -> Any:
+        """Keyword arguments; None where they cannot be read."""
+        return self._payload[1]
+
+    @property
+    def embed(self) -> dict[str, Any]:
+        """What protocol 2 has beside the arguments: callbacks, errbacks, chain and chord."""
+        return self._payload[2]
+
+    @property
+    def argsrepr(self) -> str:
+        """Positional arguments as text."""
+        return str(self.headers.get("argsrepr") or ("" if self.args is None else repr(self.args)))
+
+    @property
+    def kwargsrepr(self) -> str:
+        """Keyword arguments as text."""
+        return str(self.headers.get("kwargsrepr") or ("" if self.kwargs is None else repr(self.kwargs)))
+
+    @property
+    def delay_chain(self) -> str | None:
+        """Retry schedule that the message has."""
+        return _text(self.properties.get("delay_chain"))
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """The message as kombu's virtual transports keep it; empty when it is lost or no JSON object."""
+        try:
+            body = json.loads(self.message.body or b"{}")
+        except (ValueError, RecursionError):
+            return {}
+        return body if isinstance(body, dict) else {}
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Message headers; of a task of protocol 2 all but its arguments."""
+        return _mapping(self.body.get("headers"))
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """Message properties."""
+        return _mapping(self.body.get("properties"))
+
+    @cached_property
+    def _content(self) -> Any:
+        kind = self.body.get("content-type")
+        if self.body.get("body") is None or kind not in self.accept:
+            return None
+        try:
+            raw = bodies.opened(self.body)
+            if kind in READABLE:
+                return bodies.read(raw, kind, kombu_json)
+            return serialization.loads(raw, kind, self.body.get("content-encoding"), accept=self.accept)
+        except Exception:
+            # Any serializer or compression may fail in its own way; whoever consumes the message says so.
+            return None
+
+    @property
+    def _head(self) -> dict[str, Any]:
+        """What says which task it is; empty for what is no task."""
+        return self.headers if "task" in self.headers else self._task
+
+    @property
+    def _task(self) -> dict[str, Any]:
+        """The body of a task of protocol 1."""
+        content = self._content if "task" not in self.headers else None
+        return content if isinstance(content, dict) and "task" in content else {}
+
+    @property
+    def _payload(self) -> tuple[Any, Any, dict[str, Any]]:
+        if self._task:
+            return self._task.get("args"), self._task.get("kwargs"), {}
+        content = self._content if "task" in self.headers else None
+        if isinstance(content, (list, tuple)) and len(content) == 3:
+            args, kwargs, embed = content
+            return args, kwargs, _mapping(embed)
+        return None, None, {}
+
+
+def _text(found: Any) -> str | None:
+    return found if isinstance(found, str) else None
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,124 @@
+"""What attaches itself to every worker on our transport, and to all that the ``celery`` command starts."""
+
+from typing import Any
+
+from celery import _state
+from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready
+from kombu.log import get_logger
+from kombu.utils.url import maybe_sanitize_url
+from redis.exceptions import RedisError
+
+from celery_ext.connection import uses_delayq
+from celery_ext.delays.install import extend_app
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.urls import STOCK_SCHEMES, split
+
+logger = get_logger(__name__)
+
+
+def install(app: Any) -> None:
+    """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter``, in tasks declared before and after.
+
+    Workers on our transport call it themselves. Publishers need it for ``delay_level``, and to have what their tasks
+    are declared with checked. A second call changes nothing.
+
+    Raises:
+        InvalidDelayChain: A task that is declared already has no valid schedule. One that is declared later raises
+            it then, or, as all of Celery's tasks are lazy, when the app is first used.
+        InvalidDeadLetter: The same of ``dead_letter_on``.
+    """
+    extend_app(app)
+    attach()  # for workers that the `celery` command does not start
+
+
+def attach() -> None:
+    """Connects to Celery's signals; again changes nothing."""
+    worker_init.connect(refuse_bypassed_transport, dispatch_uid="delayq-bypassed-transport")
+    worker_init.connect(begin, dispatch_uid="delayq-remote-control")
+    beat_init.connect(install_in, dispatch_uid="delayq-beat")
+    celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
+
+
+def begin(sender: Any = None, **kwargs: Any) -> None:
+    """Lets a worker's revoke and inspect reach the tasks that wait in Redis, and gives its tasks delay chains.
+
+    Args:
+        sender: The worker; None when it has begun already and nobody knows which it is.
+        **kwargs: More that the signal ``worker_init`` tells.
+    """
+    from celery_ext.worker.remote_control import extend_commands  # brings in all of Celery's worker
+
+    celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
+    worker_ready.connect(note_chains, dispatch_uid="delayq-chains")
+    extend_commands()
+    if sender is not None:
+        install_in(sender)
+        return
+    for app in list(_state._get_active_apps()):
+        if app.configured:  # one that is not has no connection, and to read its settings may do anything
+            _install(app)
+
+
+def install_in(sender: Any, **kwargs: Any) -> None:
+    """Gives the app of a worker or of beat what ``install`` gives, if it uses our transport.
+
+    Raises:
+        SystemExit: A task is declared wrongly; another exception would only be logged.
+    """
+    try:
+        _install(sender.app)
+    except DelayqError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from error
+
+
+def report(instance: Any, **kwargs: Any) -> None:
+    """Logs which tasks of a worker that starts are declared with what has no effect."""
+    from celery_ext.delays.declarations import complaints
+
+    for complaint in complaints(instance.app):
+        logger.warning("%s", complaint)
+
+
+def note_chains(sender: Any, **kwargs: Any) -> None:
+    """Notes that delay chains are in use before a worker runs the first task that has one.
+
+    So the chain of a task that is cancelled in its first run, of which Redis has seen no step yet, ends.
+    """
+    from celery_ext.waiting.revoke import declares_chain
+
+    store = getattr(getattr(sender.task_consumer, "channel", None), "store", None)
+    if store is not None and declares_chain(sender.app):
+        try:
+            store.use_chains()
+        except RedisError as error:  # the first step that is stored notes it too
+            logger.warning("Redis cannot note that delay chains are in use: %s", error)
+
+
+def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
+    """Ends a worker whose broker URL makes kombu overlook our transport.
+
+    kombu takes a scheme with ``+``, such as ``redis+socket``, for the transport, and drops ``broker_transport``.
+
+    Raises:
+        SystemExit: With what to write instead; an exception would only be logged.
+    """
+    conf = sender.app.conf
+    if not str(conf.broker_transport or "").startswith("kombu_delayq."):
+        return
+    for given in (conf.broker_read_url, conf.broker_write_url, conf.broker_url):
+        for url in split(given or ""):
+            scheme = url.partition("://")[0].lower()
+            if "+" in scheme and scheme not in STOCK_SCHEMES:
+                raise SystemExit(
+                    f"broker_url {maybe_sanitize_url(url)} makes kombu overlook broker_transport; "
+                    f"write {'delayq+socket' if scheme == 'redis+socket' else 'delayq'}://… instead"
+                )
+
+
+def _install(app: Any) -> None:
+    try:
+        delayed = uses_delayq(app)
+    except Exception:  # a broker that nothing can be made of is for its own users to be told of
+        delayed = False
+    if delayed:
+        install(app)

@@ -1,0 +1,121 @@
+"""What a worker tells of the tasks that the broker holds until they are due, in the shape of Celery's own replies."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from celery.utils.functional import maybe_list
+from kombu.log import get_logger
+from redis.exceptions import RedisError
+
+from celery_ext.waiting import by_id
+from celery_ext.waiting.delayed_task import DelayedTask
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import DelayStore
+    from kombu_delayq.store.types import Waiting
+
+logger = get_logger(__name__)
+
+#: Most waiting tasks in one reply; ``delayq status`` counts them all.
+MOST_TOLD = 100
+#: Bytes of a message up to which a reply has its arguments, and beyond which their ``repr``, which Celery cuts short.
+LARGEST_TOLD = 16 * 1024
+#: Stands in a request where a worker that holds one has its node name, in which there would be a ``@``.
+HELD_BY = "broker"
+#: Source: celery.worker.strategy, which gives it to each task with an eta; the task's own is in its request.
+TIMER_PRIORITY = 6
+
+
+def scheduled(state: Any) -> list[dict[str, Any]]:
+    """Tells of the waiting tasks of the queues that a worker consumes, the next due first.
+
+    Args:
+        state: Of the worker, as Celery gives it to its remote-control commands.
+
+    Returns:
+        At most ``MOST_TOLD``: eta, the priority of all entries of a worker's timer, and request; none where the store
+        cannot be read. Source of the shape: celery.worker.control.scheduled.
+    """
+
+    def search(store: "DelayStore") -> Iterator["Waiting"]:
+        queues = [queue.name for queue in state.consumer.task_consumer.queues]
+        return merge(*(_browse(store, queue) for queue in queues), key=lambda message: message.due_ms)
+
+    return [
+        {"eta": task.due.isoformat(), "priority": TIMER_PRIORITY, "request": _request(task)}
+        for task in _tasks(state, search)
+    ]
+
+
+def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
+    """Tells of waiting tasks, in whatever queue they are.
+
+    Args:
+        state: Of the worker, as Celery gives it to its remote-control commands.
+        ids: Task ids.
+
+    Returns:
+        By id, of at most ``MOST_TOLD`` that wait, the word ``scheduled`` and the request with its eta; none where the
+        store cannot be read. Source of the shape: celery.worker.control.query_task.
+    """
+
+    def search(store: "DelayStore") -> Iterator["Waiting"]:
+        return (messages[0] for _, messages in by_id.get(store, ids) if messages)
+
+    return {task.id: ("scheduled", {**_request(task), "eta": task.due.isoformat()}) for task in _tasks(state, search)}
+
+
+def store_of_worker(state: Any) -> Any:
+    """Returns the delayed messages of a worker's broker, over its own connections; None with another transport."""
+    consumer = state.consumer.task_consumer
+    return None if consumer is None else getattr(consumer.channel, "store", None)
+
+
+def texts(ids: Any) -> list[str]:
+    """Returns what a remote-control command was given as ids, one or several, without what cannot be one."""
+    return [each for each in maybe_list(ids) or () if isinstance(each, str)]
+
+
+def _tasks(state: Any, search: Callable[["DelayStore"], Iterable["Waiting"]]) -> list[DelayedTask]:
+    try:
+        store = store_of_worker(state)
+        if store is None:
+            return []
+        # Decodes what runs nothing and can be told as JSON; of the rest there is the repr that came with it.
+        found = (DelayedTask(message, accept=("application/json",)) for message in search(store))
+        return list(islice((task for task in found if task.name is not None), MOST_TOLD))
+    except Exception as error:  # whatever it is, Celery's own reply has to go out
+        logger.error("the waiting tasks cannot be told: %s", error)
+        return []
+
+
+def _browse(store: "DelayStore", queue: str) -> Iterator["Waiting"]:
+    try:
+        yield from by_id.browse(store, queue)
+    except RedisError as error:  # one queue that cannot be read must not hide the others
+        logger.error("the waiting tasks of queue %r cannot be told: %s", queue, error)
+
+
+def _request(task: DelayedTask) -> dict[str, Any]:
+    """Returns what a worker would tell that had received the task. Source: celery.worker.request.Request.info."""
+    small = len(task.message.body or b"") <= LARGEST_TOLD
+    delivery_info = task.properties.get("delivery_info") or {}
+    return {
+        "id": task.id,
+        "name": task.headers.get("shadow") or task.name,
+        "args": task.args if small and task.args is not None else task.argsrepr,
+        "kwargs": task.kwargs if small and task.kwargs is not None else task.kwargsrepr,
+        "type": task.name,
+        "hostname": HELD_BY,
+        "time_start": None,
+        "acknowledged": False,
+        "delivery_info": {
+            "exchange": delivery_info.get("exchange"),
+            "routing_key": delivery_info.get("routing_key"),
+            "priority": task.properties.get("priority"),
+            "redelivered": False,
+        },
+        "worker_pid": None,
+    }

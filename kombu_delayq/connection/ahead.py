@@ -1,0 +1,63 @@
+"""Sends commands to Redis and makes the next ones while it is still busy with these."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from kombu_delayq.connection.pools import OF_USE
+from kombu_delayq.connection.text import Command, as_sent
+
+
+class Ahead:
+    """Sends groups of commands one after the other, without waiting for Redis in between.
+
+    At most one group is on its way: ``confirm`` it before the next.
+
+    Args:
+        pool: Connections. It has one while commands are on their way, so that it leaves a primary as the pool does.
+    """
+
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        self._pool = pool
+        self._connection: Any = None
+        self._awaited = 0
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Sends commands, and returns before Redis has run them."""
+        self._connection = self._pool.get_connection(*OF_USE)
+        try:
+            self._connection.send_packed_command(self._connection.pack_commands(map(as_sent, commands)))
+        except BaseException:
+            self.close()
+            raise
+        self._awaited = len(commands)
+
+    def confirm(self) -> list[Any]:
+        """Waits for the replies to the commands that are on their way, if any. Raises the first error among them."""
+        awaited, self._awaited = self._awaited, 0
+        replies, errors = [], []
+        try:
+            for _ in range(awaited):
+                try:
+                    replies.append(self._connection.read_response())
+                except redis.ResponseError as error:
+                    errors.append(error)
+        except BaseException:
+            self.close()
+            raise
+        self._give_back()
+        if errors:
+            raise errors[0]
+        return replies
+
+    def close(self) -> None:
+        """Closes the connection if commands are on their way, which may come to Redis or not."""
+        if self._connection is not None:
+            self._connection.disconnect()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        connection, self._connection, self._awaited = self._connection, None, 0
+        if connection is not None:
+            self._pool.release(connection)

@@ -1,0 +1,59 @@
+"""Lets Redis know, now and then, which queues are consumed, so that they neither expire nor are forgotten."""
+
+from collections.abc import Iterable
+from math import inf
+from time import monotonic
+from typing import Any
+
+from kombu.log import get_logger
+from redis.exceptions import RedisError
+
+from kombu_delayq.store.queues import FORGET_SHARE
+
+logger = get_logger(__name__)
+
+#: Share of a queue's x-expires after which that is put off again while the queue is consumed.
+KEEP_ALIVE_SHARE = 1 / 3
+#: Pause in s after a failed attempt.
+RETRY_S = 1.0
+
+
+class Usage:
+    """When the queues that a channel consumes are kept alive next.
+
+    The consumer itself sees to it, whoever transfers: it may run no transfer worker, and that of another process does
+    not know for how long a queue is to live.
+
+    Args:
+        channel: A channel of one of our transports.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._next_at: dict[str, float] = {}
+
+    def of(self, queues: Iterable[str]) -> None:
+        """Notes that queues are being consumed. To be called as often as they are: hardly ever it asks Redis."""
+        now = monotonic()
+        for queue in [queue for queue in queues if self._next_at.get(queue, -inf) <= now]:
+            self._next_at[queue] = now + self._keep_alive(queue)
+
+    def anew(self, queue: str) -> None:
+        """Lets a queue be kept alive the next time, such as when it was declared with another x-expires."""
+        self._next_at.pop(queue, None)
+
+    def _keep_alive(self, queue: str) -> float:
+        """Keeps a queue alive. Returns in how many s to do so again."""
+        expire_ms, forget_after = self._channel.expire_ms(queue), self._channel.options.forget_after
+        if not self._channel.is_durable(queue):
+            return inf
+        next_s = min(
+            expire_ms / 1000 * KEEP_ALIVE_SHARE if expire_ms else inf,
+            forget_after * FORGET_SHARE if forget_after is not None else inf,
+        )
+        try:
+            self._channel.store.keep_alive(queue, expire_ms)
+        except (RedisError, OSError) as error:  # if Redis is gone, who consumes notices it at once
+            logger.debug("queue %r is not kept alive: %s", queue, error)
+            return float(min(RETRY_S, next_s))
+        return float(next_s)

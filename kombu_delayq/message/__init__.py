@@ -1,0 +1,1 @@
+"""What a message says: when it is due, its id, its priority, its body. Knows no Redis."""

@@ -1,0 +1,93 @@
+"""Many messages at once: ``Producer.batch`` of kombu 5.7 with delayed ones in it, and the pages of ``send_many``."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+from kombu.transport import redis as stock
+
+from kombu_delayq.connection import pools
+from kombu_delayq.connection.ahead import Ahead
+from kombu_delayq.connection.text import Command
+from kombu_delayq.store.types import Offer, PageId
+
+#: Most messages, and about the most bytes, that one call of the offer script stores, so that Redis stays responsive.
+MAX_OFFERS = 200
+MAX_BYTES = 250_000
+
+_PublishBatch: Any = getattr(stock, "PublishBatch", object)
+
+
+class DelayedPublishBatch(_PublishBatch):
+    """Gathers delayed messages, and sends those of a queue in one call, in the round trip of the others."""
+
+    OFFER = "delayq_offer"
+
+    def __init__(self, channel: Any, max_size: int) -> None:
+        super().__init__(channel, max_size)
+        self._offers: defaultdict[tuple[str, int], list[Offer]] = defaultdict(list)
+        # kombu calls the commands of a batch as methods of its pipeline, by name.
+        setattr(self.pipeline, self.OFFER, self._gather)
+
+    def flush(self) -> None:
+        """Sends all gathered messages, once."""
+        # Not through the pipeline's own methods, which prefix some of the keys.
+        send = self.pipeline.pipeline_execute_command
+        for (queue, expire_ms), offers in self._offers.items():
+            for part in _parts(offers):
+                for command in self.channel.store.offer_commands(queue, part, expire_ms):
+                    send(*command)
+        self._offers.clear()
+        super().flush()
+
+    def discard(self) -> None:
+        """Drops what has not been sent."""
+        self._offers.clear()
+        super().discard()
+
+    def _gather(self, queue: str, offer: Offer, expire_ms: int) -> None:
+        self._offers[queue, expire_ms].append(offer)
+
+
+def _parts(offers: list[Offer]) -> list[list[Offer]]:
+    parts: list[list[Offer]] = [[]]
+    size = 0
+    for offer in offers:
+        if parts[-1] and (len(parts[-1]) == MAX_OFFERS or size + offer.size > MAX_BYTES):
+            parts.append([])
+            size = 0
+        parts[-1].append(offer)
+        size += offer.size
+    return parts
+
+
+class PutAhead:
+    """Publishes pages of sealed messages one after the other, without waiting for Redis in between.
+
+    At most one page is on its way: ``confirm`` it before the next.
+
+    Args:
+        pool: Connections, of which it takes one, and which it closes.
+        commands_of: Makes the commands that publish a page.
+    """
+
+    def __init__(
+        self, pool: redis.ConnectionPool, commands_of: Callable[[PageId, Sequence[Offer]], list[Command]]
+    ) -> None:
+        self._pool = pool
+        self._commands_of = commands_of
+        self._ahead = Ahead(pool)
+
+    def put(self, page: PageId, offers: Sequence[Offer]) -> None:
+        """Sends a page, as of ``DelayedChannel.put_many``, and returns before Redis has it."""
+        self._ahead.send(self._commands_of(page, offers))
+
+    def confirm(self) -> None:
+        """Waits until Redis has the page that is on its way, if one is. Raises its first error."""
+        self._ahead.confirm()
+
+    def close(self) -> None:
+        """Closes its connection. What is on its way may come to Redis or not."""
+        self._ahead.close()
+        pools.close(self._pool)

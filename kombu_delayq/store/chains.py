@@ -1,0 +1,99 @@
+"""The store's operations on delay chains: the next step, and the end of a chain that is cancelled."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kombu.log import get_logger
+from redis.exceptions import NoScriptError, ResponseError
+
+from kombu_delayq.connection.text import Command, as_bytes, as_text
+from kombu_delayq.store.client import Caller
+from kombu_delayq.store.types import Offer
+
+logger = get_logger(__name__)
+
+#: About how many cancelled ids are kept where nobody is known to use delay chains, for chains that begin just now.
+NOTES_WITHOUT_CHAINS = 1_000
+#: Of how many chains whose latest step has left it is kept that there is one.
+KNOWN_CHAINS = 10_000
+
+
+class Refused(NamedTuple):
+    """What a call knows that has noted cancelled ids.
+
+    Attributes:
+        queues: Names of the queues that may hold their messages.
+        chains: Those of the ids that are known as those of delay chains, of which a step may wait, or run.
+    """
+
+    queues: list[str]
+    chains: set[str]
+
+
+class DelayChains(Caller):
+    """Stores the steps of chains, and ends chains. All calls are short: give ids a few hundred at a time."""
+
+    _knows_chains = False
+
+    def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0) -> str:
+        """Stores the next step of a delay chain.
+
+        Args:
+            queue: Where it goes when it is due.
+            chain: What the bodies of this chain's steps contain, and no other body.
+            offer: The message.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+
+        Returns:
+            The place of the message, instead of an earlier step of the chain that may wait: ``first``, ``head`` or
+            ``behind``. With nothing stored, ``waits`` when as late a step waits already, ``cancelled`` when the chain
+            was cancelled.
+        """
+        args = [self._wake(queue), queue, expire_ms, chain, self._ttl_ms, KNOWN_CHAINS, *offer]
+        return as_text(self._run_known("step", queue, [*self._stored(queue), *self._of_chains], args))
+
+    def refuse(self, ids: Sequence[str], *, in_use: bool = False) -> Refused:
+        """Notes ids whose delay chains are to take no further step, and then reads which queues there are.
+
+        One round trip. A step that is stored before it is in one of the queues; one that is offered later is refused.
+        A Redis that is too full for the notes is logged: what frees memory has to work all the same.
+
+        Args:
+            ids: Task ids.
+            in_use: Whether the caller knows that chains are in use. Where nobody does, only the latest notes are kept.
+        """
+        script = self.script("refuse")
+        args = [self._ttl_ms, NOTES_WITHOUT_CHAINS, int(in_use), *map(as_bytes, ids)]
+
+        def ask(name: str, code: str) -> list[object]:
+            note: Command = (name, code, len(self._of_chains), *self._of_chains, *args)
+            return self.replies([note, ("SMEMBERS", self.keys.queues)])
+
+        known, queues = ask("EVALSHA", script.sha)
+        if isinstance(known, NoScriptError):
+            known, queues = ask("EVAL", script.text)
+        if isinstance(known, ResponseError) and "when used memory" in str(known):
+            logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", known)
+            known = []
+        for reply in (known, queues):
+            if isinstance(reply, Exception):
+                raise reply
+        return Refused(sorted(map(as_text, queues)), {ids[at - 1] for at in known})  # type: ignore[call-overload, attr-defined]
+
+    def accept(self, ids: Sequence[str]) -> int:
+        """Takes ``refuse`` back. Returns for how many it was noted."""
+        return int(self.ask("ZREM", self.keys.cancelled, *map(as_bytes, ids))) if ids else 0
+
+    def use_chains(self) -> None:
+        """Notes, once, that delay chains are in use, so that cancelled ids are kept for as long as a step may run."""
+        if not self._knows_chains:
+            self.ask("ZADD", self.keys.chains, "inf", "")
+            self._knows_chains = True
+
+    @property
+    def _of_chains(self) -> list[str]:
+        return [self.keys.cancelled, self.keys.chains]
+
+    @property
+    def _ttl_ms(self) -> int:
+        return round(self.options.cancelled_ttl * 1000)

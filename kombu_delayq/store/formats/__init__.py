@@ -1,0 +1,1 @@
+"""How each form of backup writes ids, priorities and bodies: a module a form."""

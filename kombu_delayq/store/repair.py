@@ -1,0 +1,208 @@
+"""The store's operations that find and mend what lost or damaged keys leave."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple, cast
+
+from redis.exceptions import ResponseError
+
+from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.options import BACKUPS
+from kombu_delayq.store.client import Caller, in_each_form
+
+#: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
+SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
+#: How many such calls look for other key prefixes, how many of these are looked at, and how many queues of each.
+PREFIX_SCANS, PREFIXES, PREFIX_QUEUES = 10, 20, 1000
+#: How many entries of Redisson's form one call looks at: at first, as nobody knows how large they are, and at most; and
+#: about the most bytes of them.
+FIRST_ENTRIES, MAX_ENTRIES, ENTRIES_BYTES = 8, 250, 300_000
+#: Which share of a page of the list is looked at again with the next one, as others may have removed entries between.
+OVERLAP = 4
+
+
+class ListPage(NamedTuple):
+    """A page of the list of Redisson's form.
+
+    Attributes:
+        entries: Number of entries on it.
+        size: Bytes of them.
+        unindexed: Marks of those that lost their place in the index.
+    """
+
+    entries: int
+    size: int
+    unindexed: list[bytes]
+
+
+class Relisted(NamedTuple):
+    """What was done with the list of Redisson's form.
+
+    Attributes:
+        word: ``end``; ``more`` when ``relist`` has to be called again; ``unknown``, with nothing changed, when messages
+            of other clients are there, which ``index`` has to make findable before.
+        lost: How many entries the list had lost at least; 0 but for the first page.
+        page: Where the next page begins.
+    """
+
+    word: str
+    lost: int
+    page: Sequence[Any]
+
+
+class Repairs(Caller):
+    """Finds and mends what is damaged. All calls are short, however much a queue holds."""
+
+    @in_each_form
+    def kept_forms(self, queue: str) -> list[str]:
+        """Returns the forms of backup in which a queue has any key."""
+        kept = []
+        for each in self._forms:
+            found = self.send([("TYPE", key) for key in self._stored(queue, each)])
+            kept += [each] if set(map(as_text, found)) != {"none"} else []
+        return kept
+
+    def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool, backup: str | None = None) -> list[str]:
+        """Checks index entries, and with ``mend`` mends or removes those that are not sound.
+
+        Returns:
+            For each: ``sound``, ``gone`` (it left meanwhile) or ``lost`` (no message belongs to it). In the default
+            form, ``stale`` (the body has another entry, which gets the due time if it has none). In Redisson's form,
+            ``unnamed`` (it cannot be found by its id) or ``misordered`` (as of ``repair_backup``).
+        """
+        reply = self._run("repair_index", self._stored(queue, backup), [int(mend), *members], backup)
+        return list(map(as_text, reply))
+
+    def repair_backup(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
+        """Checks bodies of the default form, and with ``mend`` gives them what they lack.
+
+        Args:
+            queue: Its name.
+            bodies: Id and due time in ms since the epoch of each; with None, one without an index entry is left so.
+            mend: Whether to change anything.
+
+        Returns:
+            For each the worst: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered),
+            ``untwinned`` (it cannot be found by its id), ``misordered`` (later messages of its due time would go before
+            it) or ``sound``.
+        """
+        args: list[Any] = [self._wake(queue, "hash"), queue, int(mend)]
+        for identity, due_ms in bodies:
+            args += [identity, "" if due_ms is None else repr(due_ms)]
+        return list(map(as_text, self._run("repair_backup", self._stored(queue, "hash"), args, "hash")))
+
+    def repair_list(self, queue: str, skip: int, *, mend: bool, count: int = FIRST_ENTRIES) -> ListPage:
+        """Looks in the list of Redisson's form for messages that would never be delivered.
+
+        With ``mend``, they get the due time again that they had.
+
+        Args:
+            queue: Its name.
+            skip: How many entries at the end of the list not to look at.
+            mend: Whether to change anything.
+            count: How many before those to look at.
+        """
+        args = [self._wake(queue, "list"), int(mend), skip, count]
+        found, size, *marks = self._run("repair_list", self._stored(queue, "list"), args, "list")
+        return ListPage(int(found), int(size), list(map(as_bytes, marks)))
+
+    def relist(self, queue: str, after: Relisted | None = None, *, mend: bool) -> Relisted:
+        """Finds out whether the list of Redisson's form is shorter than the index; with ``mend``, makes it anew.
+
+        Args:
+            queue: Its name.
+            after: What the call before returned, if there is ``more``.
+            mend: Whether to change anything.
+        """
+        page = after.page if after is not None else ("", "", "")
+        args = [*page, MAX_ENTRIES, ENTRIES_BYTES, int(mend)]
+        word, lost, *page = self._run("relist", self._stored(queue, "list"), args, "list")
+        return Relisted(as_text(word), int(lost), page)
+
+    def index_pages(self, queue: str, backup: str | None = None) -> Iterator[list[bytes]]:
+        """Yields the members of a queue's index in parts, in any order; some twice."""
+        cursor = -1
+        while cursor:
+            cursor, found = self.client.zscan(as_bytes(self._due(queue, backup)), max(cursor, 0), count=SCAN_INDEX)
+            yield from _slices([as_bytes(member) for member, _ in cast(Any, found)])
+
+    def backup_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
+        """Yields the bodies of a queue in the default form by id in parts, in any order, as they are kept."""
+        cursor = -1
+        while cursor:
+            cursor, found = self.client.hscan(as_bytes(self.keys.backup(queue)), max(cursor, 0), count=SCAN_BACKUP)
+            yield {as_bytes(identity): as_bytes(value) for identity, value in cast(Any, found).items()}
+
+    def list_pages(self, queue: str, *, mend: bool) -> Iterator[ListPage]:
+        """Yields what ``repair_list`` finds in a queue's list, from its end on; what is found, once."""
+        skip, count, before = 0, FIRST_ENTRIES, set[bytes]()
+        while True:
+            page = self.repair_list(queue, skip, mend=mend, count=count)
+            yield page._replace(unindexed=[mark for mark in page.unindexed if mark not in before])
+            if page.entries < count:
+                return
+            before = set(page.unindexed)
+            skip += count - count // OVERLAP
+            count = max(min(MAX_ENTRIES, ENTRIES_BYTES * count // max(page.size, 1)), 1)
+
+    def queue_pages(self) -> Iterator[set[str]]:
+        """Yields the names of queues that have keys of ours, in parts: searches the whole database; some twice."""
+        cursor = -1
+        while cursor:
+            cursor, found = self.client.scan(max(cursor, 0), match=self.keys.of_any_queue, count=SCAN_KEYS)
+            names = (self.keys.queue_of(as_text(key)) for key in found)
+            yield {name for name in names if name is not None}
+
+    def other_prefixes(self) -> dict[str, int]:
+        """Counts the delayed messages under other key prefixes of this database, of which this store sees nothing.
+
+        It looks at a few thousand keys and queues and no more, so that it may miss some in a large database. What the
+        ACL forbids to look at is left out.
+
+        Returns:
+            Number of messages by prefix, the most first; no prefix without any.
+        """
+        with suppress(ResponseError):
+            found = set[str]()
+            cursor = -1
+            for _ in range(PREFIX_SCANS):
+                cursor, keys = self.client.scan(max(cursor, 0), match="*delayq:queues", count=SCAN_KEYS)
+                found.update(prefix for key in keys if (prefix := self.keys.prefix_of(as_text(key))) is not None)
+                if not cursor:
+                    break
+            others = sorted(found - {self.keys.prefix})[:PREFIXES]
+            sizes = Counter({prefix: self._size_under(prefix) for prefix in others})
+            return {prefix: size for prefix, size in sizes.most_common() if size}
+        return {}
+
+    def _size_under(self, prefix: str) -> int:
+        keys = replace(self.keys, prefix=prefix)
+        with suppress(ResponseError):
+            queues = islice(self.client.smembers(keys.queues), PREFIX_QUEUES)
+            with self.client.pipeline(transaction=False) as pipe:
+                for queue in map(as_text, queues):
+                    for backup in BACKUPS:
+                        pipe.zcard(as_bytes(keys.stored(queue, backup)[0]))
+                sizes = pipe.execute(raise_on_error=False)
+            return sum(size for size in sizes if isinstance(size, int))
+        return 0
+
+    def know(self, queue: str) -> bool:
+        """Lets the transfer workers know of a queue. Returns whether they do; a full Redis has no room for the name."""
+        return as_text(self._run("know", [self.keys.queues], [queue])) == "known"
+
+
+def _slices(members: list[bytes]) -> Iterator[list[bytes]]:
+    """Yields members in parts of about ``ENTRIES_BYTES``; those of Redisson's form have their messages in them."""
+    part: list[bytes] = []
+    size = 0
+    for member in members:
+        part.append(member)
+        size += len(member)
+        if size >= ENTRIES_BYTES:
+            yield part
+            part, size = [], 0
+    yield part

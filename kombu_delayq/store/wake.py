@@ -1,0 +1,106 @@
+"""Hears the announcements of new heads."""
+
+from collections.abc import Iterable
+from math import isfinite
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from redis import Redis
+from redis.exceptions import ResponseError
+
+from kombu_delayq.connection.text import as_text, is_utf8
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import QueueForm
+
+
+class Wake(NamedTuple):
+    """An announcement.
+
+    Attributes:
+        form: Which queue, and in which form of backup, has a new head; None when announcements of any may have been
+            missed before this one.
+        due_ms: When the new head is due, ms since the epoch; 0 when announcements of this queue may have been missed.
+    """
+
+    form: QueueForm | None
+    due_ms: float
+
+
+class WakeRefused(Exception):
+    """Redis refuses to announce new heads: an ACL forbids a channel, or the server the command."""
+
+
+class WakeListener:
+    """A subscription to the announcements of new heads.
+
+    Args:
+        client: A plain Redis client.
+        keys: Names of the channels.
+    """
+
+    def __init__(self, client: Redis, keys: Keys) -> None:
+        self._keys = keys
+        self._of_channel: dict[str, QueueForm] = {}
+        self._pubsub = client.pubsub()
+        self._pubsub.subscribe(keys.wake)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it hears of queues in Redisson's form."""
+        return bool(self._of_channel)
+
+    def hears(self, queue: str) -> bool:
+        """Whether it hears of a queue in Redisson's form."""
+        return self._keys.channel(queue) in self._of_channel
+
+    def follow(self, queues: Iterable[str]) -> None:
+        """Also hears of these queues in Redisson's form, which has a channel for each, and of no others.
+
+        Queues whose names are no UTF-8 are left to the polls: the Redis client cannot subscribe to their channels again
+        when its connection was lost, and no JVM service can name them.
+        """
+        channels = ((self._keys.channel(queue), queue) for queue in queues)
+        wanted = {channel: QueueForm(queue, "list") for channel, queue in channels if is_utf8(channel)}
+        new, old = wanted.keys() - self._of_channel.keys(), self._of_channel.keys() - wanted.keys()
+        self._of_channel = wanted
+        if new:
+            self._pubsub.subscribe(*sorted(new))
+        if old:
+            self._pubsub.unsubscribe(*sorted(old))
+
+    def wait(self, timeout_s: float) -> Wake | None:
+        """Waits for one announcement, at most ``timeout_s``.
+
+        Raises:
+            WakeRefused: Redis lets it hear none, or not those of all queues that it follows; it hears no more.
+        """
+        try:
+            message = self._pubsub.get_message(timeout=max(timeout_s, 0.0))
+        except ResponseError as error:
+            raise WakeRefused(str(error)) from error
+        if message is None or message["type"] == "unsubscribe":
+            return None
+        form = self._of_channel.get(as_text(message["channel"]))
+        if message["type"] != "message":
+            return Wake(form, 0.0)  # (re)subscribed; what was announced before is lost
+        if form is not None:
+            return Wake(form, _due_ms(message["data"]))
+        due_ms, blank, queue = as_text(message["data"]).partition(" ")
+        return Wake(QueueForm(queue, "hash") if blank else None, _due_ms(due_ms))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pubsub.close()
+
+
+def _due_ms(data: bytes | str) -> float:
+    """Returns a due time; of what is none, for anybody may publish there, that the queue is to be looked at."""
+    try:
+        due_ms = float(data)
+    except ValueError:
+        return 0.0
+    return due_ms if isfinite(due_ms) else 0.0
