@@ -1,4 +1,7 @@
-"""Spark jobs enqueue Celery tasks in bulk, and read those that wait. Needs the extra ``kombu-delayq[spark]``."""
+"""Spark jobs enqueue Celery tasks in bulk, and read those that wait. Needs the extra ``kombu-delayq[spark]``.
+
+Without the extra, ``task_id`` and the modules ``options`` and ``errors`` can be imported all the same.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,11 +12,20 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Loads what needs Spark when it is asked for: ``task_id`` is of use in a worker that has none."""
+        """Imports Spark only when a name is used that needs it."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from celery_ext.spark import source
-
+        try:
+            from celery_ext.spark import source
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in ("pyspark", "pyarrow"):
+                raise
+            raise ModuleNotFoundError(
+                f"{__name__}.{name} needs {missing}, which is not installed. Install it: "
+                "pip install 'kombu-delayq[spark]'",
+                name=missing,
+            ) from error
         return getattr(source, name)
 
 

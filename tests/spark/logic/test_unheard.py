@@ -1,12 +1,9 @@
-"""What the making of messages leaves alone: the signals of the app, and packages that a web app does not have."""
+"""What the making of messages leaves alone: the signals of the app."""
 
-import subprocess
-import sys
 from typing import Any
 
 from celery import signals
 
-from celery_ext.spark import task_id
 from celery_ext.spark.write.templates import Shape, Templates
 from tests.spark.logic.apps import make, settings_of, task
 
@@ -31,13 +28,3 @@ def test_no_signal_tells_of_a_message_that_is_never_sent() -> None:
     finally:
         for signal in watched:
             signal.disconnect(hear)
-
-
-def test_a_task_id_needs_neither_spark_nor_arrow() -> None:
-    """An app that only cancels what a Spark job has enqueued gets the same id without the packages of the extra."""
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(('pyspark', 'pyarrow')))\n"
-        "from celery_ext.spark import task_id; print(task_id('orders.close', 7, 'é'))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == task_id("orders.close", 7, "é")
