@@ -11,6 +11,7 @@ from redis.exceptions import ResponseError
 from celery_ext.cli.broker import Target
 from celery_ext.cli.ids import each_id
 from celery_ext.cli.stderr import complain
+from celery_ext.dead_letters.bury import queue_of
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import DelayStore
 
@@ -87,7 +88,7 @@ def buried_queues(target: Target, given: Sequence[str]) -> list[str]:
         raise click.UsageError("which queue? Give its name, or run it as `celery -A app delayq dead-letters …`")
     queues = _named_by_tasks(target.app)
     if not queues:
-        raise click.UsageError("which queue? No task of the app names one as its dead_letter")
+        raise click.UsageError("which queue? No task of the app has a dead_letter_queue")
     return queues
 
 
@@ -117,7 +118,7 @@ def _holds_some(store: DelayStore, queue: str) -> bool:
 
 def _named_by_tasks(app: Celery) -> list[str]:
     app.loader.import_default_modules()
-    named = {getattr(task, "dead_letter", None) for task in app.tasks.values()}
+    named = {queue_of(task) for task in app.tasks.values()}
     return sorted(name for name in named if isinstance(name, str))
 
 

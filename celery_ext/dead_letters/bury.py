@@ -1,6 +1,7 @@
 """Messages of tasks that have failed for good, in a queue of their own until somebody replays them."""
 
 import sys
+import warnings
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
@@ -18,7 +19,8 @@ logger = get_logger(__name__)
 DEAD_LETTER = "dead_letter"
 #: Most characters kept of an error.
 ERROR_LENGTH = 1000
-
+#: What ``dead_letter_queue`` of a task was called first; it still works.
+OLD_ATTRIBUTE = "dead_letter"
 
 #: When a task's message is buried: after its last retry, or after any failure that is final. The first is the default.
 OCCASIONS = ("exhausted", "failure")
@@ -45,6 +47,23 @@ def check_occasion(given: Any, where: str) -> str:
     raise InvalidDeadLetter(f"{where} is one of {', '.join(map(repr, OCCASIONS))}, not {quoted(given)}{hint}")
 
 
+def queue_of(task: Any) -> str | None:
+    """Returns the dead letter queue that a task names, also by the attribute's old name; None if it names none."""
+    if hasattr(task, "dead_letter_queue"):
+        queue: str | None = task.dead_letter_queue
+        return queue
+    queue = getattr(task, OLD_ATTRIBUTE, None)
+    if queue is not None:
+        warn_of_old_attribute(task)
+    return queue
+
+
+def warn_of_old_attribute(task: Any) -> None:
+    """Warns that ``dead_letter`` of a task, or of a class of tasks, has another name now."""
+    text = f"dead_letter of task {task.name} is called dead_letter_queue now: write dead_letter_queue"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
+
+
 def reason_of(error: BaseException) -> str:
     """Returns in words why a task failed that may have had retries left."""
     if isinstance(error, TimeLimitExceeded):
@@ -60,7 +79,7 @@ def bury(task: Any, request: Any, reason: str, exception: Any) -> None:
     with its own error all the same.
 
     Args:
-        task: It names the queue, as ``dead_letter``.
+        task: It names the queue, as ``dead_letter_queue``.
         request: Of the run that failed.
         reason: In words.
         exception: Why it failed; None for the exception that is handled just now.
@@ -81,12 +100,12 @@ def bury(task: Any, request: Any, reason: str, exception: Any) -> None:
     }
     try:
         # By the default exchange, which needs no declaration, whether or not the app may create queues.
-        queue = Queue(task.dead_letter, Exchange(""), routing_key=task.dead_letter)
+        queue = Queue(task.dead_letter_queue, Exchange(""), routing_key=task.dead_letter_queue)
         letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None, countdown=None)
         letter.options.pop(CHAIN_ID, None)  # replayed, it begins a chain
         _send(task, letter, {"add_to_parent": False, DEAD_LETTER: said})
     except Exception:  # a serializer's, a broker's; the task is to fail with its own
-        logger.exception("task %s[%s] could not be put into %r", task.name, request.id, task.dead_letter)
+        logger.exception("task %s[%s] could not be put into %r", task.name, request.id, task.dead_letter_queue)
 
 
 def _send(task: Any, letter: Any, options: dict[str, Any]) -> None:

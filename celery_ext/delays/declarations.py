@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from celery_ext.dead_letters.bury import OLD_ATTRIBUTE
 from celery_ext.delays.install import ATTRIBUTES, is_installed
 
 if TYPE_CHECKING:
@@ -25,11 +26,15 @@ def complaints(app: "Celery") -> Iterator[str]:
     """Yields what is wrong with the tasks of an app, a sentence or two each."""
     tasks = [task for name, task in sorted(app.tasks.items()) if not name.startswith("celery.")]
     if not is_installed(app):
-        unread = [task.name for task in tasks if any(getattr(task, name, None) is not None for name in ATTRIBUTES)]
+        unread = [
+            task.name
+            for task in tasks
+            if any(getattr(task, name, None) is not None for name in (*ATTRIBUTES, OLD_ATTRIBUTE))
+        ]
         if unread:
             yield (
-                f"delay_chain and dead_letter of {_named(unread)} have no effect: the app does not use the transport "
-                "of kombu-delayq, and celery_ext.install(app) was not called where it is made"
+                f"delay_chain and dead_letter_queue of {_named(unread)} have no effect: the app does not use the "
+                "transport of kombu-delayq, and celery_ext.install(app) was not called where it is made"
             )
         return
     idle = [task.name for task in tasks if task.delay_chain is not None and not may_retry(task)]

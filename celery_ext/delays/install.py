@@ -8,20 +8,21 @@ from typing import Any
 from celery import Celery
 from celery.signals import task_failure, task_internal_error
 
+from celery_ext.dead_letters.bury import queue_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.lost import note_failure
 from celery_ext.delays.task import DelayChainTask, note_internal_error
 
 #: What a task may be declared with, beside what Celery knows.
-ATTRIBUTES = ("delay_chain", "dead_letter", "dead_letter_on")
+ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on")
 
 #: The threads of a process may each make the first connection of an app.
 _lock = RLock()
 
 
 def extend_app(app: "Celery") -> None:
-    """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter``, in tasks declared before and after.
+    """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter_queue``, in tasks declared before and after.
 
     A second call changes nothing.
 
@@ -119,6 +120,7 @@ def _extend(task: Any) -> None:
         return
     names = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     names |= {name: getattr(task, name, None) for name in ("name", *ATTRIBUTES)}
+    names["dead_letter_queue"] = queue_of(task)
     extended: Any = type(kind.__name__, (DelayChainTask, kind), names)
     extended.take_declared()
     task.__class__ = extended

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 from celery.app.task import Context, Task
 from celery.exceptions import Ignore, Reject, WorkerLostError
 
-from celery_ext.dead_letters.bury import SETTING, bury, check_occasion, reason_of
+from celery_ext.dead_letters.bury import (
+    OLD_ATTRIBUTE,
+    SETTING,
+    bury,
+    check_occasion,
+    reason_of,
+    warn_of_old_attribute,
+)
 from celery_ext.delays import lost
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
@@ -30,13 +37,13 @@ class DelayChainTask(_Task):
 
     Attributes:
         delay_chain: Retry schedule, a ``DelayChain`` or its text. It decides how often the task is retried.
-        dead_letter: Name of the queue that gets the message when the task has failed for good.
+        dead_letter_queue: Name of the queue that gets the message when the task has failed for good.
         dead_letter_on: When that is: ``exhausted``, no retry is left; ``failure``, any failure that is final. None for
             what the setting ``delayq_dead_letter_on`` says, or the first.
     """
 
     delay_chain: DelayChain | str | None
-    dead_letter: str | None
+    dead_letter_queue: str | None
     dead_letter_on: str | None
 
     @classmethod
@@ -51,9 +58,9 @@ class DelayChainTask(_Task):
 
         Raises:
             InvalidDelayChain: It is none, or the task has ``retry_backoff`` too.
-            InvalidDeadLetter: ``dead_letter_on`` is wrong, or there is no ``dead_letter`` for it.
+            InvalidDeadLetter: ``dead_letter_on`` is wrong, or there is no ``dead_letter_queue`` for it.
         """
-        cls._take_dead_letter_on()
+        cls._take_dead_letter_queue()
         if cls.delay_chain is None:
             return
         try:
@@ -65,20 +72,35 @@ class DelayChainTask(_Task):
         cls.max_retries = len(chain)
 
     @classmethod
-    def _take_dead_letter_on(cls) -> None:
+    def _take_dead_letter_queue(cls) -> None:
+        if OLD_ATTRIBUTE in vars(cls):  # from task_annotations, which go before what the task says
+            warn_of_old_attribute(cls)
+            cls.dead_letter_queue = vars(cls)[OLD_ATTRIBUTE]
+            delattr(cls, OLD_ATTRIBUTE)
         check_occasion(cls.dead_letter_on, f"dead_letter_on of task {cls.name}")
         if not cls.__bound__:
             return  # task_annotations may say more
-        if cls.dead_letter_on is not None and cls.dead_letter is None:
-            raise InvalidDeadLetter(f"task {cls.name} has a dead_letter_on, but names no queue as its dead_letter")
-        if cls.dead_letter is not None:
+        if cls.dead_letter_on is not None and cls.dead_letter_queue is None:
+            raise InvalidDeadLetter(f"task {cls.name} has a dead_letter_on, but no dead_letter_queue")
+        if cls.dead_letter_queue is not None:
             check_occasion(cls._get_app().conf.get(SETTING), f"the setting {SETTING}")
+
+    @property
+    def dead_letter(self) -> str | None:
+        """The old name of ``dead_letter_queue``."""
+        warn_of_old_attribute(self)
+        return self.dead_letter_queue
+
+    @dead_letter.setter
+    def dead_letter(self, queue: str | None) -> None:
+        warn_of_old_attribute(self)
+        self.dead_letter_queue = queue
 
     @property
     def Request(self) -> Any:  # noqa: N802  # Celery's name
         """The class of requests in the worker's main process, which learns of what a task cannot tell itself."""
         base = super().Request
-        return base if self.dead_letter is None and self.delay_chain is None else lost.watching(base)
+        return base if self.dead_letter_queue is None and self.delay_chain is None else lost.watching(base)
 
     def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
         """Does what the task's own class does when it has failed, and buries its message if that is wanted.
@@ -137,7 +159,7 @@ class DelayChainTask(_Task):
         request = self.request
         chain = self._chain_of(request)
         limit = self._limit(chain, max_retries)
-        if request.called_directly or (chain is None and self.dead_letter is None):
+        if request.called_directly or (chain is None and self.dead_letter_queue is None):
             limit = max_retries
         elif limit is not None and request.retries >= limit:
             self._give_up(request, chain, exc)
@@ -205,7 +227,7 @@ class DelayChainTask(_Task):
         if request.get("gave_up_at") is not None:
             return  # a task's own retry gave up, and autoretry_for catches what it raised
         request.gave_up_at = request.retries
-        if self.dead_letter and not request.is_eager:
+        if self.dead_letter_queue and not request.is_eager:
             bury(self, request, "delay chain exhausted" if chain is not None else "retries exhausted", exc)
         if chain is not None:
             delay_chain_exhausted.send(sender=self, task_id=request.id, request=request, chain=chain, exception=exc)
@@ -213,7 +235,7 @@ class DelayChainTask(_Task):
     def _fail(self, request: Any, exc: BaseException) -> None:
         """Buries the message of a task that has failed for good, where any such failure is to be seen."""
         occasion = self.dead_letter_on or self.app.conf.get(SETTING)
-        if self.dead_letter and occasion == "failure" and not request.is_eager:
+        if self.dead_letter_queue and occasion == "failure" and not request.is_eager:
             bury(self, request, reason_of(exc), exc)
 
     @property

@@ -17,7 +17,7 @@ logger = get_logger(__name__)
 
 
 def install(app: Any) -> None:
-    """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter``, in tasks declared before and after.
+    """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter_queue``, in tasks declared before and after.
 
     Workers on our transport call it themselves. Publishers need it for ``delay_level``, and to have what their tasks
     are declared with checked. A second call changes nothing.

@@ -46,21 +46,21 @@ def notify(self: Any, failures: int = 99, value: Any = None) -> int:
     return int(self.request.retries)
 
 
-@app.task(bind=True, name="proj.by_hand", delay_chain=LONG, dead_letter="failed")
+@app.task(bind=True, name="proj.by_hand", delay_chain=LONG, dead_letter_queue="failed")
 def by_hand(self: Any, exc: str | None = None, **retry: Any) -> None:
     """Retries by hand, with an error of its own or without."""
     note(self)
     raise self.retry(exc=NotifyFailed(exc) if exc else None, **retry)
 
 
-@app.task(bind=True, name="proj.unserializable", delay_chain="1h", dead_letter="failed")
+@app.task(bind=True, name="proj.unserializable", delay_chain="1h", dead_letter_queue="failed")
 def unserializable(self: Any) -> None:
     """Fails with an error that cannot be written down."""
     note(self)
     raise self.retry(exc=Unserializable())
 
 
-@app.task(bind=True, name="proj.unchained", max_retries=2, default_retry_delay=3600, dead_letter="failed")
+@app.task(bind=True, name="proj.unchained", max_retries=2, default_retry_delay=3600, dead_letter_queue="failed")
 def unchained(self: Any) -> None:
     """Has no chain, and is buried all the same."""
     note(self)
@@ -113,7 +113,7 @@ def note_revoked(sender: Any, request: Any, **kwargs: Any) -> None:
 
 
 #: How a task that is buried after any final failure is declared.
-DOOMED: Any = {"bind": True, "dead_letter": "failed", "dead_letter_on": "failure"}
+DOOMED: Any = {"bind": True, "dead_letter_queue": "failed", "dead_letter_on": "failure"}
 
 
 def end(how: str) -> str:
@@ -165,7 +165,7 @@ def doomed_chain(self: Any) -> None:
     raise ValueError("no such order")
 
 
-@app.task(bind=True, name="proj.dies_always", delay_chain="1h", dead_letter="failed", retry_on_worker_lost=True)
+@app.task(bind=True, name="proj.dies_always", delay_chain="1h", dead_letter_queue="failed", retry_on_worker_lost=True)
 def dies_always(self: Any) -> None:
     """Ends its pool process each time."""
     note(self)

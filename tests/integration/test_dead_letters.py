@@ -317,7 +317,7 @@ def test_a_key_of_another_type_hides_no_other_queue(broker: PrivateRedis, raw_cl
 
 
 def test_the_command_of_an_app_that_names_no_queue_asks_for_one(proj: Proj) -> None:
-    """An app without a dead_letter is told that no task names one, with exit code 2."""
+    """An app without a dead_letter_queue is told that no task has one, with exit code 2."""
     done = subprocess.run(
         [BIN / "celery", "-A", "proj", "delayq", "dead-letters", "list"],
         cwd=HERE,
@@ -327,7 +327,7 @@ def test_the_command_of_an_app_that_names_no_queue_asks_for_one(proj: Proj) -> N
         check=False,
     )
     assert done.returncode == 2
-    assert "No task of the app names one as its dead_letter" in done.stderr
+    assert "No task of the app has a dead_letter_queue" in done.stderr
 
 
 def test_large_letters_are_read_in_small_pages(raw_client: redis.Redis) -> None:

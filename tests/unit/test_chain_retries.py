@@ -147,7 +147,7 @@ def test_max_retries_of_a_call_only_lowers(app: Celery) -> None:
 def test_a_task_gives_up_once_though_two_retries_fail(app: Celery, exhausted: list[dict[str, Any]]) -> None:
     """Where ``autoretry_for`` catches what an exhausted ``retry`` raised, nothing is sent, told or buried again."""
 
-    @app.task(bind=True, delay_chain="1s,2s", dead_letter="published", autoretry_for=(KeyError,))
+    @app.task(bind=True, delay_chain="1s,2s", dead_letter_queue="published", autoretry_for=(KeyError,))
     def task(self: Any, max_retries: int | None) -> None:
         self.retry(exc=KeyError("why"), max_retries=max_retries)
 
@@ -164,7 +164,7 @@ def test_a_task_gives_up_once_though_two_retries_fail(app: Celery, exhausted: li
 def test_a_broker_that_takes_no_dead_letter(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
     """A task whose dead letter is not taken fails with its own error, and the log says which one is lost."""
 
-    @app.task(bind=True, name="task", delay_chain="1s", dead_letter="failed", serializer="no such serializer")
+    @app.task(bind=True, name="task", delay_chain="1s", dead_letter_queue="failed", serializer="no such serializer")
     def task(self: Any) -> None:
         self.retry(exc=KeyError("why"))
 
@@ -249,7 +249,7 @@ def test_a_chain_that_no_release_of_ours_wrote(app: Celery) -> None:
 def test_a_direct_call_runs_no_chain(app: Celery, exhausted: list[dict[str, Any]]) -> None:
     """A task that is called as a function raises its own error, and nothing is sent, told or buried."""
 
-    @app.task(bind=True, delay_chain="1s", dead_letter="failed")
+    @app.task(bind=True, delay_chain="1s", dead_letter_queue="failed")
     def task(self: Any) -> None:
         self.retry(exc=KeyError("why"))
 
@@ -263,7 +263,7 @@ def test_chains_limit_retries_of_eager_tasks(app: Celery, exhausted: list[dict[s
     app.conf.task_always_eager = True
     runs: list[int] = []
 
-    @app.task(bind=True, delay_chain="4m,10m", dead_letter="failed", autoretry_for=(KeyError,))
+    @app.task(bind=True, delay_chain="4m,10m", dead_letter_queue="failed", autoretry_for=(KeyError,))
     def task(self: Any, inner: bool = True) -> None:
         runs.append(self.request.retries)
         if inner:

@@ -141,7 +141,7 @@ def test_no_alarm_of_other_tasks(app: Celery) -> None:
 def test_what_nobody_reads_is_told_of_an_app_without_install(app: Celery) -> None:
     """A worker on another transport whose app does not call ``install`` names the tasks whose options it ignores."""
     declare(app, plain)
-    declare(app, tell, delay_chain=None, dead_letter="failed")
+    declare(app, tell, delay_chain=None, dead_letter_queue="failed")
     declare(app, in_the_background, delay_chain=None)
     [complaint] = complaints(app)
     assert "of tasks plain, tell have no effect" in complaint
@@ -151,10 +151,10 @@ def test_what_nobody_reads_is_told_of_an_app_without_install(app: Celery) -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"dead_letter": "d", "dead_letter_on": "failures"}, "did you mean 'failure'?"),
-        ({"dead_letter": "d", "dead_letter_on": "Exhausted"}, "did you mean 'exhausted'?"),
-        ({"dead_letter": "d", "dead_letter_on": 3}, "not 3"),
-        ({"dead_letter_on": "failure"}, "names no queue as its dead_letter"),
+        ({"dead_letter_queue": "d", "dead_letter_on": "failures"}, "did you mean 'failure'?"),
+        ({"dead_letter_queue": "d", "dead_letter_on": "Exhausted"}, "did you mean 'exhausted'?"),
+        ({"dead_letter_queue": "d", "dead_letter_on": 3}, "not 3"),
+        ({"dead_letter_on": "failure"}, "but no dead_letter_queue"),
     ],
 )
 def test_a_wrong_dead_letter_on_is_an_error_when_it_is_declared(
@@ -173,12 +173,12 @@ def test_a_wrong_setting_is_an_error_when_a_task_is_declared(app: Celery) -> Non
     install(app)
     declare(app, tell)
     with pytest.raises(InvalidDeadLetter, match=r"the setting delayq_dead_letter_on.*did you mean 'failure'"):
-        declare(app, plain, dead_letter="d")
+        declare(app, plain, dead_letter_queue="d")
 
 
 def test_annotations_may_say_when_and_where(app: Celery) -> None:
     """``task_annotations`` may give a task its queue, and say when it goes there."""
-    app.conf.task_annotations = {"plain": {"dead_letter": "d", "dead_letter_on": "failure"}}
+    app.conf.task_annotations = {"plain": {"dead_letter_queue": "d", "dead_letter_on": "failure"}}
     install(app)
     task = declare(app, plain)
-    assert (task.dead_letter, task.dead_letter_on) == ("d", "failure")
+    assert (task.dead_letter_queue, task.dead_letter_on) == ("d", "failure")

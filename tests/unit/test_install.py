@@ -6,6 +6,7 @@ from celery import Celery, Task, shared_task
 from celery.signals import task_failure
 
 from celery_ext import DelayChain, install
+from celery_ext.dead_letters.bury import queue_of
 from kombu_delayq import InvalidDelayChain
 from tests.unit.published import published
 
@@ -37,7 +38,7 @@ def test_tasks_declared_before_and_after_have_their_chains(app: Celery) -> None:
     for task in (before, lazy_before, after, after_finalize, reference):
         assert task.delay_chain == DelayChain.parse(CHAIN)
         assert task.max_retries == len(task.delay_chain) == 4
-        assert task.dead_letter is None
+        assert task.dead_letter_queue is None
         assert app.tasks[task.name] == task
     assert reference is app.tasks[before.name]
 
@@ -85,7 +86,7 @@ def test_tasks_without_a_chain_stay_as_they_are(app: Celery) -> None:
     before = {name: getattr(task, name) for name in ("__name__", "__module__", "__qualname__", "__doc__", "run")}
     shown = repr(task)
     install(app)
-    assert (task.max_retries, task.delay_chain, task.dead_letter) == (7, None, None)
+    assert (task.max_retries, task.delay_chain, task.dead_letter_queue) == (7, None, None)
     assert {name: getattr(task, name) for name in before} == before
     assert repr(task) == shown
 
@@ -142,7 +143,7 @@ class ClassBased(Task):
 
     name = "class based"
     delay_chain = CHAIN
-    dead_letter = "failed"
+    dead_letter_queue = "failed"
 
     def run(self, value: int = 1) -> int:
         """Calls something of its base class, which must not be this class again."""
@@ -154,7 +155,7 @@ def test_class_based_tasks(app: Celery, given: Any) -> None:
     """``register_task`` takes classes and instances with a chain, and their methods find their base class."""
     install(app)
     task = app.register_task(given)
-    assert (task.max_retries, task.delay_chain.text, task.dead_letter) == (4, CHAIN, "failed")
+    assert (task.max_retries, task.delay_chain.text, task.dead_letter_queue) == (4, CHAIN, "failed")
     assert isinstance(task, ClassBased)
     assert task(21) == 21
     assert ClassBased.max_retries == 3, "the class that the user wrote stays as it is"
@@ -162,13 +163,13 @@ def test_class_based_tasks(app: Celery, given: Any) -> None:
 
 def test_annotations_give_chains(app: Celery) -> None:
     """A chain from ``task_annotations`` counts as the task's own, and its limit is read from the task."""
-    app.conf.task_annotations = {"annotated": {"delay_chain": CHAIN, "dead_letter": "failed"}}
+    app.conf.task_annotations = {"annotated": {"delay_chain": CHAIN, "dead_letter_queue": "failed"}}
 
     @app.task(name="annotated", delay_chain="1s")
     def task() -> None: ...
 
     install(app)
-    assert (task.max_retries, task.delay_chain.text, task.dead_letter) == (4, CHAIN, "failed")
+    assert (task.max_retries, task.delay_chain.text, task.dead_letter_queue) == (4, CHAIN, "failed")
 
 
 def test_annotations_of_tasks_declared_before(app: Celery) -> None:
@@ -181,6 +182,30 @@ def test_annotations_of_tasks_declared_before(app: Celery) -> None:
     app.finalize()
     install(app)
     assert (task.max_retries, task.delay_chain.text) == (4, CHAIN)
+
+
+def test_the_old_name_of_the_dead_letter_queue(app: Celery) -> None:
+    """A task may still say ``dead_letter``, in its declaration or in ``task_annotations``, with a warning."""
+    app.conf.task_annotations = {"annotated": {"dead_letter": "failed"}}
+    old = pytest.warns(DeprecationWarning, match="write dead_letter_queue")
+    install(app)
+    for name, options in {"declared": {"dead_letter": "failed"}, "annotated": {"dead_letter_queue": "before"}}.items():
+        with old as warned:
+            task = app.task(name=name, **options)(nothing)
+            assert task.dead_letter_queue == "failed"
+        assert name in str(warned[0].message)
+    with old:
+        assert task.dead_letter == "failed"
+    with old:
+        task.dead_letter = "elsewhere"
+    assert task.dead_letter_queue == "elsewhere"
+
+
+def test_the_old_name_without_install(app: Celery) -> None:
+    """Where ``install`` was not called, the queue that a task names as its ``dead_letter`` is found all the same."""
+    task = app.task(name="declared", dead_letter="failed")(nothing)
+    with pytest.warns(DeprecationWarning, match="dead_letter of task declared"):
+        assert queue_of(task) == "failed"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def fail(task: Any, retries: int = 0, **retry: Any) -> dict[str, Any]:
 class OwnTask(Task):
     """A base class as many projects have one, with fewer arguments than Celery's."""
 
-    dead_letter = "failed"
+    dead_letter_queue = "failed"
 
     def retry(self, exc: Any = None, countdown: Any = None, **options: Any) -> Any:
         """Notes who retried."""
@@ -56,7 +56,7 @@ def test_an_own_base_class_is_still_called(app: Celery, how: str) -> None:
         @own.task(delay_chain=CHAIN, **({"base": OwnTask} if how == "base" else {}))
         def task() -> None: ...
 
-        assert (task.max_retries, task.dead_letter) == (4, "failed")
+        assert (task.max_retries, task.dead_letter_queue) == (4, "failed")
         message = fail(task, retries=1)
         assert message["headers"]["retried-by"] == "OwnTask"
         assert message["properties"]["priority"] == 3

@@ -27,9 +27,9 @@ ROWS = 500
 def dead_letters() -> None:
     """Look at tasks that have failed for good, replay them, or drop them.
 
-    A task that names a queue as its `dead_letter` goes there when it has no retry left, or after any final failure, as
-    its `dead_letter_on` says. QUEUE is such a queue; as
-    `celery -A app delayq dead-letters`, it may be left out and is every queue that the app's tasks name.
+    A task with a `dead_letter_queue` goes there when it has no retry left, or after any final failure, as its
+    `dead_letter_on` says. QUEUE is such a queue. With `celery -A app delayq dead-letters` it may be left out; then the
+    command looks at every queue that a task of the app names.
     """
 
 

@@ -37,7 +37,7 @@ class NotAccepted(Exception):
 
 @app.task(
     delay_chain=sped_up(STEPS, SPEED_UP),
-    dead_letter=UNDELIVERED,
+    dead_letter_queue=UNDELIVERED,
     autoretry_for=(NotAccepted, OSError, http.client.HTTPException),
     acks_late=True,
 )
