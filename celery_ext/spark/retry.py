@@ -26,7 +26,7 @@ _PASSING = (
 _PASSING_WORDS = ("LOADING", "READONLY", "OOM ", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY ")
 
 
-class Patience:
+class Retry:
     """Waits, with growing pauses, until something can be done.
 
     Args:

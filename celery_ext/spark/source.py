@@ -8,20 +8,18 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from celery_ext.spark import interpreter
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
-from celery_ext.spark.logs import log
 from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
+from celery_ext.spark.python_workers import log, missing_packages_warning
 from celery_ext.spark.read.reader import WaitingReader
-from celery_ext.spark.read.schema import check_schema, schema_of
-from celery_ext.spark.read.schemas import arrow_schema
-from celery_ext.spark.read.selection import Selection
-from celery_ext.spark.retry import Patience
+from celery_ext.spark.read.schema import arrow_schema, check_schema, schema_of
+from celery_ext.spark.read.selection import WaitingSelection
+from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.columns import Plan
+from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.job import JobWriter
-from celery_ext.spark.write.templates import Shape, Templates
+from celery_ext.spark.write.templates import TemplateKey, Templates
 from celery_ext.spark.write.writers import BatchWriter, StreamWriter
 from kombu_delayq.store import DelayStore
 
@@ -56,7 +54,7 @@ class CeleryDataSource(DataSource):
         """
         options = self._parsed(ReadOptions)
         check_schema(schema, options.columns)
-        return WaitingReader(_read_from(options), Selection.of(options), options, arrow_schema(schema))
+        return WaitingReader(_read_from(options), WaitingSelection.of(options), options, arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Returns the writer of a DataFrame, after all that can be checked has been.
@@ -86,9 +84,9 @@ class CeleryDataSource(DataSource):
 def register(spark: "SparkSession") -> None:
     """Makes the format ``celery`` known to a session, and logs if its Python workers will not have what it needs."""
     context = getattr(spark, "_sc", None)  # Spark Connect has none
-    wrong = interpreter.complaint(context.pythonExec) if context is not None else None
-    if wrong:
-        log(logging.WARNING, wrong)
+    warning = missing_packages_warning(context.pythonExec) if context is not None else None
+    if warning:
+        log(logging.WARNING, warning)
     spark.dataSource.register(CeleryDataSource)
 
 
@@ -98,7 +96,7 @@ def _job_writer(options: WriteOptions, schema: StructType, overwrite: bool, job:
             "tasks are appended to queues, never overwritten: "
             'write .mode("append"), or .outputMode("append") of a stream'
         )
-    plan = Plan.of(schema, options)
+    plan = Columns.of(schema, options)
     if "op" in plan.reserved and options.delivery == "staged":
         raise InvalidSparkOption("delivery=staged does not go with a column op: a task is cancelled at once")
     if job is not None:  # not again for each micro-batch of a stream
@@ -113,7 +111,7 @@ def _job_writer(options: WriteOptions, schema: StructType, overwrite: bool, job:
         _check_server(store)
         if job is not None and options.job_id is not None:
             _tell_if_committed(store, job)
-        run = Patience(options.write_timeout).until_done(store.new_run)
+        run = Retry(options.write_timeout).until_done(store.new_run)
         return JobWriter(options, settings, plan, broker, run)
     finally:
         store.close()
@@ -143,9 +141,9 @@ def _read_from(options: ReadOptions) -> Broker:
 def _check_way(options: WriteOptions, settings: AppSettings) -> None:
     """Finds a task that goes to no list, before any Spark task starts."""
     if options.task is not None:
-        shape = Shape(options.task, options.queue, options.priority, None, None, None, False)
+        key = TemplateKey(options.task, options.queue, options.priority, None, None, None, False)
         try:
-            Templates(settings).of(shape)
+            Templates(settings).of(key)
         except BadRow as error:
             raise InvalidColumns(str(error)) from None
 

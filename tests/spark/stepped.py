@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from celery_ext.spark import CeleryDataSource
-from celery_ext.spark.write.commit_message import Written
+from celery_ext.spark.write.commit_message import CommitMessage
 
 
 class Journal:
@@ -64,7 +64,7 @@ class _SteppedWriter(DataSourceArrowWriter):
         self._step = step
         self._port = port
 
-    def write(self, iterator: Iterator[RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[RecordBatch]) -> CommitMessage:
         """Writes, and notes which attempt of which partition has ended how."""
         journal = Journal(self._port)
         module, _, name = self._step.partition(":")

@@ -18,7 +18,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.columns import Plan
+from celery_ext.spark.write.columns import Columns
 from tests.integration.harness import TRANSPORT
 from tests.spark.jobs import delayed, kwargs, tasks
 from tests.unit.test_docs import ROOT, blocks
@@ -156,9 +156,9 @@ def test_errors_are_as_the_page_shows_them() -> None:
     with pytest.raises(InvalidSparkOption) as option:
         WriteOptions.parse({"que": "orders"})
     with pytest.raises(InvalidColumns) as task:
-        Plan.of(StructType().add("order_id", "integer").add("customer", "string"), WriteOptions())
+        Columns.of(StructType().add("order_id", "integer").add("customer", "string"), WriteOptions())
     with pytest.raises(InvalidColumns) as eta:
-        Plan.of(StructType().add("eta", "string"), WriteOptions(task="orders.close"))
+        Columns.of(StructType().add("eta", "string"), WriteOptions(task="orders.close"))
     for caught in (option, task, eta):
         assert f"celery_ext.spark.errors.{caught.typename}: {caught.value}\n" in page
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from celery_ext.spark.read.arguments import Texts, as_json, payloads
-from celery_ext.spark.read.arrays import moments, texts, valid
-from celery_ext.spark.read.parse import read_heads
+from celery_ext.spark.read.parse import moments, read_heads, texts, valid
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.connection.text import as_text
+from kombu_delayq.store.formats import redisson
 from kombu_delayq.store.formats.hash import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
 from kombu_delayq.store.types import Waiting
 
@@ -156,6 +156,48 @@ class Rows:
     @cached_property
     def _tasks(self) -> dict[int, DelayedTask]:
         return {}
+
+
+class RedissonRows(Rows):
+    """Some waiting messages of one queue in Redisson's form. Lists have one entry a message.
+
+    Args:
+        queue: Its name.
+        marks: Of the entries, see ``kombu_delayq.store.formats.redisson``.
+        dues: Due times in ms since the epoch, as Redis writes them.
+        lengths: Of the messages in bytes, 0 for one that is lost.
+        bodies: Of each the message, empty for one that is lost; None for one that was not read.
+        ids: Under which they are stored; None where they are not wanted.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        marks: Sequence[bytes],
+        dues: Sequence[bytes],
+        lengths: Sequence[int],
+        bodies: Sequence[bytes | None],
+        ids: Sequence[bytes] | None,
+    ) -> None:
+        super().__init__(queue, marks, dues, lengths, bodies)
+        self._ids = ids or ()
+
+    def _task_id_column(self) -> pa.Array:
+        return texts(self._ids)
+
+    def _priority_column(self) -> pa.Array:
+        found = zip(self._members, self._bodies, strict=True)
+        return pa.array([redisson.priority_of(mark, body) if body else None for mark, body in found], pa.int32())
+
+    def _size_column(self) -> pa.Array:
+        return pa.array([length or None for length in self._lengths], pa.int32())
+
+    @cached_property
+    def _bodies(self) -> Sequence[bytes | None]:
+        return [body or None for body in self._stored]
+
+    def _kept_id(self, at: int) -> str:
+        return ""  # asked for no column: ids come from the store
 
 
 def _retries(task: DelayedTask) -> int | None:

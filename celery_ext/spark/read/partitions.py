@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from celery_ext.spark.read.selection import Selection
+from celery_ext.spark.read.selection import WaitingSelection
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Part, QueueForm
 
 #: Messages in a portion, unless the number of portions is given.
-PORTION = 50_000
+PARTITION_MESSAGES = 50_000
 
 
 @dataclass
-class Portion(InputPartition):
+class WaitingPartition(InputPartition):
     """What one Spark task reads.
 
     Attributes:
@@ -27,7 +27,7 @@ class Portion(InputPartition):
     planned: frozenset[str] | None = None
 
 
-def plan(store: DelayStore, selection: Selection, count: int | None) -> list[Portion]:
+def plan(store: DelayStore, selection: WaitingSelection, count: int | None) -> list[WaitingPartition]:
     """Cuts queues into portions, of as many messages each as wait just now, but for one.
 
     Args:
@@ -41,15 +41,17 @@ def plan(store: DelayStore, selection: Selection, count: int | None) -> list[Por
     names = store.queues() if selection.queues is None else selection.queues
     sizes = store.sizes(names, selection.from_ms, selection.to_ms)
     total = sum(sizes.values())
-    wanted = max(min(count or -(-total // PORTION), total), 1)
+    wanted = max(min(count or -(-total // PARTITION_MESSAGES), total), 1)
     ends = {total * n // wanted for n in range(1, wanted)}  # behind how many messages of all a portion ends
-    portions = [Portion(parts) for parts in _cut(store, selection, sizes, ends) if parts] or [Portion([])]
+    portions = [WaitingPartition(parts) for parts in _cut(store, selection, sizes, ends) if parts] or [
+        WaitingPartition([])
+    ]
     if selection.queues is None:
         portions[-1].planned = frozenset(names)
     return portions
 
 
-def parts_of(store: DelayStore, selection: Selection, portion: Portion) -> Iterator[Part]:
+def parts_of(store: DelayStore, selection: WaitingSelection, portion: WaitingPartition) -> Iterator[Part]:
     """Yields what is to be read for a portion: its parts, and what has come since for the last one to read."""
     yield from portion.parts
     if portion.planned is not None:
@@ -58,7 +60,9 @@ def parts_of(store: DelayStore, selection: Selection, portion: Portion) -> Itera
             yield from parts
 
 
-def _cut(store: DelayStore, selection: Selection, sizes: Mapping[QueueForm, int], ends: set[int]) -> list[list[Part]]:
+def _cut(
+    store: DelayStore, selection: WaitingSelection, sizes: Mapping[QueueForm, int], ends: set[int]
+) -> list[list[Part]]:
     portions: list[list[Part]] = [[]]
     begin = 0
     for form, size in sizes.items():

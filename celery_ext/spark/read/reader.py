@@ -9,11 +9,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.options import ReadOptions
-from celery_ext.spark.read.batch import Rows
-from celery_ext.spark.read.entry_rows import EntryRows
-from celery_ext.spark.read.partitions import Portion, parts_of, plan
+from celery_ext.spark.read.batch import RedissonRows, Rows
+from celery_ext.spark.read.partitions import WaitingPartition, parts_of, plan
 from celery_ext.spark.read.schema import OF_BODY
-from celery_ext.spark.read.selection import Selection
+from celery_ext.spark.read.selection import WaitingSelection
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.formats.hash import id_of, may_be_twin
 from kombu_delayq.store.formats.redisson import mark_of
@@ -33,7 +32,7 @@ class WaitingReader(DataSourceReader):
         schema: The columns that are wanted.
     """
 
-    def __init__(self, broker: Broker, selection: Selection, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(self, broker: Broker, selection: WaitingSelection, options: ReadOptions, schema: pa.Schema) -> None:
         self._broker = broker
         self._selection = selection
         self._partitions = options.partitions
@@ -55,7 +54,7 @@ class WaitingReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the messages of a portion."""
-        if not isinstance(partition, Portion):
+        if not isinstance(partition, WaitingPartition):
             return
         store = self._broker.connect()
         try:
@@ -129,4 +128,4 @@ class _Gathered:
     def rows(self) -> Rows:
         """Returns what was gathered."""
         found = (self._part.queue, self.members, self._dues, self._lengths, self._stored)
-        return EntryRows(*found, self._ids) if self._part.backup == "list" else Rows(*found)
+        return RedissonRows(*found, self._ids) if self._part.backup == "list" else Rows(*found)

@@ -1,9 +1,12 @@
-"""The columns of waiting messages, and which of them a DataFrame has, by names in any case, as Spark takes them."""
+"""The columns of waiting messages, and the schema that a DataFrame of them has, in Spark and in Arrow."""
 
+import inspect
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
@@ -37,6 +40,8 @@ COLUMNS = {
     "size": WaitingColumn(IntegerType(), "Length of the message in bytes; NULL for a message that is lost."),
     "raw": WaitingColumn(BinaryType(), "The message as it will be pushed to its queue; NULL for one that is lost."),
 }
+#: PySpark 4.1 writes times in UTC; later versions have a parameter for it.
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 #: Those for which the body of a message is fetched from Redis.
 OF_BODY = frozenset(("task", "eta", "priority", "retries", "args", "kwargs", "raw"))
 
@@ -83,6 +88,11 @@ def check_schema(schema: StructType, names: Iterable[str] | None) -> None:
         raise InvalidColumns(
             f"the schema given has {', '.join(found)}, the option columns {', '.join(names)}; give one of them"
         )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Returns the schema that record batches of a Spark schema have. Times with a zone are in UTC."""
+    return to_arrow_schema(schema, **_IN_UTC)
 
 
 def _lower(names: Iterable[str]) -> set[str]:

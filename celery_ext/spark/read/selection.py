@@ -13,7 +13,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Selection:
+class WaitingSelection:
     """Which messages are read.
 
     Attributes:

@@ -12,7 +12,7 @@ from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
 from celery_ext.bulk.encoding import text_to_json, to_json
-from celery_ext.spark.write.bad_rows import Faults
+from celery_ext.spark.write.bad_rows import RowErrors
 from celery_ext.spark.write.values import Values
 
 #: What a body has beside the arguments. Source: celery.app.amqp.AMQP.as_task_v2
@@ -34,7 +34,7 @@ class Arguments:
     """
 
     def __init__(
-        self, columns: dict[str, Values], names: Sequence[str], count: int, faults: Faults, levels: int
+        self, columns: dict[str, Values], names: Sequence[str], count: int, faults: RowErrors, levels: int
     ) -> None:
         self._columns = columns
         self._names = names
@@ -121,7 +121,7 @@ class Arguments:
     def _shown(self, arguments: Any) -> str:
         return text_to_json(saferepr(arguments, REPR_LENGTH, self._levels))
 
-    def _parsed(self, name: str, kind: type, faults: Faults) -> list[Any] | None:
+    def _parsed(self, name: str, kind: type, faults: RowErrors) -> list[Any] | None:
         """Returns a column of arguments as Python values, parsed where it is JSON text."""
         column = self._columns.get(name)
         if column is None:

@@ -11,7 +11,7 @@ from celery_ext.dead_letters.bury import DEAD_LETTER, ERROR_LENGTH
 from kombu_delayq.errors import quoted
 
 
-class Fault(NamedTuple):
+class RowError(NamedTuple):
     """What is wrong with a row.
 
     Attributes:
@@ -30,15 +30,15 @@ class Fault(NamedTuple):
         return f"{where}value {quoted(self.value)}: {self.reason} (row {row_id})"
 
 
-class Faults:
+class RowErrors:
     """The faults of one batch, at most one a row."""
 
     def __init__(self) -> None:
-        self.of: dict[int, Fault] = {}
+        self.of: dict[int, RowError] = {}
 
     def add(self, at: int, column: str, value: Any, reason: object) -> None:
         """Notes what is wrong with the row at this place, unless something is already."""
-        self.of.setdefault(at, Fault(column, value, str(reason)))
+        self.of.setdefault(at, RowError(column, value, str(reason)))
 
     def in_column(self, column: str) -> Callable[[int, Any, object], None]:
         """Returns what notes the faults of one column."""

@@ -15,7 +15,7 @@ DELAYS = ("eta", "countdown", "delay_level")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Columns:
     """Which columns do what. Names are compared as Spark does by default, without regard to case.
 
     Attributes:
@@ -33,7 +33,7 @@ class Plan:
     recased: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, schema: StructType, options: WriteOptions) -> "Plan":
+    def of(cls, schema: StructType, options: WriteOptions) -> "Columns":
         """Decides what columns mean.
 
         Raises:

@@ -7,7 +7,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class CommitMessage(WriterCommitMessage):
     """What one Spark task has done.
 
     Attributes:
@@ -33,7 +33,7 @@ class Written(WriterCommitMessage):
     faults: list[str] = field(default_factory=list)
 
 
-def summary(name: str, sent: int, written: Sequence[Written]) -> str:
+def summary(name: str, sent: int, written: Sequence[CommitMessage]) -> str:
     """Returns what a job has done, in a line.
 
     Args:

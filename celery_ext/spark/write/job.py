@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, StragglerRefused
-from celery_ext.spark.logs import log
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.retry import Patience
+from celery_ext.spark.python_workers import log
+from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.columns import Plan
-from celery_ext.spark.write.commit_message import Written, summary
-from celery_ext.spark.write.messages import Messages
+from celery_ext.spark.write.columns import Columns
+from celery_ext.spark.write.commit_message import CommitMessage, summary
+from celery_ext.spark.write.messages import MessageBuilder
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, hold, refused
 from celery_ext.spark.write.templates import Templates
@@ -47,7 +47,7 @@ class JobWriter:
 
     options: WriteOptions
     settings: AppSettings
-    plan: Plan
+    plan: Columns
     broker: Broker
     run: int
 
@@ -59,7 +59,7 @@ class JobWriter:
         number = self.run if run is None else run
         return JobRun(name, number, ttl_ms, staged, options.max_rate, options.max_queue_depth)
 
-    def write(self, name: str, batches: "Iterator[RecordBatch]", stream: str = "") -> Written:
+    def write(self, name: str, batches: "Iterator[RecordBatch]", stream: str = "") -> CommitMessage:
         """Sends the rows of one Spark task.
 
         Args:
@@ -72,12 +72,12 @@ class JobWriter:
             StragglerRefused: The job has ended, or goes on in a later run.
             BrokerUnavailable: The broker takes no messages for too long.
         """
-        written = Written(name, self.run)
-        patience = Patience(self.options.write_timeout)
-        store = patience.until_done(self.broker.connect)
+        written = CommitMessage(name, self.run)
+        retry = Retry(self.options.write_timeout)
+        store = retry.until_done(self.broker.connect)
         try:
             job = self.job_run(name)
-            begun = patience.until_done(lambda: store.begin(job, stream))
+            begun = retry.until_done(lambda: store.begin(job, stream))
             if begun.word == "committed":
                 return written
             if begun.word != "open":
@@ -90,21 +90,21 @@ class JobWriter:
             store.close()
         return written
 
-    def commit(self, name: str, run: int, written: Sequence[Written]) -> None:
+    def commit(self, name: str, run: int, written: Sequence[CommitMessage]) -> None:
         """Ends a job that has succeeded, and sends what it has staged.
 
         Raises:
             StragglerRefused: A later run of the job has taken it over, or it was aborted.
         """
         job = self.job_run(name, run)
-        patience = Patience(self.options.write_timeout)
-        store = patience.until_done(self.broker.connect)
+        retry = Retry(self.options.write_timeout)
+        store = retry.until_done(self.broker.connect)
         try:
-            state = patience.until_done(lambda: store.finish(job, "committed"))
+            state = retry.until_done(lambda: store.finish(job, "committed"))
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
             if state == "publishing":
-                publish(store, job, patience)
+                publish(store, job, retry)
             found = store.job(name)
         finally:
             store.close()
@@ -112,18 +112,18 @@ class JobWriter:
 
     def abort(self, name: str, run: int) -> None:
         """Ends a job that has failed: none of its tasks can write any more."""
-        patience = Patience(min(self.options.write_timeout, ABORT_S))
-        store = patience.until_done(self.broker.connect)
+        retry = Retry(min(self.options.write_timeout, ABORT_S))
+        store = retry.until_done(self.broker.connect)
         try:
             job = self.job_run(name, run)
-            state = patience.until_done(lambda: store.finish(job, "aborted"))
+            state = retry.until_done(lambda: store.finish(job, "aborted"))
         finally:
             store.close()
         log(logging.WARNING, f"job {name} is {state}; run with the same name, it sends what is missing")
 
     def abort_stream(self, stream: str, batch: int) -> None:
         """Ends the job of a stream's batch, if a task of it has begun. Spark tells neither the query nor the run."""
-        store = Patience(min(self.options.write_timeout, ABORT_S)).until_done(self.broker.connect)
+        store = Retry(min(self.options.write_timeout, ABORT_S)).until_done(self.broker.connect)
         try:
             name = store.job_of_stream(stream)
         finally:
@@ -132,14 +132,14 @@ class JobWriter:
             self.abort(name, 0)
 
     def _send(
-        self, store: DelayStore, job: JobRun, begun: Begun, batches: "Iterator[RecordBatch]", written: Written
+        self, store: DelayStore, job: JobRun, begun: Begun, batches: "Iterator[RecordBatch]", written: CommitMessage
     ) -> None:
-        messages = self._messages(job.name, begun.base_ms, store.options.max_delay)
+        builder = self._messages(job.name, begun.base_ms, store.options.max_delay)
         queue = self.settings.conf.get("task_default_queue") or "celery"
         with closing(Sender(store, job, self.options)) as sender:
             for batch in batches:
                 written.rows += batch.num_rows
-                for made in messages.parts(batch, sender.rows):
+                for made in builder.parts(batch, sender.rows):
                     for fault, letter in made.faults:
                         self._note(fault, letter, sender, written)
                     for to, offers in made.offers.items():
@@ -149,13 +149,13 @@ class JobWriter:
             sender.flush()
         written.enqueued, written.repeated, written.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
-    def _messages(self, name: str, base_ms: float, max_delay: float | None) -> Messages:
+    def _messages(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
         levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DelayLevels.parse())
         schedule = Schedule(self.options, levels, base_ms, max_delay)
         depth = int(self.settings.conf.get("task_repr_maxlevels", 3) or 0)
-        return Messages(self.plan, self.options, Templates(self.settings), schedule, name, depth)
+        return MessageBuilder(self.plan, self.options, Templates(self.settings), schedule, name, depth)
 
-    def _note(self, fault: str, letter: Offer | None, sender: Sender, written: Written) -> None:
+    def _note(self, fault: str, letter: Offer | None, sender: Sender, written: CommitMessage) -> None:
         if self.options.on_bad_row == "fail":
             raise BadRow(f"{fault}. With option on_bad_row=drop or dead_letter the job goes on without such rows")
         written.bad += 1
@@ -179,13 +179,13 @@ def _no_search_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def publish(store: DelayStore, job: JobRun, patience: Patience) -> None:
+def publish(store: DelayStore, job: JobRun, retry: Retry) -> None:
     """Sends all that a committed job has staged."""
     while True:
-        reply = patience.until_done(lambda: store.publish(job), has_room)
+        reply = retry.until_done(lambda: store.publish(job), has_room)
         if reply.word != "enqueued":
             try:
-                hold(reply, "of the staged messages", job.name, patience)
+                hold(reply, "of the staged messages", job.name, retry)
             except JobCommitted:
                 return  # another driver has sent the last of them
         elif reply.fresh == 0:

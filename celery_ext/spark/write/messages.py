@@ -17,12 +17,12 @@ from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.arguments import Arguments
-from celery_ext.spark.write.bad_rows import Faults, dead_letter
+from celery_ext.spark.write.bad_rows import RowErrors, dead_letter
 from celery_ext.spark.write.column_types import meant_by
-from celery_ext.spark.write.columns import Plan
+from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule, in_ms, iso
-from celery_ext.spark.write.task_fields import Given
-from celery_ext.spark.write.templates import Shape, Templates
+from celery_ext.spark.write.task_fields import TaskFields
+from celery_ext.spark.write.templates import TemplateKey, Templates
 from celery_ext.spark.write.values import Values
 from kombu_delayq.store.types import Offer
 
@@ -30,10 +30,10 @@ from kombu_delayq.store.types import Offer
 NO_TASK = "celery_ext.spark.bad_row"
 _DUE = attrgetter("due")
 #: What of a shape are columns.
-_OF_SHAPE = tuple(name for name in Shape._fields if name != "expires")
+_KEY_COLUMNS = tuple(name for name in TemplateKey._fields if name != "expires")
 
 
-class Made(NamedTuple):
+class BatchMessages(NamedTuple):
     """What a batch of rows has become.
 
     Attributes:
@@ -47,7 +47,7 @@ class Made(NamedTuple):
     faults: list[tuple[str, Offer | None]]
 
 
-class Messages:
+class MessageBuilder:
     """Makes the messages of one job.
 
     Args:
@@ -60,7 +60,7 @@ class Messages:
     """
 
     def __init__(
-        self, plan: Plan, options: WriteOptions, templates: Templates, schedule: Schedule, job: str, repr_levels: int
+        self, plan: Columns, options: WriteOptions, templates: Templates, schedule: Schedule, job: str, repr_levels: int
     ) -> None:
         self.plan = plan
         self.options = options
@@ -69,11 +69,11 @@ class Messages:
         self.salt = task_ids.digest(job)[:8]
         self.repr_levels = repr_levels
 
-    def of(self, batch: pa.RecordBatch) -> Made:
+    def of(self, batch: pa.RecordBatch) -> BatchMessages:
         """Makes the messages of a batch."""
-        return _Batch(self, batch).made() if batch.num_rows else Made({}, [], [])
+        return _Batch(self, batch).made() if batch.num_rows else BatchMessages({}, [], [])
 
-    def parts(self, batch: pa.RecordBatch, rows: int) -> Iterator[Made]:
+    def parts(self, batch: pa.RecordBatch, rows: int) -> Iterator[BatchMessages]:
         """Makes the messages of a batch in parts, so that those of one can be sent before the next is made.
 
         Args:
@@ -98,19 +98,21 @@ class _Batch:
         known: Of the cached properties here, those that need not be found out again.
     """
 
-    def __init__(self, job: Messages, batch: pa.RecordBatch, known: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(
+        self, job: MessageBuilder, batch: pa.RecordBatch, known: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         vars(self).update(known)
         self._job = job
         self._batch = batch
         self._count = batch.num_rows
         self._arrays = dict(zip(map(meant_by, batch.schema.names), batch.columns, strict=True))
         uuids = job.plan.uuid_columns
-        self._faults = Faults()
+        self._faults = RowErrors()
         self._values = {
             name: Values(array, as_uuid=name in uuids, wrong=self._faults.in_column(name))
             for name, array in self._arrays.items()
         }
-        self._given = Given(self._values, job.options, self._count, self._faults)
+        self._fields = TaskFields(self._values, job.options, self._count, self._faults)
 
     def by_due(self) -> tuple[pa.RecordBatch, dict[str, list[Any]]]:
         """Returns the rows in the order in which they are due, and what is known of them for having asked.
@@ -129,12 +131,12 @@ class _Batch:
         batch = self._batch.take(pa.array(order))
         return batch, {name: [values[at] for at in order] for name, values in known.items()}
 
-    def made(self) -> Made:
-        cancels = self._given.cancels()
+    def made(self) -> BatchMessages:
+        cancels = self._fields.cancels()
         for at in [at for at, task in enumerate(self._tasks) if task is None]:
             if not (at in cancels and self._own_ids[at]):
                 self._faults.add(at, "task", None, "names no task")
-        if not self._given.is_constant("task_id"):
+        if not self._fields.is_constant("task_id"):
             self._faults.parse("task_id", self._own_ids, _filled)
         offers: dict[str, list[Offer]] = {}
         for queue, (rows, all_offers) in self._offers().items():  # finds what is wrong with the rows
@@ -142,34 +144,34 @@ class _Batch:
             left = (each for at, each in zip(rows, all_offers, strict=True) if at not in left_out)
             offers[queue] = sorted(left if left_out else all_offers, key=_DUE)
         cancelled = [self._task_ids[at] for at in sorted(cancels - self._faults.of.keys())]
-        return Made({queue: found for queue, found in offers.items() if found}, cancelled, self._fault_list())
+        return BatchMessages({queue: found for queue, found in offers.items() if found}, cancelled, self._fault_list())
 
     @cached_property
     def _tasks(self) -> list[str | None]:
-        return self._given.of("task")
+        return self._fields.of("task")
 
     @cached_property
     def _own_ids(self) -> list[str | None]:
-        return self._given.task_ids()
+        return self._fields.task_ids()
 
     @cached_property
     def _digests(self) -> list[str]:
         """What the ids of the rows are made from: their own ids, else columns, else all that they say."""
         names = self._job.plan.id_columns or tuple(sorted(self._values))
         columns = [self._values[name].json for name in names]
-        if self._given.is_constant("task"):
+        if self._fields.is_constant("task"):
             made = task_ids.digests_of(self._job.options.task or "", columns, self._count)
         else:
             rows: Iterable[Sequence[str]] = zip(*columns, strict=True)
             made = [task_ids.digest_of(task or "", row) for task, row in zip(self._tasks, rows, strict=True)]
-        if self._given.is_constant("task_id"):
+        if self._fields.is_constant("task_id"):
             return made
         return [task_ids.digest(own) if own else each for own, each in zip(self._own_ids, made, strict=True)]
 
     @cached_property
     def _task_ids(self) -> list[str]:
         made = task_ids.uuids_of(self._digests)
-        if self._given.is_constant("task_id"):
+        if self._fields.is_constant("task_id"):
             return made
         return [own or each for own, each in zip(self._own_ids, made, strict=True)]
 
@@ -212,7 +214,7 @@ class _Batch:
         arguments = Arguments(self._values, self._job.plan.arguments, self._count, self._faults, self._job.repr_levels)
         expiries = self._with_defaults(expiries, templates)
         own = list(map(text_to_json, self._task_ids))
-        roots = self._given.json("root_id")
+        roots = self._fields.json("root_id")
         none = repeat("null")
         return [
             self._bodies(arguments, templates),
@@ -220,14 +222,14 @@ class _Batch:
             none if due_us is None else ["null" if us is None else iso(us) for us in due_us],
             none if expiries is None else ["null" if us is None else iso(us) for us in expiries],
             none if expiries is None else ["null" if us is None else schedule.expiration(us) for us in expiries],
-            self._given.json("group_id"),
+            self._fields.json("group_id"),
             own
-            if self._given.is_constant("root_id")
+            if self._fields.is_constant("root_id")
             else [mine if each in ("null", '""') else each for each, mine in zip(roots, own, strict=True)],
-            self._given.json("parent_id"),
+            self._fields.json("parent_id"),
             arguments.args_repr(),
             arguments.kwargs_repr(),
-            self._given.headers(),
+            self._fields.headers(),
             task_ids.tags_of(self._digests, self._job.salt),
         ]
 
@@ -251,23 +253,23 @@ class _Batch:
         ]
 
     def _templates(self, expiries: list[int | None] | None) -> list[Template | None]:
-        columns = [self._given.of(name) for name in _OF_SHAPE]
+        columns = [self._fields.of(name) for name in _KEY_COLUMNS]
         expire = [us is not None for us in expiries] if expiries is not None else [False] * self._count
-        if self._given.is_constant(*_OF_SHAPE) and len(set(expire)) == 1:
+        if self._fields.is_constant(*_KEY_COLUMNS) and len(set(expire)) == 1:
             return [self._template(0, *(column[0] for column in columns), expire[0])] * self._count
-        return [self._template(at, *shape) for at, shape in enumerate(zip(*columns, expire, strict=True))]
+        return [self._template(at, *key) for at, key in enumerate(zip(*columns, expire, strict=True))]
 
-    def _template(self, at: int, task: str | None, *shape: Any) -> Template | None:
+    def _template(self, at: int, task: str | None, *key: Any) -> Template | None:
         if task is None:
             return None
         try:
-            return self._job.templates.of(Shape(task, *shape))
+            return self._job.templates.of(TemplateKey(task, *key))
         except BadRow as error:
-            self._faults.add(at, "queue", shape[0], error)
+            self._faults.add(at, "queue", key[0], error)
             return None
 
     def _fault_list(self) -> list[tuple[str, Offer | None]]:
-        queues = self._given.of("queue") if self._faults.of else []
+        queues = self._fields.of("queue") if self._faults.of else []
         found = []
         for at, fault in sorted(self._faults.of.items()):
             told = fault.of_row(self._task_ids[at])
@@ -278,10 +280,10 @@ class _Batch:
     def _dead_letter(self, at: int, queue: str | None, error: str) -> Offer:
         """Makes a dead letter: the row, as keyword arguments of its task."""
         digest, task = self._digests[at], self._tasks[at]
-        shape = Shape(task or NO_TASK, self._job.options.dead_letter_queue, None, None, None, None, False)
-        template = self._job.templates.of(shape)
+        key = TemplateKey(task or NO_TASK, self._job.options.dead_letter_queue, None, None, None, None, False)
+        template = self._job.templates.of(key)
         row = to_json({name: values.python[at] for name, values in self._values.items()})
-        arguments = Arguments({"kwargs": Values(pa.array([row]))}, (), 1, Faults(), self._job.repr_levels)
+        arguments = Arguments({"kwargs": Values(pa.array([row]))}, (), 1, RowErrors(), self._job.repr_levels)
         identity = task_ids.uuid_of(task_ids.digest(f"bad {digest}"))
         own, null = f'"{identity}"', "null"
         [body], [shown] = arguments.bodies(template.serializer, template.compression), arguments.kwargs_repr()
@@ -290,7 +292,7 @@ class _Batch:
         way = None
         if task is not None:
             with suppress(BadRow):  # its queue may be what is wrong
-                way = self._job.templates.of(shape._replace(queue=queue)).way
+                way = self._job.templates.of(key._replace(queue=queue)).way
         return Offer(identity, "", template.priority, dead_letter(template.fill(slots), error, way))
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.bad_rows import Faults
+from celery_ext.spark.write.bad_rows import RowErrors
 from celery_ext.spark.write.values import EPOCH, Values, microseconds
 
 #: The first and the last moment that a datetime can name, in µs since the epoch.
@@ -40,7 +40,7 @@ class Schedule:
         """Whether the options alone give tasks a due time."""
         return bool(self._options.countdown or self._options.delay_level or self._options.spread)
 
-    def due_us(self, columns: dict[str, Any], parts: Sequence[float], faults: Faults) -> list[int | None] | None:
+    def due_us(self, columns: dict[str, Any], parts: Sequence[float], faults: RowErrors) -> list[int | None] | None:
         """Returns when each row is due, µs since the epoch, None for now; None when all are due now.
 
         Args:
@@ -67,7 +67,7 @@ class Schedule:
                 due[at] = None
         return due
 
-    def expiries(self, columns: dict[str, Any], count: int, faults: Faults) -> list[int | None] | None:
+    def expiries(self, columns: dict[str, Any], count: int, faults: RowErrors) -> list[int | None] | None:
         """Returns until when each row may run, µs since the epoch; None when there is no column and no option."""
         default = None if self._options.expires is None else self.expiry_us(self._options.expires)
         if "expires" not in columns:
@@ -90,7 +90,7 @@ class Schedule:
         """Returns the message property that belongs to an expiry: ms from the begin of the job, as kombu writes it."""
         return f'"{max(expiry_us - self._base_us, 0) // 1000}"'
 
-    def _delayed(self, columns: dict[str, Any], count: int, faults: Faults) -> list[int | None] | None:
+    def _delayed(self, columns: dict[str, Any], count: int, faults: RowErrors) -> list[int | None] | None:
         if "eta" in columns:
             return _nameable("eta", microseconds(columns["eta"]), faults)
         for name, parse in (("countdown", self._after_countdown), ("delay_level", self._after_level)):
@@ -118,7 +118,7 @@ class Schedule:
         return self._after_countdown(self._levels.delay_s(level))
 
 
-def _nameable(column: str, found: list[int | None], faults: Faults) -> list[int | None]:
+def _nameable(column: str, found: list[int | None], faults: RowErrors) -> list[int | None]:
     """Returns times, µs since the epoch, without those that a datetime cannot name."""
     for at, us in enumerate(found):
         if us is not None and not _FIRST_US <= us <= _LAST_US:

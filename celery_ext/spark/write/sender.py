@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.retry import Patience
+from celery_ext.spark.retry import Retry
 from celery_ext.waiting import by_id
 from kombu_delayq.connection.ahead import Ahead
 from kombu_delayq.store import DelayStore
@@ -57,7 +57,7 @@ class Sender:
         self._job = job
         self._bytes = options.chunk_bytes
         self._most = most_in_chunk(options)
-        self._patience = Patience(options.write_timeout)
+        self._retry = Retry(options.write_timeout)
         self._ahead = Ahead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
         #: So many messages fill a chunk, about.
@@ -117,7 +117,7 @@ class Sender:
         def cancel() -> None:
             removed.update(each.id for each in by_id.cancel(self._store, ids) if each.messages)
 
-        self._patience.until_done(cancel)
+        self._retry.until_done(cancel)
         return removed
 
     def _flush(self, queue: str) -> None:
@@ -148,12 +148,12 @@ class Sender:
         """Sends a chunk and waits until Redis has it. reply: to what was sent of it already, if one has come."""
         while True:
             if reply is None:
-                reply = self._patience.until_done(lambda: self._store.enqueue(queue, self._job, chunk), has_room)
+                reply = self._retry.until_done(lambda: self._store.enqueue(queue, self._job, chunk), has_room)
             elif has_room(reply):
-                self._patience.progress()
+                self._retry.progress()
             if reply.word == "enqueued":
                 return reply
-            hold(reply, queue, self._job.name, self._patience)
+            hold(reply, queue, self._job.name, self._retry)
             reply = None
 
 
@@ -170,7 +170,7 @@ def has_room(reply: Enqueued) -> bool:
     return reply.word != "deep"
 
 
-def hold(reply: Enqueued, queue: str, job: str, patience: Patience) -> None:
+def hold(reply: Enqueued, queue: str, job: str, retry: Retry) -> None:
     """Waits as a reply wants it.
 
     Raises:
@@ -181,7 +181,7 @@ def hold(reply: Enqueued, queue: str, job: str, patience: Patience) -> None:
     if reply.word == "wait":
         sleep(min(reply.wait_ms / 1000, _LONGEST_PAUSE_S))
     elif reply.word == "deep":
-        patience.wait(f"queue {queue} has {reply.depth:,} messages, and max_queue_depth allows no more")
+        retry.wait(f"queue {queue} has {reply.depth:,} messages, and max_queue_depth allows no more")
     elif reply.word == "committed":
         raise JobCommitted(job)
     else:

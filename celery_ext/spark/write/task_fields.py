@@ -9,11 +9,11 @@ from typing import Any
 from celery_ext.bulk.encoding import to_json
 from celery_ext.spark.option_parsers import check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
-from celery_ext.spark.write.bad_rows import Faults
+from celery_ext.spark.write.bad_rows import RowErrors
 from celery_ext.spark.write.values import Values
 
 
-class Given:
+class TaskFields:
     """The columns of a batch that say something of its tasks.
 
     Args:
@@ -23,7 +23,7 @@ class Given:
         faults: Takes what is wrong.
     """
 
-    def __init__(self, values: Mapping[str, Values], options: WriteOptions, count: int, faults: Faults) -> None:
+    def __init__(self, values: Mapping[str, Values], options: WriteOptions, count: int, faults: RowErrors) -> None:
         self._values = values
         self._options = options
         self._count = count

@@ -12,7 +12,7 @@ from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
 
 
-class Shape(NamedTuple):
+class TemplateKey(NamedTuple):
     """What messages have in common that share a template.
 
     Attributes:
@@ -44,45 +44,45 @@ class Templates:
     def __init__(self, settings: AppSettings) -> None:
         self._settings = settings
         self._app = settings.make_app()
-        self._made: dict[Shape, Template] = {}
+        self._made: dict[TemplateKey, Template] = {}
 
-    def of(self, shape: Shape) -> Template:
+    def of(self, key: TemplateKey) -> Template:
         """Returns the template of a shape.
 
         Raises:
             BadRow: Such a message goes to no queue, or to several.
         """
-        template = self._made.get(shape)
+        template = self._made.get(key)
         if template is None:
-            template = self._made[shape] = self._make(shape)
+            template = self._made[key] = self._make(key)
         return template
 
-    def _make(self, shape: Shape) -> Template:
-        options = self._options(shape)
+    def _make(self, key: TemplateKey) -> Template:
+        options = self._options(key)
         expires = options.pop("expires", None)
         try:
-            return self._publish(shape, options, expires)
+            return self._publish(key, options, expires)
         except NoTemplate as error:
             raise BadRow(str(error)) from None
 
-    def _options(self, shape: Shape) -> dict[str, Any]:
+    def _options(self, key: TemplateKey) -> dict[str, Any]:
         """Returns the options of a call, those of the task beneath those of the row.
 
         Source: celery.app.base.Celery.send_task
         """
         given = {
             name: value
-            for name, value in shape._asdict().items()
+            for name, value in key._asdict().items()
             if name not in ("task", "expires") and value is not None
         }
-        options = {**self._settings.tasks.get(shape.task, {}), **given}
+        options = {**self._settings.tasks.get(key.task, {}), **given}
         try:
-            routed: dict[str, Any] = self._app.amqp.router.route(options, shape.task, (), {}, None)
+            routed: dict[str, Any] = self._app.amqp.router.route(options, key.task, (), {}, None)
         except QueueNotFound as error:
-            raise BadRow(f"task {shape.task} has no queue: {error.args[0]}") from None
+            raise BadRow(f"task {key.task} has no queue: {error.args[0]}") from None
         return routed
 
-    def _publish(self, shape: Shape, options: dict[str, Any], expires: Any) -> Template:
+    def _publish(self, key: TemplateKey, options: dict[str, Any], expires: Any) -> Template:
         """Lets Celery send a message, and catches it on the way."""
         slots = {name: MARK[name] for name in ("eta", "root_id", "parent_id")}
         with caught(self._app.amqp.Producer) as catcher:
@@ -91,16 +91,16 @@ class Templates:
                 queue.bind(catcher.channel).declare()
             with _unheard():
                 self._app.send_task(
-                    shape.task,
+                    key.task,
                     task_id=MARK["id"],
                     group_id=MARK["group"],
-                    expires=EXPIRES if shape.expires or expires is not None else None,
+                    expires=EXPIRES if key.expires or expires is not None else None,
                     producer=catcher.producer,
                     add_to_parent=False,
                     **slots,
                     **options,
                 )
-            return catcher.template(shape.task, expires)
+            return catcher.template(key.task, expires)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from celery_ext.spark.errors import StragglerRefused
-from celery_ext.spark.write.commit_message import Written
+from celery_ext.spark.write.commit_message import CommitMessage
 from celery_ext.spark.write.job import JobWriter
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._writer = writer
         self._name = name
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[RecordBatch]") -> CommitMessage:
         """Sends the rows of one Spark task."""
         _check_case(self._writer, TaskContext.get())
         return self._writer.write(self._name, iterator)
@@ -53,7 +53,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._writer = writer
         self._stream = sha1(checkpoint.encode(), usedforsecurity=False).hexdigest() if checkpoint else ""
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[RecordBatch]") -> CommitMessage:
         """Sends the rows of one Spark task."""
         context = TaskContext.get()
         query = context and context.getLocalProperty("sql.streaming.queryId")
@@ -84,5 +84,5 @@ def _check_case(writer: JobWriter, context: TaskContext | None) -> None:
         writer.plan.check_case()
 
 
-def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    return [each for each in messages if isinstance(each, Written)]
+def _written(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
+    return [each for each in messages if isinstance(each, CommitMessage)]

@@ -9,7 +9,7 @@ from kombu import Connection, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.messages import Made
+from celery_ext.spark.write.messages import BatchMessages
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import JobRun
@@ -72,7 +72,7 @@ def published(
     return found
 
 
-def sent(server: PrivateRedis, made: Made, options: WriteOptions) -> Landed:
+def sent(server: PrivateRedis, made: BatchMessages, options: WriteOptions) -> Landed:
     """Returns where the only message of a batch goes when a Spark task sends it."""
     server.client().flushall()
     with open_store(server) as store:

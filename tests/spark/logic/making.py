@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.columns import Plan
-from celery_ext.spark.write.messages import Made, Messages
+from celery_ext.spark.write.columns import Columns
+from celery_ext.spark.write.messages import BatchMessages, MessageBuilder
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.templates import Templates
 from kombu_delayq.store.types import Offer
@@ -38,9 +38,9 @@ def plain_templates() -> Templates:
     return Templates(AppSettings())
 
 
-def plan_of(schema: pa.Schema, options: WriteOptions) -> Plan:
+def plan_of(schema: pa.Schema, options: WriteOptions) -> Columns:
     """Returns the plan of a DataFrame whose batches have this schema."""
-    return Plan.of(from_arrow_schema(schema), options)
+    return Columns.of(from_arrow_schema(schema), options)
 
 
 def messages_of(
@@ -51,7 +51,7 @@ def messages_of(
     base_ms: float | None = None,
     max_delay: float | None = None,
     **options: str | None,
-) -> Messages:
+) -> MessageBuilder:
     """Makes what makes the messages of a job, as its writer does.
 
     Args:
@@ -68,27 +68,27 @@ def messages_of(
     levels = DelayLevels.parse(given.delayq_levels or settings.levels or DelayLevels.parse())
     schedule = Schedule(given, levels, time() * 1000 if base_ms is None else base_ms, max_delay)
     depth = settings.conf.get("task_repr_maxlevels", 3)
-    return Messages(plan_of(schema, given), given, templates, schedule, job, depth)
+    return MessageBuilder(plan_of(schema, given), given, templates, schedule, job, depth)
 
 
-def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: Any) -> Made:
+def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: Any) -> BatchMessages:
     """Makes the messages of a batch; ``how`` as of ``messages_of``."""
     return messages_of(batch.schema, settings, **how).of(batch)
 
 
-def offers_of(made: Made) -> list[tuple[str, Offer]]:
+def offers_of(made: BatchMessages) -> list[tuple[str, Offer]]:
     """Returns the offers with their queues, and fails the test if there are faults."""
     assert made.faults == []
     return [(queue, offer) for queue, offers in made.offers.items() for offer in offers]
 
 
-def sole(made: Made) -> tuple[str, Offer]:
+def sole(made: BatchMessages) -> tuple[str, Offer]:
     """Returns the only offer and its queue."""
     [found] = offers_of(made)
     return found
 
 
-def ids_of(made: Made) -> list[str]:
+def ids_of(made: BatchMessages) -> list[str]:
     """Returns the task ids, in the order of the rows as long as all go to one queue."""
     return [str(offer.id) for _, offer in offers_of(made)]
 
@@ -126,7 +126,7 @@ def seen(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "headers": headers, "properties": properties, "body": [list(args), kwargs, embed]}
 
 
-def faults_of(made: Made) -> Sequence[str]:
+def faults_of(made: BatchMessages) -> Sequence[str]:
     """Returns what is wrong with rows, in words, and fails the test if a message was made of such a row."""
     assert not any(made.offers.values())
     assert made.faults

@@ -15,7 +15,7 @@ from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.messages import NO_TASK, Made
+from celery_ext.spark.write.messages import NO_TASK, BatchMessages
 from tests.spark.logic import apps
 from tests.spark.logic.landing import open_store, send
 from tests.spark.logic.making import TASK, batch_of, faults_of, made_of, offers_of, seen
@@ -183,7 +183,7 @@ ROW: dict[str, Any] = {
 }
 
 
-def letter_of(made: Made) -> DeadLetter:
+def letter_of(made: BatchMessages) -> DeadLetter:
     """Returns the only dead letter."""
     [(_, offer)] = made.faults
     assert offer is not None

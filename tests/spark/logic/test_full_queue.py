@@ -9,7 +9,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.errors import BrokerUnavailable
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.retry import Patience
+from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.job import publish
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
@@ -47,7 +47,7 @@ def publish_staged(store: DelayStore, timeout_s: float) -> None:
     store.begin(job)
     store.enqueue("q", job, OFFERS)
     assert store.finish(job, "committed") == "publishing"
-    publish(store, job, Patience(timeout_s))
+    publish(store, job, Retry(timeout_s))
 
 
 @pytest.mark.parametrize("write", [send, publish_staged])

@@ -5,7 +5,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from celery_ext.spark.errors import InvalidColumns
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.columns import Plan
+from celery_ext.spark.write.columns import Columns
 
 COLUMNS = StructType().add("op", StringType()).add("order_id", LongType())
 
@@ -13,7 +13,7 @@ COLUMNS = StructType().add("op", StringType()).add("order_id", LongType())
 def test_op_is_refused_where_the_whole_row_makes_the_id() -> None:
     """Ids that are made from all columns would differ between enqueue and cancel, so the job does not begin."""
     with pytest.raises(InvalidColumns, match=r"op needs option id_columns, or a column task_id"):
-        Plan.of(COLUMNS, WriteOptions.parse({"task": "orders.close"}))
+        Columns.of(COLUMNS, WriteOptions.parse({"task": "orders.close"}))
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ def test_op_is_refused_where_the_whole_row_makes_the_id() -> None:
 )
 def test_op_goes_with_ids_of_the_rows_own(columns: StructType, options: dict[str, str]) -> None:
     """With ``id_columns`` or ``task_id`` both rows have one id."""
-    assert "op" in Plan.of(columns, WriteOptions.parse({"task": "orders.close", **options})).reserved
+    assert "op" in Columns.of(columns, WriteOptions.parse({"task": "orders.close", **options})).reserved

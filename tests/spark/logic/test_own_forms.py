@@ -6,7 +6,7 @@ from pyspark.sql import types
 from celery_ext.spark.errors import InvalidColumns
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.column_types import check_type
-from celery_ext.spark.write.columns import Plan
+from celery_ext.spark.write.columns import Columns
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_a_type_that_json_does_not_have_is_refused(kind: types.DataType, told: s
     with pytest.raises(InvalidColumns, match=told):
         check_type(kind, "a")
     with pytest.raises(InvalidColumns, match=told):
-        Plan.of(types.StructType().add("a", kind), WriteOptions(task="orders.close"))
+        Columns.of(types.StructType().add("a", kind), WriteOptions(task="orders.close"))

@@ -10,7 +10,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.read import partitions, reader
-from celery_ext.spark.read.partitions import Portion
+from celery_ext.spark.read.partitions import WaitingPartition
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Change, Offer
@@ -143,7 +143,7 @@ def test_queues_are_those_named_or_all(redis_server: PrivateRedis, store: DelayS
 
 def test_nothing_waits(redis_server: PrivateRedis, store: DelayStore) -> None:
     """Without messages there is one partition, and in it what has come to the queues since."""
-    assert reader_of(redis_server, partitions=5).partitions() == [Portion([], frozenset())]
+    assert reader_of(redis_server, partitions=5).partitions() == [WaitingPartition([], frozenset())]
     reading = reader_of(redis_server, partitions=5, queue="b,a")
     planned = reading.partitions()
     assert ids_of(reading, planned) == [[]]
@@ -171,7 +171,7 @@ def test_many_messages_make_several_partitions(
     redis_server: PrivateRedis, store: DelayStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the option the number of partitions follows from the number of messages, not of queues."""
-    monkeypatch.setattr(partitions, "PORTION", 100)
+    monkeypatch.setattr(partitions, "PARTITION_MESSAGES", 100)
     for queue in range(10):
         fill(store, str(queue), 25)
     reading = reader_of(redis_server)

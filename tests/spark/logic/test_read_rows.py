@@ -11,8 +11,7 @@ import pytest
 
 from celery_ext.spark.read import parse
 from celery_ext.spark.read.batch import Rows
-from celery_ext.spark.read.schema import COLUMNS, schema_of
-from celery_ext.spark.read.schemas import arrow_schema
+from celery_ext.spark.read.schema import COLUMNS, arrow_schema, schema_of
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.store.types import Waiting
 from tests.unit.published import ETA, ETA_AT, plain_message, task_message

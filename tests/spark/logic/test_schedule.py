@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from celery_ext.spark.write.messages import Made
+from celery_ext.spark.write.messages import BatchMessages
 from kombu_delayq.store.types import Offer
 from tests.spark.logic.making import batch_of, faults_of, made_of, offers_of, seen
 
@@ -15,7 +15,7 @@ BASE = datetime(2044, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 BASE_MS = BASE.timestamp() * 1000
 
 
-def made(columns: dict[str, Any], **how: Any) -> Made:
+def made(columns: dict[str, Any], **how: Any) -> BatchMessages:
     return made_of(batch_of(**columns), base_ms=BASE_MS, **how)
 
 

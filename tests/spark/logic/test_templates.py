@@ -10,16 +10,16 @@ from kombu.common import Broadcast
 from celery_ext.bulk.template import SLOTS
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.templates import Shape, Templates
+from celery_ext.spark.write.templates import TemplateKey, Templates
 from tests.spark.logic import apps
 
-PLAIN = Shape("t", None, None, None, None, None, False)
+PLAIN = TemplateKey("t", None, None, None, None, None, False)
 
 
-def filled(templates: Templates, shape: Shape) -> dict[str, Any]:
+def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
     """Returns a message in whose slots their names are."""
     slots = ["" if name == "headers" else json.dumps(f"<{name}>") for name in SLOTS]
-    template = templates.of(shape)
+    template = templates.of(key)
     [by_columns] = template.filled([[slot] for slot in slots])
     assert by_columns == template.fill(slots)
     found: dict[str, Any] = json.loads(by_columns)
@@ -74,7 +74,7 @@ def test_further_headers_come_behind_celerys() -> None:
 def test_a_template_is_made_once() -> None:
     """Rows of the same shape share a template, those of another have their own."""
     templates = Templates(AppSettings())
-    assert templates.of(PLAIN) is templates.of(Shape(*PLAIN))
+    assert templates.of(PLAIN) is templates.of(TemplateKey(*PLAIN))
     assert templates.of(PLAIN) is not templates.of(PLAIN._replace(priority=0))
 
 
@@ -99,9 +99,9 @@ def test_what_queues_there_are_does_not_depend_on_the_order_of_rows() -> None:
     for queues in (("all", "both"), ("both", "all")):
         templates = Templates(apps.settings_of(app))
         for queue in queues:
-            shape = PLAIN._replace(queue=queue)
+            key = PLAIN._replace(queue=queue)
             if queue == "all":
-                assert templates.of(shape).queue == "all"
+                assert templates.of(key).queue == "all"
             else:
                 with pytest.raises(BadRow, match=r"\(all, both\)"):
-                    templates.of(shape)
+                    templates.of(key)

@@ -4,7 +4,7 @@ from typing import Any
 
 from celery import signals
 
-from celery_ext.spark.write.templates import Shape, Templates
+from celery_ext.spark.write.templates import TemplateKey, Templates
 from tests.spark.logic.apps import make, settings_of, task
 
 
@@ -21,7 +21,7 @@ def test_no_signal_tells_of_a_message_that_is_never_sent() -> None:
     for signal in watched:
         signal.connect(hear)
     try:
-        template = Templates(settings_of(app)).of(Shape("logic.record", None, None, None, None, None, False))
+        template = Templates(settings_of(app)).of(TemplateKey("logic.record", None, None, None, None, None, False))
         assert (template.queue, heard) == ("celery", [])
         result = sent.apply_async()
         assert heard == [("logic.record", result.id)] * 2

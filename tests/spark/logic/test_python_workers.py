@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_ext.spark.interpreter import complaint
+from celery_ext.spark.python_workers import missing_packages_warning
 
 
 def python_in(directory: Path, options: str) -> Path:
@@ -24,7 +24,7 @@ def test_a_python_without_the_packages_is_named_with_the_remedy(
     """A python3 on the PATH that lacks the packages is named, with what it lacks and the variable to set."""
     other = python_in(tmp_path / "bin", "-I -S")
     monkeypatch.setenv("PATH", f"{other.parent}{os.pathsep}{os.environ['PATH']}")
-    told = complaint("python3")
+    told = missing_packages_warning("python3")
     assert told is not None
     assert f"python3, which is {other} and has no kombu_delayq, celery_ext, celery, kombu, redis, pyarrow." in told
     assert f"PYSPARK_PYTHON, such as to {sys.executable}" in told
@@ -33,5 +33,5 @@ def test_a_python_without_the_packages_is_named_with_the_remedy(
 def test_a_python_with_the_packages_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter elsewhere that has all packages is as good as the one that runs."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    assert complaint(str(python_in(tmp_path / "bin", ""))) is None
-    assert complaint(sys.executable) is None
+    assert missing_packages_warning(str(python_in(tmp_path / "bin", ""))) is None
+    assert missing_packages_warning(sys.executable) is None

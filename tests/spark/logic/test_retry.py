@@ -8,7 +8,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.errors import BrokerUnavailable
-from celery_ext.spark.retry import Patience, passes
+from celery_ext.spark.retry import Retry, passes
 
 #: Commands that bring a server into a state in which it takes no writes, and those that end it.
 STATES = {
@@ -45,7 +45,7 @@ def test_what_takes_no_writes_just_now_is_waited_for(server: PrivateRedis, state
                 client.execute_command(*end.split())
             raise
 
-    Patience(60).until_done(call)
+    Retry(60).until_done(call)
     assert len(refusals) == 2
     assert client.get("key") == "value"
 
@@ -63,7 +63,7 @@ def test_what_stays_wrong_is_not_waited_for(client: redis.Redis) -> None:
     """A key of another type fails a job at once."""
     client.set("key", "value")
     with pytest.raises(RedisError, match=r"WRONGTYPE|wrong kind"):
-        Patience(60).until_done(lambda: client.lpush("key", "value"))
+        Retry(60).until_done(lambda: client.lpush("key", "value"))
 
 
 def test_waiting_ends_after_the_timeout() -> None:
@@ -73,4 +73,4 @@ def test_waiting_ends_after_the_timeout() -> None:
         raise BrokerUnavailable("it sleeps")
 
     with pytest.raises(BrokerUnavailable, match=r"0\.2 s.*write_timeout.*it sleeps"):
-        Patience(0.2).until_done(call)
+        Retry(0.2).until_done(call)

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.column_types import RESERVED
-from celery_ext.spark.write.columns import Plan
+from celery_ext.spark.write.columns import Columns
 
 TEXT, TIME, WHOLE, DOUBLE = StringType(), TimestampType(), IntegerType(), DoubleType()
 TEXTS = [TEXT, CharType(3), VarcharType(3)]
@@ -54,8 +54,8 @@ def schema_of(columns: dict[str, DataType]) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-def plan(columns: dict[str, DataType], **options: str) -> Plan:
-    return Plan.of(schema_of(columns), WriteOptions.parse({"task": "t", **options}))
+def plan(columns: dict[str, DataType], **options: str) -> Columns:
+    return Columns.of(schema_of(columns), WriteOptions.parse({"task": "t", **options}))
 
 
 @pytest.mark.parametrize("name", RESERVED)
@@ -133,8 +133,8 @@ def test_with_kwargs_there_are_no_others_but_those_of_the_id() -> None:
 def test_a_task_is_needed() -> None:
     """Without option and column nobody knows which task, and the error names the columns that there are."""
     with pytest.raises(InvalidColumns, match=r"which task\? .* The columns are: tsk, b"):
-        Plan.of(schema_of({"tsk": TEXT, "b": WHOLE}), WriteOptions())
-    assert Plan.of(schema_of({"task": TEXT}), WriteOptions()).arguments == ()
+        Columns.of(schema_of({"tsk": TEXT, "b": WHOLE}), WriteOptions())
+    assert Columns.of(schema_of({"task": TEXT}), WriteOptions()).arguments == ()
 
 
 def test_columns_are_needed() -> None:
@@ -182,7 +182,7 @@ def test_uuids_are_texts_or_bytes_of_arguments(name: str, kind: DataType) -> Non
 def test_two_columns_of_a_name_are_refused() -> None:
     """Spark lets a DataFrame have two columns of the same name, of which a task could get only one."""
     with pytest.raises(InvalidColumns, match="columns of the same name: a, b"):
-        Plan.of(StructType([StructField(name, TEXT) for name in "abcab"]), WriteOptions(task="t"))
+        Columns.of(StructType([StructField(name, TEXT) for name in "abcab"]), WriteOptions(task="t"))
 
 
 @pytest.mark.parametrize("options", [{"on_bad_row": "dead_letter"}, {"dead_letter_queue": "dead"}])
