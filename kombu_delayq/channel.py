@@ -21,7 +21,9 @@ from kombu_delayq.connection.text import Command
 from kombu_delayq.consume import mailboxes
 from kombu_delayq.consume.usage import Usage
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message.due import CHAIN, CHAIN_ID, Due, Message, due_of, eta_of, seal, tag_of
+from kombu_delayq.message.due import Due, due_of, eta_of
+from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
+from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.store import DelayStore
@@ -174,7 +176,7 @@ class DelayedChannel(_Channel):
 
     def _next_delivery_tag(self) -> str:
         # A random UUID like kombu's, in a third of the time.
-        return tag_of(os.urandom(16).hex())
+        return uuid_of(os.urandom(16).hex())
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)

@@ -14,7 +14,8 @@ from kombu.utils.json import dumps
 from celery_ext.bulk.argsrepr import shown
 from celery_ext.bulk.encoding import text_to_json, to_json
 from celery_ext.bulk.target import Call, Common, Target
-from kombu_delayq.message.due import eta_of, seal_text, tag_of
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.seal import seal_text, uuid_of
 from kombu_delayq.store.types import Offer
 
 if TYPE_CHECKING:
@@ -179,4 +180,4 @@ def _uuids(*, random: bool) -> Iterator[str]:
             digits = drawn[at : at + 32]
             if random:
                 digits = f"{digits[:12]}4{digits[13:16]}{_VARIANT[digits[16]]}{digits[17:]}"
-            yield tag_of(digits)
+            yield uuid_of(digits)

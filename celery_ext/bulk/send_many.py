@@ -14,7 +14,7 @@ from celery_ext.bulk.target import Call, Target
 from celery_ext.bulk.template import NoTemplate
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
-from kombu_delayq.message.due import CHAIN, CHAIN_ID
+from kombu_delayq.message.fields import CHAIN, CHAIN_ID
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from kombu.entity import Exchange, Queue
 from kombu.log import get_logger
 
 from kombu_delayq.errors import InvalidDeadLetter, quoted
-from kombu_delayq.message.due import CHAIN_ID
+from kombu_delayq.message.fields import CHAIN_ID
 
 logger = get_logger(__name__)
 

@@ -20,7 +20,7 @@ from celery_ext.delays.levels import delay_of_level
 from celery_ext.signals import delay_chain_exhausted
 from celery_ext.waiting.revoke import announce_revoked
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
-from kombu_delayq.message.due import CHAIN_ID
+from kombu_delayq.message.fields import CHAIN_ID
 
 # Mixed into the classes of tasks; only a type checker needs to be told.
 _Task: Any = Task if TYPE_CHECKING else object

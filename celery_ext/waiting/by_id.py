@@ -13,7 +13,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.errors import AnswerLost, UnreadableMessage
-from kombu_delayq.message.due import CHAIN_ID, with_eta
+from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_TWINS
 from kombu_delayq.store.types import Change, Waiting

@@ -11,7 +11,7 @@ from kombu import serialization
 from kombu.utils.json import loads as kombu_json
 
 from kombu_delayq.message import bodies
-from kombu_delayq.message.due import moment_of
+from kombu_delayq.message.times import moment_of
 from kombu_delayq.store.types import Waiting
 
 #: Contents that are decoded for display. A pickle, or what somebody has registered, could run what is in it.
@@ -124,9 +124,9 @@ class DelayedTask:
         if self.body.get("body") is None or kind not in self.accept:
             return None
         try:
-            raw = bodies.opened(self.body)
+            raw = bodies.unpacked(self.body)
             if kind in READABLE:
-                return bodies.read(raw, kind, kombu_json)
+                return bodies.loads(raw, kind, kombu_json)
             return serialization.loads(raw, kind, self.body.get("content-encoding"), accept=self.accept)
         except Exception:
             # Any serializer or compression may fail in its own way; whoever consumes the message says so.

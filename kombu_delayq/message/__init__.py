@@ -1,1 +1,1 @@
-"""What a message says: when it is due, its id, its priority, its body. Knows no Redis."""
+"""What a message says, read and rewritten in one place: its due time, id, body and address. Knows no Redis."""

@@ -1,18 +1,20 @@
-"""Reads and writes the bodies of messages, in formats that run nothing of what is in them. Knows no Redis.
+"""Reads and writes the bodies of messages, in formats whose reading runs no code of theirs.
 
-A body is looked into before its consumer has checked whether it accepts its content type. So no serializer and no
-compression that somebody has registered with kombu is asked here, for it may run code.
+A body is read here before its consumer has checked whether it accepts the content type. A serializer or compression
+that somebody has registered with kombu may run code, so none of them is used here.
 """
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copyreg import _extension_cache  # type: ignore[attr-defined]
 from io import BytesIO
 from pickle import Unpickler
 from typing import Any
 
 from kombu import compression
+
+from kombu_delayq.message.fields import Message, headers_of, properties_of
 
 JSON, YAML, MSGPACK = "application/json", "application/x-yaml", "application/x-msgpack"
 PICKLE = "application/x-python-serialize"
@@ -24,85 +26,89 @@ _COMPRESSING = {
 
 
 class UnreadableBody(ValueError):
-    """A body is not looked into, for this reason."""
+    """A body is not read or written, for this reason."""
 
 
-def read(raw: bytes, kind: object, load_json: Callable[[bytes], Any] = json.loads) -> Any:
-    """Decodes a body. Objects in a pickle come out without their content.
+def loads(raw: bytes, content_type: object, load_json: Callable[[bytes], Any] = json.loads) -> Any:
+    """Deserializes a body. Objects in a pickle come out without their content.
 
     Args:
-        raw: The body as its serializer wrote it, see ``opened``.
-        kind: Its content type.
-        load_json: Decodes JSON; by default objects of types that only the app knows stay as they are written.
+        raw: The body as its serializer wrote it, see ``unpacked``.
+        content_type: Of the message.
+        load_json: Reads JSON. The default leaves objects of types that only the app knows as they are written.
 
     Raises:
-        Exception: Any, when the body is damaged, or when it is in another format.
+        Exception: Any, when the body is damaged, or in a format that is not read here.
     """
-    if kind == JSON:
+    if content_type == JSON:
         return load_json(raw)
-    if kind == PICKLE:
-        if _extension_cache:  # classes that a pickle names by a number, for which the unpickler is not asked
-            raise UnreadableBody("pickles are not looked into where copyreg's extensions are in use")
+    if content_type == PICKLE:
+        if _extension_cache:  # a pickle may name their classes by number, and then ``find_class`` is not called
+            raise UnreadableBody("pickles are not read where copyreg's extensions are in use")
         return _InertUnpickler(BytesIO(raw)).load()
-    if kind == YAML:
+    if content_type == YAML:
         import yaml
 
         return yaml.safe_load(raw)
-    if kind == MSGPACK:
+    if content_type == MSGPACK:
         import msgpack
 
         return msgpack.unpackb(raw, raw=False)
-    raise UnreadableBody(f"bodies in {kind!r} are not looked into")
+    raise UnreadableBody(f"bodies in {content_type!r} are not read")
 
 
-def write(message: Mapping[str, Any], content: Any) -> str:
-    """Returns a body with other content, in the format, compression and encoding of a message.
+def dumps(content: Any, message: Message) -> str:
+    """Serializes content as another body of a message, in its format, compression and encoding.
 
     Raises:
         Exception: Any, when the content cannot be written, or not in this format.
     """
-    kind = message.get("content-type")
-    if kind == JSON:
+    content_type = message.get("content-type")
+    if content_type == JSON:
         written: str | bytes = json.dumps(content)
-    elif kind == YAML:
+    elif content_type == YAML:
         import yaml
 
         written = yaml.safe_dump(content)
-    elif kind == MSGPACK:
+    elif content_type == MSGPACK:
         import msgpack
 
         written = msgpack.packb(content, use_bin_type=True)
     else:
-        raise UnreadableBody("it is in a pickle" if kind == PICKLE else f"it is in {kind!r}")
-    return _closed(message, written)
+        raise UnreadableBody("it is in a pickle" if content_type == PICKLE else f"it is in {content_type!r}")
+    return _packed(written, message)
 
 
-def opened(message: Mapping[str, Any]) -> bytes:
+def unpacked(message: Message) -> bytes:
     """Returns the body of a message as its serializer wrote it.
 
     Raises:
         Exception: Any, when it is damaged, or compressed by something that is not kombu's own.
     """
     raw = message.get("body") or b""
-    if (message.get("properties") or {}).get("body_encoding") == "base64":
+    if _is_base64(message):
         raw = b64decode(raw)
-    method = (message.get("headers") or {}).get("compression")
+    method = headers_of(message).get("compression")
     if method:
-        raw = _own(compression.get_decoder(method))(raw)
+        raw = _of_kombu(compression.get_decoder(method))(raw)
     return raw.encode() if isinstance(raw, str) else raw
 
 
-def _closed(message: Mapping[str, Any], written: str | bytes) -> str:
-    """Returns a body as the message keeps it: the reverse of ``opened``."""
+def _packed(written: str | bytes, message: Message) -> str:
+    """Returns a body as the message keeps it: the reverse of ``unpacked``."""
     raw = written.encode() if isinstance(written, str) else written
-    method = (message.get("headers") or {}).get("compression")
+    method = headers_of(message).get("compression")
     if method:
-        raw = _own(compression.get_encoder(method)[0])(raw)
-    return b64encode(raw).decode() if message["properties"].get("body_encoding") == "base64" else raw.decode()
+        raw = _of_kombu(compression.get_encoder(method)[0])(raw)
+    return b64encode(raw).decode() if _is_base64(message) else raw.decode()
 
 
-def _own(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that compresses or decompresses, if it is one that kombu itself registers.
+def _is_base64(message: Message) -> bool:
+    return properties_of(message).get("body_encoding") == "base64"
+
+
+def _of_kombu(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that compresses or decompresses, if kombu itself registers it.
 
     Raises:
         UnreadableBody: Somebody else has registered it.

@@ -11,7 +11,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.connection.text import as_bytes, as_text, readable
-from kombu_delayq.message.due import CHAIN_ID
+from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store.client import Call, Caller, in_each_form
 from kombu_delayq.store.types import Change, Page, QueueForm, Waiting
 

@@ -7,7 +7,7 @@ import pytest
 
 from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Cancelled
-from kombu_delayq.message.due import CHAIN_ID
+from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, Refused
 from kombu_delayq.store.lookup import MAX_TWINS

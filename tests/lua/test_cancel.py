@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.message.due import CHAIN_ID
+from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_TWINS
 from kombu_delayq.store.types import Waiting

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kombu_delayq.message.due import CHAIN_ID
+from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import LIST_SHARE, DelayStore
 from kombu_delayq.store.types import Change, Offer, Waiting
 from tests.lua.conftest import MakeStore

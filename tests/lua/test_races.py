@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from kombu_delayq.message.due import CHAIN_ID
+from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Change, Waiting

@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import Celery
 
-from kombu_delayq.message.due import Message
+from kombu_delayq.message.fields import Message
 
 ETA = "2100-01-01T00:00:00.123456+00:00"
 ETA_AT = datetime.fromisoformat(ETA)

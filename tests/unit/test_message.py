@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kombu_delayq.errors import InvalidDelay
-from kombu_delayq.message.due import Due, Message, due_of, eta_of
+from kombu_delayq.message.due import Due, due_of, eta_of
+from kombu_delayq.message.fields import Message
 from tests.unit.published import ETA, ETA_AT, ETA_MS, plain_message, task_message
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

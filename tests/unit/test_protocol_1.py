@@ -11,7 +11,8 @@ import pytest
 from celery import Celery
 from kombu import Exchange, Queue
 
-from kombu_delayq.message.due import Due, Message, due_of, eta_of
+from kombu_delayq.message.due import Due, due_of, eta_of
+from kombu_delayq.message.fields import Message
 from tests.unit.published import ETA, ETA_AT, ETA_MS, plain_message, published, task_message
 
 SERIALIZERS = ["json", "pickle", "yaml", "msgpack"]

@@ -10,7 +10,7 @@ from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.maintenance.export_format import BadLine, Exported, message_line, parse
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import UnreadableMessage
-from kombu_delayq.message.due import with_eta
+from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store.types import Change, Letter, Offer, Page, Scanned, Waiting
 from tests.unit.published import ETA_AT, ETA_MS, task_message
 

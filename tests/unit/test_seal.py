@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
-from kombu_delayq.message.due import _NO_TAG, Message, seal
+from kombu_delayq.message.fields import Message
+from kombu_delayq.message.seal import _NO_TAG, seal
 from tests.unit.published import ETA_AT, plain_message, task_message
 
 

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from kombu.serialization import dumps, loads
 
 from kombu_delayq.errors import UnreadableMessage
-from kombu_delayq.message.due import CHAIN_ID, Message, due_of, eta_of, moment_of, with_eta
+from kombu_delayq.message.due import due_of, eta_of
+from kombu_delayq.message.fields import CHAIN_ID, Message
+from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.message.times import moment_of
 from tests.unit.published import ETA, ETA_AT, plain_message, task_message
 
 SERIALIZERS = ["json", "pickle", "yaml", "msgpack"]

@@ -1,0 +1,56 @@
+"""Messages as the store keeps them: JSON text that is the same however often a task is sent."""
+
+from collections.abc import Callable
+from hashlib import sha1
+
+from kombu_delayq.message.fields import Message, to_json
+
+#: Stands for the delivery tag while a message is sealed; as long as a UUID.
+_NO_TAG = "delayq-delivery-tag-not-yet-known-00"
+
+
+def seal(message: Message, task_id: str | None) -> tuple[str, str]:
+    """Serializes a message for the store.
+
+    kombu gives each attempt to publish a new delivery tag. ``seal`` makes the tag of a task from the content of its
+    message, so that a second attempt after a lost reply has the same bytes, by which the store recognizes it.
+
+    Args:
+        message: Gets the delivery tag that it is sealed with.
+        task_id: Id of the task; None for a message that is no task, which keeps its delivery tag.
+
+    Returns:
+        The id under which the store keeps the message, and the message as JSON text.
+    """
+    properties = message["properties"]
+    if task_id is None:
+        return str(properties["delivery_tag"]), to_json(message)
+
+    def write(tag: str) -> str:
+        properties["delivery_tag"] = tag
+        return to_json(message)
+
+    tag, text = _sealed(write)
+    properties["delivery_tag"] = tag
+    return task_id, text
+
+
+def seal_text(write: Callable[[str], str]) -> str:
+    """Does what ``seal`` does for a task.
+
+    Args:
+        write: Writes the message of the task with a delivery tag, as JSON text.
+    """
+    return _sealed(write)[1]
+
+
+def uuid_of(digits: str) -> str:
+    """Returns the first 32 of some hex digits as a UUID is written, which kombu's delivery tags are."""
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:32]}"
+
+
+def _sealed(write: Callable[[str], str]) -> tuple[str, str]:
+    text = write(_NO_TAG)
+    tag = uuid_of(sha1(text.encode(), usedforsecurity=False).hexdigest())
+    # The text that stands for the tag may also be part of an argument, which keeps it.
+    return tag, text.replace(_NO_TAG, tag) if text.count(_NO_TAG) == 1 else write(tag)
