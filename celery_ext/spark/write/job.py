@@ -16,10 +16,10 @@ from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.commit_message import CommitMessage, summary
-from celery_ext.spark.write.messages import MessageBuilder
-from celery_ext.spark.write.schedule import Schedule
+from celery_ext.spark.write.messages.builder import MessageBuilder
+from celery_ext.spark.write.messages.schedule import Schedule
+from celery_ext.spark.write.messages.templates import Templates
 from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, hold, refused
-from celery_ext.spark.write.templates import Templates
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import Begun, JobRun
 from kombu_delayq.store.types import Offer

@@ -16,9 +16,9 @@ from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
-from celery_ext.spark.write.messages import BatchMessages, MessageBuilder
-from celery_ext.spark.write.schedule import Schedule
-from celery_ext.spark.write.templates import Templates
+from celery_ext.spark.write.messages.builder import BatchMessages, MessageBuilder
+from celery_ext.spark.write.messages.schedule import Schedule
+from celery_ext.spark.write.messages.templates import Templates
 from kombu_delayq.store.types import Offer
 
 #: No task of an app of other tests: tasks that are shared come into every app.

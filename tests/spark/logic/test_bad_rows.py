@@ -15,7 +15,7 @@ from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.messages import NO_TASK, BatchMessages
+from celery_ext.spark.write.messages.builder import NO_TASK, BatchMessages
 from tests.spark.logic import apps
 from tests.spark.logic.landing import open_store, send
 from tests.spark.logic.making import TASK, batch_of, faults_of, made_of, offers_of, seen

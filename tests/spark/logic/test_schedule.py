@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from celery_ext.spark.write.messages import BatchMessages
+from celery_ext.spark.write.messages.builder import BatchMessages
 from kombu_delayq.store.types import Offer
 from tests.spark.logic.making import batch_of, faults_of, made_of, offers_of, seen
 

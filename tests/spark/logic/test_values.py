@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
-from celery_ext.spark.write.arguments import REPR_LENGTH
-from celery_ext.spark.write.values import Values
+from celery_ext.spark.write.messages.arguments import REPR_LENGTH
+from celery_ext.spark.write.messages.values import Values
 from tests.spark.logic.making import arguments_in, batch_of, made_of, sole
 
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.bad_rows import RowErrors
-from celery_ext.spark.write.values import EPOCH, Values, microseconds
+from celery_ext.spark.write.messages.row_errors import RowErrors
+from celery_ext.spark.write.messages.values import EPOCH, Values, microseconds
 
 #: The first and the last moment that a datetime can name, in µs since the epoch.
 _FIRST_US, _LAST_US = (

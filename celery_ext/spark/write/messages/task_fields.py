@@ -9,8 +9,8 @@ from typing import Any
 from celery_ext.bulk.encoding import to_json
 from celery_ext.spark.option_parsers import check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
-from celery_ext.spark.write.bad_rows import RowErrors
-from celery_ext.spark.write.values import Values
+from celery_ext.spark.write.messages.row_errors import RowErrors
+from celery_ext.spark.write.messages.values import Values
 
 
 class TaskFields:

@@ -12,8 +12,8 @@ from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
 from celery_ext.bulk.encoding import text_to_json, to_json
-from celery_ext.spark.write.bad_rows import RowErrors
-from celery_ext.spark.write.values import Values
+from celery_ext.spark.write.messages.row_errors import RowErrors
+from celery_ext.spark.write.messages.values import Values
 
 #: What a body has beside the arguments. Source: celery.app.amqp.AMQP.as_task_v2
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}

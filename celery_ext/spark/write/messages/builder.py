@@ -16,14 +16,14 @@ from celery_ext.bulk.template import Template
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.arguments import Arguments
-from celery_ext.spark.write.bad_rows import RowErrors, dead_letter
 from celery_ext.spark.write.column_types import meant_by
 from celery_ext.spark.write.columns import Columns
-from celery_ext.spark.write.schedule import Schedule, in_ms, iso
-from celery_ext.spark.write.task_fields import TaskFields
-from celery_ext.spark.write.templates import TemplateKey, Templates
-from celery_ext.spark.write.values import Values
+from celery_ext.spark.write.messages.arguments import Arguments
+from celery_ext.spark.write.messages.row_errors import RowErrors, dead_letter
+from celery_ext.spark.write.messages.schedule import Schedule, in_ms, iso
+from celery_ext.spark.write.messages.task_fields import TaskFields
+from celery_ext.spark.write.messages.templates import TemplateKey, Templates
+from celery_ext.spark.write.messages.values import Values
 from kombu_delayq.store.types import Offer
 
 #: Task that a dead letter names when its row names none.
