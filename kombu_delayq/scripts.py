@@ -12,6 +12,9 @@ A Lua file names in its header the includes of which it uses something itself:
     names. Only an operation may name such includes.
 
 Redis gets of the includes only what a script uses, and no lines of comment.
+
+In a header ``HASH|LIST`` is the type of a key in the hash form and in the list form; ``lua/include/<form>/types.lua``
+says what each key of a queue holds in that form.
 """
 
 import re

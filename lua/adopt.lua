@@ -1,28 +1,24 @@
--- Takes a message that a consumer received before its time out of the unacked messages and into the store.
--- KEYS[1] due            ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup         HASH    id -> message
--- KEYS[3] order          STRING  count of messages marked so far
--- KEYS[4] twins          ZSET    ids of messages stored beside another of the same id
--- KEYS[5] unacked_index  ZSET    delivery tag -> time of delivery (kombu's)
--- KEYS[6] unacked        HASH    delivery tag -> message (kombu's)
--- ARGV[1] wake           channel on which a new head is announced
--- ARGV[2] queue          name, as announced
--- ARGV[3] expire         ms after which an unused queue expires, 0 for never
--- ARGV[4] tag            delivery tag under which the consumer holds the message; '' when it holds none
+-- Moves a message that a consumer received before its time from the unacked messages into the store.
+-- KEYS[1] due            ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies         HASH|LIST    bodies of the messages
+-- KEYS[3] notes          STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids            ZSET|HASH    what else finds messages by their ids
+-- KEYS[5] unacked_index  ZSET         delivery tag -> time of delivery; kombu's
+-- KEYS[6] unacked        HASH         delivery tag -> message; kombu's
+-- ARGV[1] wake      channel on which a new head is announced
+-- ARGV[2] queue     name, as announced
+-- ARGV[3] expire    ms after which an unused queue expires, 0 for never
+-- ARGV[4] tag       delivery tag under which the consumer holds the message; '' when it holds none
 -- ARGV[5] id
--- ARGV[6] due_ms         due time, ms since the epoch
--- ARGV[7] priority       0-9
+-- ARGV[6] due_ms    due time, ms since the epoch
+-- ARGV[7] priority  0-9
 -- ARGV[8] body
--- Returns 'first' | 'head' | 'behind' when the store has it now, 'due' when it is due already (nothing changed)
--- Atomic: the message moves from the unacked messages to the store.
+-- Returns 'first' | 'head' | 'behind' when the store has it now; 'due', with nothing changed, when it is due already
+-- Atomic: the message moves from the unacked messages into the store.
 -- Cost: O(log N)
--- @include clock
--- @include wrong_type
--- @include backup
--- @include announce
--- @include lifetime
+-- @include announce clock lifetime put wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local unacked_index, unacked = KEYS[5], KEYS[6]
 local wake, queue, expire, tag = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id, due_ms, priority, body = ARGV[5], ARGV[6], ARGV[7], ARGV[8]

@@ -3,18 +3,15 @@
 -- KEYS[2] guard   SET     ids that the job has sent or claimed
 -- KEYS[3] staged  LIST    messages to be sent when the job is committed
 -- KEYS[4] stream  STRING  name of the job that a stream works on
--- ARGV[1] run     number of the run; later ones are larger
--- ARGV[2] ttl     ms for which job, guard and staged messages are kept from now on
--- ARGV[3] name    of the job, noted for the stream; empty for a job of no stream
+-- ARGV[1] run        number of the run; later ones are larger
+-- ARGV[2] ttl        how long job, guard and staged messages are kept from now on, ms
+-- ARGV[3] name       name of the job, noted for the stream; '' for a job of no stream
 -- ARGV[4] is_staged  '1' when the run stages its messages, '0' when it sends them
 -- Returns {'open' | 'committed' | 'aborted' | 'superseded' | 'mixed', when the job began, ms since the epoch}; all but
--- 'open' forbid this run to write, 'mixed' because a run before it has sent what this one would stage, or the reverse
+-- 'open' forbid this run to write; 'mixed': a run before it has sent what this one would stage, or the reverse
 -- Atomic: the job begins once, whichever of its tasks comes first.
 -- Cost: O(1)
--- @include clock
--- @include wrong_type
--- @include fence
--- @include expire
+-- @include clock job wrong_type
 
 local job, guard, staged, stream = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local run, ttl, name, is_staged = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -33,7 +30,7 @@ if word == 'unknown' then -- a new job, or a later run
   end
 end
 if not word then
-  expire_all({ job, guard, staged }, ttl) -- the job must not outlive what keeps its ids from being sent twice
+  keep_all({ job, guard, staged }, ttl) -- the job must not outlive what keeps its ids from being sent twice
   if name ~= '' then
     redis.call('SET', stream, name, 'PX', ttl)
   end

@@ -1,23 +1,22 @@
 -- Removes the waiting messages of some ids.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- KEYS[5] cancelled  ZSET  ids whose chains take no step -> until when, ms since the epoch
--- KEYS[6] chains     ZSET  ids of chains -> due time of the latest step; '' -> inf where chains are in use
--- ARGV[1] count   most twins of an id to remove
--- ARGV[2] bytes   about the most bytes to remove, beyond which the other ids are left
--- ARGV[3] step    what the body of every step of any chain contains
+-- KEYS[1] due        ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies     HASH|LIST    bodies of the messages
+-- KEYS[3] notes      STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids        ZSET|HASH    what else finds messages by their ids
+-- KEYS[5] cancelled  ZSET         ids whose chains take no step -> until when, ms since the epoch
+-- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
+-- ARGV[1] count  how many twins of an id to remove at most
+-- ARGV[2] bytes  about how many bytes to remove at most; the ids beyond are left
+-- ARGV[3] step   what the body of every step of any chain contains
 -- ARGV[4...] one a task: id
--- Returns for each id that was searched, in order: {id under which it was stored, due time, priority, body, and so on
--- for each message removed}
--- Atomic: what is returned will not be delivered; what is not was not waiting. An id with messages, none of which is a
--- step, is free for a chain again.
+-- Returns for each id that was searched, in order: {id under which the message was stored, due time, priority, body of
+-- each message removed, in turn}
+-- Atomic: a message that is returned will not be delivered; one that is not returned did not wait. An id with messages,
+-- none of which is a step, is free for a chain again.
 -- Cost: O(log N) an id
--- @include wrong_type
--- @include search
+-- @include find search wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
 local count, bytes, step = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local ids = { unpack(ARGV, 4) }
@@ -33,7 +32,7 @@ for i, found in ipairs(reply) do
     has_step = has_step or string.find(found[at], step, 1, true)
   end
   if #found > 0 then
-    -- Of a step, a copy that was delivered twice may be running: the note stays. It is the chain that has ended.
+    -- A step may have been delivered twice, and its other copy may run: the note in `cancelled` stays, the chain ends.
     redis.call('ZREM', has_step and chains or cancelled, ids[i])
   end
 end

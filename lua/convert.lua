@@ -1,29 +1,25 @@
--- Moves delayed messages of a queue from the other form of backup into this one, those that are due first.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- KEYS[5] due     ZSET    from here on the keys of the other form: entry -> due time
--- KEYS[6] backup  LIST    entries, and some that have left
--- KEYS[7] order   HASH    notes
--- KEYS[8] twins   HASH    id -> where its messages are
--- ARGV[1] wake    channel on which a new head is announced
--- ARGV[2] queue   name, as announced
--- ARGV[3] count   most messages to move
--- ARGV[4] bytes   about the most bytes to move
--- Returns {number moved, number without a body, number left, bodies left that no message belongs to,
--- 'first' | 'head' | 'behind'}; what has no body is removed
+-- Moves delayed messages of a queue from the other form of backup into this one, the next due first.
+-- KEYS[1] due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies  HASH|LIST    bodies of the messages
+-- KEYS[3] notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[5] due     ZSET         from here on the keys of the other form
+-- KEYS[6] bodies  LIST|HASH
+-- KEYS[7] notes   HASH|STRING
+-- KEYS[8] ids     HASH|ZSET
+-- ARGV[1] wake   channel on which a new head is announced
+-- ARGV[2] queue  name, as announced
+-- ARGV[3] count  how many messages to move at most
+-- ARGV[4] bytes  about how many bytes to move at most
+-- Returns {number moved, number without a body, number left, number of bodies left to which no message belongs,
+-- 'first' | 'head' | 'behind'}; messages without a body are removed
 -- Atomic: puts first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include wrong_type
--- @include backup
--- @include announce
--- @include clock
--- @include lifetime
+-- @include announce clock lifetime put wrong_type
 -- @other wrong_type page leave
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
-local from = { due = KEYS[5], backup = KEYS[6], order = KEYS[7], twins = KEYS[8] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
+local from = { due = KEYS[5], bodies = KEYS[6], notes = KEYS[7], ids = KEYS[8] }
 local wake, queue, count, bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local wrong = wrong_stored(keys) or other.wrong_stored(from)

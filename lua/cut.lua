@@ -1,15 +1,12 @@
--- Cuts a queue's waiting messages into parts: says where each ends.
--- KEYS[1] due     ZSET  message -> due time, ms since the epoch
--- ARGV[1] from    least due time, ms since the epoch, or -inf
--- ARGV[2] to      due time before which messages are wanted, ms since the epoch, or +inf
--- ARGV[3...] rank  of the last message of each part but the last, among those within the bounds, from 0 on, ascending
--- Returns two a rank: what stands for the index member, due time; nothing for ranks at which there is no message any
--- more
+-- Cuts a queue's waiting messages into parts, and says where each part ends.
+-- KEYS[1] due  ZSET  message -> due time, ms since the epoch
+-- ARGV[1] from  least due time, ms since the epoch, or -inf
+-- ARGV[2] to    due time before which messages are wanted, ms since the epoch, or +inf
+-- ARGV[3...] one a part, but for the last: rank of its last message among those within the bounds, from 0 on, ascending
+-- Returns for each rank: what names the member there, its due time; nothing for ranks that no message has any more
 -- Atomic: reads only. The parts are disjoint and together have all messages within the bounds.
 -- Cost: O(log N) a rank
--- @include wrong_type
--- @include page
--- @include between
+-- @include page wrong_type zset
 
 local due = KEYS[1]
 local from, to = ARGV[1], ARGV[2]

@@ -1,35 +1,31 @@
 -- Sends messages of a bulk job to one queue, each id once in the job, or stages them until the job is committed.
--- KEYS[1] job     HASH    state of the job
--- KEYS[2] guard   SET     ids that the job has sent or claimed
--- KEYS[3] staged  LIST    messages to be sent when the job is committed
--- KEYS[4] due     ZSET    message -> due time, ms since the epoch
--- KEYS[5] backup  HASH    id -> message
--- KEYS[6] order   STRING  count of messages marked so far
--- KEYS[7] twins   ZSET    ids of messages stored beside another of the same id
--- KEYS[8] other   ZSET    due times of messages in the other form of backup; due again where they are not counted
--- KEYS[9...] ready  LIST  the queue's lists, one a priority step
--- ARGV[1] wake    channel on which a new head is announced
--- ARGV[2] queue   name
--- ARGV[3] run     number of the run that writes
--- ARGV[4] ttl     ms for which job, guard and staged messages are kept
--- ARGV[5] rate    messages a second that the job may send, 0 for any number
--- ARGV[6] depth   most messages that may be in the queue, 0 for any number
+-- KEYS[1]    job     HASH         state of the job
+-- KEYS[2]    guard   SET          ids that the job has sent or claimed
+-- KEYS[3]    staged  LIST         messages to be sent when the job is committed
+-- KEYS[4]    due     ZSET         message -> due time, ms since the epoch
+-- KEYS[5]    bodies  HASH|LIST    bodies of the messages
+-- KEYS[6]    notes   STRING|HASH  count of messages marked, and more
+-- KEYS[7]    ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[8]    other   ZSET         `due` of the other form of backup; `due` again where that is not counted
+-- KEYS[9...] ready   LIST         the queue's lists, one a priority step
+-- ARGV[1] wake       channel on which a new head is announced
+-- ARGV[2] queue      name
+-- ARGV[3] run        number of the run that writes
+-- ARGV[4] ttl        how long job, guard and staged messages are kept from now on, ms
+-- ARGV[5] rate       messages a second that the job may send, 0 for any number
+-- ARGV[6] depth      how many messages may be in the queue at most, 0 for any number
 -- ARGV[7] is_staged  '1' to stage the messages, '0' to send them
 -- ARGV[8...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 18th on four a message:
 -- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed
 -- Returns {'enqueued', number of new ids, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
--- {'committed' | 'aborted' | 'superseded' | 'unknown'}: it may not write; {'wait', ms}; {'deep', number in the queue}
+-- {'committed' | 'aborted' | 'superseded' | 'unknown'} when the run may not write, {'wait', ms} when it has to, or
+-- {'deep', number in the queue}
 -- Atomic: an id is in the guard if and only if its message has been sent or staged.
 -- Cost: O(log N) a message
--- @include clock
--- @include wrong_type
--- @include fence
--- @include pressure
--- @include deliver
--- @include expire
+-- @include clock deliver job rate_limit wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
-local keys = { due = KEYS[4], backup = KEYS[5], order = KEYS[6], twins = KEYS[7] }
+local keys = { due = KEYS[4], bodies = KEYS[5], notes = KEYS[6], ids = KEYS[7] }
 local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], other = KEYS[8], first_list = 9 }
 function to.list_of(priority)
   return KEYS[9 + ARGV[8 + priority]]
@@ -76,5 +72,5 @@ if #claims > 0 then -- after the messages: cut short, this may repeat one and ne
   redis.call('SADD', guard, unpack(claims))
 end
 redis.call('HINCRBY', job, 'enqueued', #rows)
-expire_all({ job, guard, staged }, ttl)
+keep_all({ job, guard, staged }, ttl)
 return { 'enqueued', #claims, #ids - #claims, place }

@@ -2,17 +2,14 @@
 -- KEYS[1] job     HASH  state of the job
 -- KEYS[2] guard   SET   ids that the job has sent or claimed
 -- KEYS[3] staged  LIST  messages to be sent when the job is committed
--- ARGV[1] run     number of the run that ends; 0 for the latest
--- ARGV[2] word    'committed' or 'aborted'
--- ARGV[3] ttl     ms for which job, guard and staged messages are kept from now on
--- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; when it
--- had ended before, as it was; 'superseded', with nothing changed, when a later run has begun
+-- ARGV[1] run   number of the run that ends; 0 for the latest
+-- ARGV[2] word  'committed' or 'aborted'
+-- ARGV[3] ttl   how long job, guard and staged messages are kept from now on, ms
+-- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; its
+-- state before, where it had ended; or 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
 -- Cost: O(1); Redis frees the memory beside its work
--- @include clock
--- @include wrong_type
--- @include fence
--- @include expire
+-- @include clock job wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
 local run, word, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -29,17 +26,16 @@ local fence = fenced(job, run)
 if fence and fence ~= 'unknown' then
   return fence == 'committed' and redis.call('HGET', job, 'state') or fence
 end
-local ENTRIES = 5
 local waiting = redis.call('LLEN', staged) / ENTRIES
 local is_staged = redis.call('HGET', job, 'staged') == '1'
 if word == 'committed' and waiting > 0 then
   word = 'publishing'
 end
--- A full Redis refuses the first write of a script that needs memory, and lets later ones pass: the end of a job, which
--- frees much, begins with one that needs none, whether it changes something or not.
-expire_all({ guard, staged }, ttl)
+-- A full Redis refuses a script whose first write needs memory, and lets later writes pass. The end of a job frees much
+-- memory, so it begins with a write that needs none, whether that changes something or not.
+keep_all({ guard, staged }, ttl)
 if word ~= 'aborted' or is_staged then
-  redis.call('UNLINK', guard) -- the fence stands for it, or nothing was sent
+  redis.call('UNLINK', guard) -- the job's state refuses its ids now, or nothing was sent
 end
 if word == 'aborted' and is_staged then
   redis.call('UNLINK', staged)

@@ -1,21 +1,23 @@
 -- Forgets queues that have been empty and unused for long.
--- KEYS[1] queues  SET   queues that hold or held delayed messages
--- KEYS[2] used    ZSET  the same queues -> when each was last seen in use, ms since the epoch
--- KEYS[3...] key  ZSET  five a queue: due, backup, order and twins of the default form, and due of Redisson's or again
--- of the default one
--- ARGV[1] after   ms for which a queue has to be unused, 0 for one that is to be forgotten if it is empty
+-- KEYS[1]    queues  SET   queues that hold or held delayed messages
+-- KEYS[2]    used    ZSET  the same queues -> when each was last seen in use, ms since the epoch
+-- KEYS[3...] due, bodies, notes, ids, other  ZSET, HASH, STRING, ZSET, ZSET  five a queue: the keys of the
+-- default form, and `due` of Redisson's form or, where that is not counted, of the default one again
+-- ARGV[1] after  for how many ms a queue has to be unused; 0 forgets one that is empty
 -- ARGV[2...] three a queue: name; channel on which JVM services hear of its new heads, or '' not to ask; how many of
 -- those who hear it do not count
 -- Returns names of the queues forgotten
--- Atomic: a queue with a message keeps its name. A publisher that makes it known after its message is there, or again,
+-- Atomic: a queue with a message keeps its name. A publisher that makes it known once more, after its message is there,
 -- comes after this.
 -- Cost: O(log queues) a queue
--- @include clock
--- @include wrong_type
+-- @include clock wrong_type
 
--- Into how many parts of `after` the time of last use is rounded; how many times `after` that of a name is kept that
--- has left in another way, and how many such names one call removes.
-local SHARE, KEPT_FOR, AT_ONCE = 24, 3, 100
+-- The time of last use is noted anew when it is older than `after` / SHARE.
+local SHARE = 24
+
+-- The time of last use of a name that has left `queues` in another way is kept for this many times `after`. A call
+-- removes so many of these at most.
+local KEPT_FOR, AT_ONCE = 3, 100
 
 local queues, used = KEYS[1], KEYS[2]
 local after = tonumber(ARGV[1])
@@ -32,14 +34,14 @@ end
 
 local function is_heard(channel, of_ours)
   local found = channel ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel) or { channel, 0 }
-  return found.err ~= nil or found[2] > tonumber(of_ours) -- who may not ask forgets none
+  return found.err ~= nil or found[2] > tonumber(of_ours) -- a user who may not ask forgets none
 end
 
-local function forget(name, order, twins)
+local function forget(name, notes, ids)
   redis.call('SREM', queues, name)
   redis.call('ZREM', used, name)
-  if not wrong_type({ [order] = 'string', [twins] = 'zset' }) then
-    redis.call('UNLINK', order, twins)
+  if not wrong_type({ [notes] = 'string', [ids] = 'zset' }) then
+    redis.call('UNLINK', notes, ids)
   end
 end
 
@@ -47,11 +49,11 @@ local forgotten = {}
 for first = 3, #KEYS, 5 do
   local n = (first - 3) / 5 * 3
   local name, channel, of_ours = ARGV[2 + n], ARGV[3 + n], ARGV[4 + n]
-  local due, backup, order, twins, other = unpack(KEYS, first, first + 4)
+  local due, bodies, notes, ids, other = unpack(KEYS, first, first + 4)
   local last = tonumber(redis.call('ZSCORE', used, name) or nil)
-  local is_used = is_there(due) or is_there(backup) or is_there(other) or is_heard(channel, of_ours)
+  local is_used = is_there(due) or is_there(bodies) or is_there(other) or is_heard(channel, of_ours)
   if not is_used and (after == 0 or last and now - last >= after) then
-    forget(name, order, twins)
+    forget(name, notes, ids)
     forgotten[#forgotten + 1] = name
   elseif not last or is_used and now - last > after / SHARE then
     redis.call('ZADD', used, now, name)

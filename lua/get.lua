@@ -1,19 +1,18 @@
 -- Reads the waiting messages of some ids.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- ARGV[1] count   most twins of an id to return
--- ARGV[2] bytes   about the most bytes to return, beyond which the other ids are left
+-- KEYS[1] due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies  HASH|LIST    bodies of the messages
+-- KEYS[3] notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- ARGV[1] count  how many twins of an id to return at most
+-- ARGV[2] bytes  about how many bytes to return at most; the ids beyond are left
 -- ARGV[3...] one a task: id
--- Returns for each id that was searched, in order: {id under which it is stored, due time, priority, body, and so on
--- for each message read}
+-- Returns for each id that was searched, in order: {id under which the message is stored, due time, priority, body of
+-- each message found, in turn}
 -- Atomic: reads only.
 -- Cost: O(log N) an id
--- @include wrong_type
--- @include search
+-- @include search wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local count, bytes = ARGV[1], tonumber(ARGV[2])
 
 local wrong = wrong_stored(keys)

@@ -1,6 +1,6 @@
--- Puts a message back to where a consumer took it from and could not keep it.
+-- Puts a message back into the list from which a consumer took it, when the consumer could not keep it.
 -- KEYS[1] ready  LIST  one of the queue's lists
--- ARGV[1] body   the message
+-- ARGV[1] body  the message
 -- Returns length of the list
 -- Atomic: the message is the next to be consumed when this returns.
 -- Cost: O(1)
@@ -8,7 +8,7 @@
 local ready = KEYS[1]
 local body = ARGV[1]
 
--- A full Redis refuses the first write of a script that needs memory, and lets later ones pass. What was just
--- taken fits in again, so a write that needs none, and changes nothing, goes first.
+-- A full Redis refuses a script whose first write needs memory, and lets later writes pass. A message that was just
+-- taken fits in again, so the first write needs none, and changes nothing.
 redis.call('LTRIM', ready, 0, -1)
 return redis.call('RPUSH', ready, body)

@@ -1,14 +1,14 @@
 -- Reads when the next message of each of several queues is due.
 -- KEYS[...] due  ZSET  message -> due time, ms since the epoch; one key a queue
--- Returns {now, then for each key: due time of its head or ''}; a key of the wrong type is said to be due,
--- so that its transfer reports it
+-- Returns {now, then for each key: due time of its head or ''}; a key of the wrong type is reported as due, so that the
+-- transfer that follows names the error
 -- Atomic: reads only; the keys need not share a slot, a caller may ask for them in parts.
 -- Cost: O(1) a queue
 -- @include clock
 
 local reply = { string.format('%.17g', now_ms()) }
-for _, key in ipairs(KEYS) do
-  local head = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+for _, due in ipairs(KEYS) do
+  local head = redis.pcall('ZRANGE', due, 0, 0, 'WITHSCORES')
   reply[#reply + 1] = head.err and '0' or head[2] or ''
 end
 return reply

@@ -1,21 +1,19 @@
 -- Notes that a queue is in use: it neither expires nor is forgotten.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- KEYS[5] queues  SET     queues that hold or held delayed messages
--- KEYS[6] used    ZSET    the same queues -> when each was last seen in use, ms since the epoch
+-- KEYS[1] due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies  HASH|LIST    bodies of the messages
+-- KEYS[3] notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[5] queues  SET          queues that hold or held delayed messages
+-- KEYS[6] used    ZSET         the same queues -> when each was last seen in use, ms since the epoch
 -- ARGV[1] expire  ms after which an unused queue expires, 0 for never
 -- ARGV[2] queue   name
 -- ARGV[3] known   1 to make the queue known, too
--- Returns 'kept', or 'empty' when there is no such queue
+-- Returns 'kept', or 'empty' when no key of the queue is there
 -- Atomic: no key ends sooner than it would have, or before the latest message is due and `expire` more.
 -- Cost: O(log N)
--- @include clock
--- @include wrong_type
--- @include lifetime
+-- @include clock lifetime wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local queues, used = KEYS[5], KEYS[6]
 local expire, queue, known = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1'
 local now = now_ms()
@@ -27,7 +25,7 @@ end
 if known then
   redis.call('SADD', queues, queue)
 end
-redis.pcall('ZADD', used, 'XX', 'GT', now, queue) -- who may not goes on to keep the queue alive
+redis.pcall('ZADD', used, 'XX', 'GT', now, queue) -- a user who may not keeps the queue alive all the same
 local life = life_of(keys, now, expire)
 if life.left == -2 then
   return 'empty'

@@ -1,6 +1,6 @@
 -- Makes a queue known to the transfer workers, if it can.
 -- KEYS[1] queues  SET  queues that hold or held delayed messages
--- ARGV[1] queue   name
+-- ARGV[1] queue  name
 -- Returns 'known', or 'refused' with nothing changed: Redis is full, or the user has no right to it
 -- Atomic: the queue is known when this returns 'known'.
 -- Cost: O(1)
@@ -8,6 +8,6 @@
 local queues = KEYS[1]
 local queue = ARGV[1]
 
--- Sent after a message that Redis has taken, it must not make an error of that.
+-- The caller has just brought a message into the queue: an error here would say that this failed.
 local done = redis.pcall('SADD', queues, queue)
 return type(done) == 'table' and done.err and 'refused' or 'known'

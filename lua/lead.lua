@@ -1,8 +1,8 @@
--- Takes or renews a lease, such as that of the leading transfer worker, and names the queues to look after.
--- KEYS[1] queues    SET     queues that hold or held delayed messages
--- KEYS[2...] lease  STRING  name of who holds it, with a TTL; that of the leader first, then of who would lead next
--- ARGV[1] name      of who asks
--- ARGV[2] ttl       ms
+-- Takes or renews a lease, such as that of the leading transfer worker, and returns the names of all queues.
+-- KEYS[1]    queues  SET     queues that hold or held delayed messages
+-- KEYS[2...] lease   STRING  name of its holder, with a TTL; the leader's lease first, then the deputies' in turn
+-- ARGV[1] name  name of the asker
+-- ARGV[2] ttl   ms
 -- Returns {name of who holds the first lease, number of the lease that the asker holds now or 0, {queue, queue, ...}}
 -- Atomic: at any moment at most one holds a lease, and nobody holds two.
 -- Cost: O(queues)
@@ -11,7 +11,8 @@
 local queues = KEYS[1]
 local name, ttl = ARGV[1], ARGV[2]
 
--- What a key holds, or an error that names it: asked for only then, as this is called all the time.
+-- Returns what a key holds, and an error that names the key. Only an error makes it ask for types, because this script
+-- is called all the time.
 local function read(command, key, kept)
   local found = redis.pcall(command, key)
   local failed = type(found) == 'table' and found.err

@@ -1,8 +1,8 @@
 -- Puts messages of one queue into the store, each under its id, until its due time.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
+-- KEYS[1] due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies  HASH|LIST    bodies of the messages
+-- KEYS[3] notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name, as announced
 -- ARGV[3] expire  ms after which an unused queue expires, 0 for never
@@ -10,13 +10,9 @@
 -- Returns {'first' | 'head' | 'behind', number offered, number repeated, number renamed}
 -- Atomic: every message is in the store when this returns, and a new head has been announced.
 -- Cost: O(log N) a message
--- @include clock
--- @include wrong_type
--- @include backup
--- @include announce
--- @include lifetime
+-- @include announce clock lifetime put wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
 local count = { offered = 0, repeated = 0, renamed = 0 }

@@ -1,19 +1,19 @@
 -- Removes all delayed messages of a queue.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
+-- KEYS[1] due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies  HASH|LIST    bodies of the messages
+-- KEYS[3] notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
 -- Returns number of messages removed
 -- Atomic: all or none.
 -- Cost: O(1); Redis frees the memory in the background
 -- @include wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 
 local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
 local count = redis.call('ZCARD', keys.due)
-redis.call('UNLINK', keys.due, keys.backup, keys.order, keys.twins)
+redis.call('UNLINK', keys.due, keys.bodies, keys.notes, keys.ids)
 return count

@@ -1,15 +1,14 @@
--- Notes ids whose delay chains are to take no further step, and forgets some that were noted long ago.
+-- Notes ids whose delay chains are to take no further step, and removes some notes that are out of date.
 -- KEYS[1] cancelled  ZSET  ids whose chains take no step -> until when, ms since the epoch
 -- KEYS[2] chains     ZSET  ids of chains -> due time of the latest step; '' -> inf where chains are in use
 -- ARGV[1] ttl     for how long, ms
--- ARGV[2] most    about the most notes to keep where nobody is known to use chains, the latest
+-- ARGV[2] most    about how many notes to keep where nobody is known to use chains, the latest ones
 -- ARGV[3] in_use  1 where the caller knows that chains are in use, or 0
 -- ARGV[4...] one a chain: id
 -- Returns which of the ids, counted from 1, are those of chains of which a step was due within the last `ttl` or later
 -- Atomic: a step offered after this is refused.
 -- Cost: O(log N) an id
--- @include clock
--- @include wrong_type
+-- @include clock wrong_type
 
 local cancelled, chains = KEYS[1], KEYS[2]
 local ttl, most, in_use = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -31,7 +30,7 @@ end
 if in_use then
   redis.call('ZADD', chains, 'inf', '')
 end
--- More than can be added in one call, so that they become fewer.
+-- A call removes up to twice as many notes as it adds, so that they become fewer.
 local spare = redis.call('ZCOUNT', cancelled, '-inf', now)
 if redis.call('ZCARD', chains) == 0 then
   spare = math.max(spare, redis.call('ZCARD', cancelled) - most)
@@ -40,7 +39,7 @@ spare = math.min(spare, 2 * #ids)
 if spare > 0 then
   redis.call('ZREMRANGEBYRANK', cancelled, 0, spare - 1)
 end
--- Another publisher may have noted ids for longer.
+-- Another publisher may have noted ids for a longer time.
 if redis.call('PTTL', cancelled) < ttl then
   redis.call('PEXPIRE', cancelled, ttl)
 end

@@ -1,6 +1,6 @@
 -- Gives leases back, so that another may have them at once.
--- KEYS[...] lease  STRING  name of who holds it
--- ARGV[1] name  of who gives them back
+-- KEYS[...] lease  STRING  name of its holder
+-- ARGV[1] name  name of who gives them back
 -- Returns 'released' or 'not_leading'
 -- Atomic: only the holder gives a lease back.
 -- Cost: O(1)

@@ -1,24 +1,19 @@
 -- Finds bodies that have no index entry, and gives them one.
 -- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- ARGV[1] wake    channel on which a new head is announced
--- ARGV[2] queue   name, as announced
--- ARGV[3] mend    1, or 0 to change nothing
+-- KEYS[2] bodies  HASH    id -> body
+-- KEYS[3] notes   STRING  count of messages marked, and more
+-- KEYS[4] ids     ZSET    ids of the twins
+-- ARGV[1] wake   channel on which a new head is announced
+-- ARGV[2] queue  name, as announced
+-- ARGV[3] mend   1, or 0 to change nothing
 -- ARGV[4...] two a body: id, due time in ms since the epoch for when it has none, or '' to only look
 -- Returns for each body the first that is so: 'gone' (there is no such body), 'unindexed', 'untwinned' (not among the
 -- twins), 'misordered' (the count of marked messages is behind it), 'sound'
 -- Atomic: a body that is indexed already keeps its due time. What is mended is all that a body lacks.
 -- Cost: O(log N) a body
--- @include wrong_type
--- @include marks
--- @include twins
--- @include order
--- @include announce
--- @include lifetime
+-- @include announce lifetime marks twins wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, mend = ARGV[1], ARGV[2], ARGV[3] == '1'
 
 local wrong = wrong_stored(keys)
@@ -31,22 +26,22 @@ local function is_twin(id, value)
 end
 
 local function check(id, due_ms)
-  local value = redis.call('HGET', keys.backup, id)
+  local value = redis.call('HGET', keys.bodies, id)
   if not value then
     return 'gone'
   end
   local state = 'sound'
-  if is_marked(value) and (order_of(value) or 0) > number_in(keys.order) % SEEN then
+  if is_marked(value) and (order_of(value) or 0) > number_in(keys.notes) % SEEN then
     state = 'misordered'
     if mend then
-      local number = number_in(keys.order)
-      set_number(keys.order, number - number % SEEN + order_of(value))
+      local number = number_in(keys.notes)
+      set_number(keys.notes, number - number % SEEN + order_of(value))
     end
   end
-  if is_twin(id, value) and not redis.call('ZSCORE', keys.twins, id) then
+  if is_twin(id, value) and not redis.call('ZSCORE', keys.ids, id) then
     state = 'untwinned'
     if mend then
-      redis.call('ZADD', keys.twins, 0, id)
+      redis.call('ZADD', keys.ids, 0, id)
     end
   end
   if not redis.call('ZSCORE', keys.due, member_of(id, value)) then
@@ -58,7 +53,7 @@ local function check(id, due_ms)
   return state
 end
 
-local left = redis.call('PTTL', keys.backup)
+local left = redis.call('PTTL', keys.bodies)
 local reply = {}
 announce(keys, wake, queue, function()
   for i = 4, #ARGV, 2 do

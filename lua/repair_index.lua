@@ -1,19 +1,17 @@
 -- Finds index entries that are not sound, and mends them.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- ARGV[1] mend    1, or 0 to change nothing
+-- KEYS[1] due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies  HASH|LIST    bodies of the messages
+-- KEYS[3] notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- ARGV[1] mend  1, or 0 to change nothing
 -- ARGV[2...] one an entry: index member
 -- Returns for each entry: 'sound', 'gone' (there is no such entry), 'lost' (no message belongs to it) or what else is
--- wrong with it in this form of backup, see include/check_index_*.lua
+-- wrong with it in this form of backup, see include/*/check_entry.lua
 -- Atomic: an entry is removed only while no message belongs to it.
 -- Cost: O(log N) an entry
--- @include wrong_type
--- @include check_index
--- @include lifetime
+-- @include check_entry lifetime wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local mend = ARGV[1] == '1'
 
 local wrong = wrong_stored(keys)

@@ -1,22 +1,19 @@
 -- Finds entries in the list of Redisson's form that lost their place in the index, and gives it back to them.
 -- KEYS[1] due     ZSET  entry -> due time, ms since the epoch
--- KEYS[2] backup  LIST  entries, and some that have left
--- KEYS[3] order   HASH  notes
--- KEYS[4] twins   HASH  id -> where its messages are
--- ARGV[1] wake    channel on which a new head is announced
--- ARGV[2] mend    1, or 0 to change nothing
--- ARGV[3] skip    how many entries at the list's tail not to look at
--- ARGV[4] count   how many before those to look at
+-- KEYS[2] bodies  LIST  the same entries, and garbage
+-- KEYS[3] notes   HASH  count of messages marked, and more
+-- KEYS[4] ids     HASH  id -> where its messages are
+-- ARGV[1] wake   channel on which a new head is announced
+-- ARGV[2] mend   1, or 0 to change nothing
+-- ARGV[3] skip   how many entries at the list's tail not to look at
+-- ARGV[4] count  how many before those to look at
 -- Returns {number of entries looked at, bytes of them, mark of each that was found}
 -- Atomic: an entry is put back only while there is a record of it and it is not in the index. One that was transferred
 -- or removed has either no record or is no longer in the list.
 -- Cost: O(entries between the page and the nearer end of the list + count * log N)
--- @include wrong_type
--- @include locate
--- @include ids
--- @include lifetime
+-- @include entry lifetime names records wrong_type zset
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, mend, skip, count = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local wrong = wrong_stored(keys)
@@ -26,14 +23,14 @@ end
 
 -- Returns the due time that is kept of an entry, or nil.
 local function due_of(id, entry)
-  for _, record in ipairs(records_of(redis.call('HGET', keys.twins, field_of(id)))) do
+  for _, record in ipairs(records_of(redis.call('HGET', keys.ids, field_of(id)))) do
     if record.mark == mark_of(entry) and not locate(keys.due, record.due, record.mark) then
       return record.due
     end
   end
 end
 
-local entries = redis.call('LRANGE', keys.backup, -skip - count, -skip - 1)
+local entries = redis.call('LRANGE', keys.bodies, -skip - count, -skip - 1)
 local dues = #entries > 0 and redis.call('ZMSCORE', keys.due, unpack(entries)) or {}
 local size, left, messages = 0, {}, {}
 for i, entry in ipairs(entries) do
@@ -43,7 +40,7 @@ for i, entry in ipairs(entries) do
     left[#left + 1], messages[#messages + 1] = entry, message
   end
 end
-local expire, found, fresh = redis.call('PTTL', keys.backup), {}, {}
+local expire, found, fresh = redis.call('PTTL', keys.bodies), {}, {}
 for i, id in ipairs(names(keys, left, messages)) do
   local due = due_of(id, left[i])
   if due then

@@ -1,5 +1,5 @@
 -- Takes dead letters from the end of their list, where they are oldest: each to a queue's list, back, or away.
--- KEYS[1] dead   LIST  dead letters
+-- KEYS[1]    dead   LIST  dead letters
 -- KEYS[2...] ready  LIST  lists of the queues that they may go to
 -- ARGV[...] three a dead letter, oldest first: its message as it is in the list; where it goes: number of one of the
 --   lists, counted from 0, 'back' for the other end of its own, or 'away'; the message to put there

@@ -1,22 +1,18 @@
 -- Changes when waiting messages are due, and what they say of it themselves.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- ARGV[1] wake    channel on which a new head is announced
--- ARGV[2] queue   name, as announced
+-- KEYS[1] due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies  HASH|LIST    bodies of the messages
+-- KEYS[3] notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- ARGV[1] wake   channel on which a new head is announced
+-- ARGV[2] queue  name, as announced
 -- ARGV[3...] four a message: id under which it is stored, SHA-1 of its body, new due time, new body
 -- Returns for each message: 'rescheduled', or, with nothing changed, 'not_delayed', 'changed' (another body waits
 -- under the id) or 'due' (the new due time is past)
 -- Atomic: a message that was not transferred before waits until its new due time.
 -- Cost: O(log N) a message
--- @include clock
--- @include wrong_type
--- @include find
--- @include announce
--- @include lifetime
+-- @include announce clock find lifetime wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue = ARGV[1], ARGV[2]
 local now = now_ms()
 
@@ -38,7 +34,7 @@ local function reschedule(id, sha, due_ms, body)
   return 'rescheduled'
 end
 
--- A queue that is left without a message for a moment loses its keys, and when they expire.
+-- Keys that are empty for a moment are gone, and so is the time when they would expire: it is read before.
 local life = life_of(keys, now, 0)
 local reply = {}
 announce(keys, wake, queue, function()

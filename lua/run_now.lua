@@ -1,22 +1,18 @@
 -- Moves waiting messages to the end of the queue's lists before they are due.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- KEYS[5...] ready  LIST  the queue's lists, one a priority step
+-- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2]    bodies  HASH|LIST    bodies of the messages
+-- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4]    ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[5...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 11th on three a message:
 -- id under which it is stored, SHA-1 of its body, new body
 -- Returns for each message: 'transferred', or, with nothing changed, 'not_delayed' or 'changed' (another body waits
 -- under the id)
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include wrong_type
--- @include find
--- @include clock
--- @include lifetime
--- @include push
+-- @include clock find lifetime push wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 
 local wrong = wrong_stored(keys, 5)
 if wrong then

@@ -1,12 +1,11 @@
 -- Counts a queue's messages.
--- KEYS[1] due      ZSET  message -> due time, ms since the epoch
--- KEYS[2] other    ZSET  the same for messages in the other form of backup; due again where they are not counted
+-- KEYS[1]    due    ZSET  message -> due time, ms since the epoch
+-- KEYS[2]    other  ZSET  `due` of the other form of backup; `due` again where that is not counted
 -- KEYS[3...] ready  LIST  the queue's lists, one a priority step
 -- Returns {now, number delayed, number ready, number overdue, next due or ''}
 -- Atomic: all numbers are of one moment.
 -- Cost: O(log N)
--- @include clock
--- @include wrong_type
+-- @include clock wrong_type
 
 local due, other = KEYS[1], KEYS[2]
 local now = now_ms()
@@ -20,10 +19,10 @@ for i = 3, #KEYS do
   ready = ready + redis.call('LLEN', KEYS[i])
 end
 local delayed, overdue, head = 0, 0, ''
-for _, key in ipairs(due == other and { due } or { due, other }) do
-  delayed = delayed + redis.call('ZCARD', key)
-  overdue = overdue + redis.call('ZCOUNT', key, '-inf', now)
-  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+for _, index in ipairs(due == other and { due } or { due, other }) do
+  delayed = delayed + redis.call('ZCARD', index)
+  overdue = overdue + redis.call('ZCOUNT', index, '-inf', now)
+  local first = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]
   if first and (head == '' or tonumber(first) < tonumber(head)) then
     head = first
   end

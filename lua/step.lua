@@ -1,31 +1,26 @@
 -- Puts the next step of a delay chain into the store, unless the chain was cancelled or as late a step of it waits.
--- KEYS[1] due        ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup     HASH    id -> message
--- KEYS[3] order      STRING  count of messages marked so far
--- KEYS[4] twins      ZSET    ids of messages stored beside another of the same id
--- KEYS[5] cancelled  ZSET    ids whose chains take no step -> until when, ms since the epoch
--- KEYS[6] chains     ZSET    ids of chains -> due time of the latest step; '' -> inf where chains are in use
--- ARGV[1] wake       channel on which a new head is announced
--- ARGV[2] queue      name, as announced
--- ARGV[3] expire     ms after which an unused queue expires, 0 for never
--- ARGV[4] chain      what the body of every step of the chain contains, and no other body
--- ARGV[5] ttl        ms after its due time for which a step may run
--- ARGV[6] most       of how many chains whose step has left this is kept, the latest
--- ARGV[7] id
--- ARGV[8] due        ms since the epoch, or '+' and ms from now
--- ARGV[9] priority   0-9
+-- KEYS[1] due        ZSET         message -> due time, ms since the epoch
+-- KEYS[2] bodies     HASH|LIST    bodies of the messages
+-- KEYS[3] notes      STRING|HASH  count of messages marked, and more
+-- KEYS[4] ids        ZSET|HASH    what else finds messages by their ids
+-- KEYS[5] cancelled  ZSET         ids whose chains take no step -> until when, ms since the epoch
+-- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
+-- ARGV[1]  wake      channel on which a new head is announced
+-- ARGV[2]  queue     name, as announced
+-- ARGV[3]  expire    ms after which an unused queue expires, 0 for never
+-- ARGV[4]  chain     what the body of every step of the chain contains, and no other body
+-- ARGV[5]  ttl       ms after its due time for which a step may run
+-- ARGV[6]  most      for how many chains whose step has left `chains` keeps the due time, the latest ones
+-- ARGV[7]  id
+-- ARGV[8]  due       ms since the epoch, or '+' and ms from now
+-- ARGV[9]  priority  0-9
 -- ARGV[10] body
 -- Returns 'first' | 'head' | 'behind' when the store has it now; 'waits' or 'cancelled' with nothing stored
 -- Atomic: at any moment at most one step of a chain waits, and none after it was cancelled.
 -- Cost: O(log N)
--- @include clock
--- @include wrong_type
--- @include backup
--- @include find
--- @include announce
--- @include lifetime
+-- @include announce clock find lifetime put wrong_type
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
 local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local ttl, most = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -37,11 +32,11 @@ if wrong then
   return wrong
 end
 if tonumber(redis.call('ZSCORE', cancelled, id) or 0) > now then
-  redis.call('ZREM', chains, id) -- it has ended
+  redis.call('ZREM', chains, id) -- the chain has ended
   return 'cancelled'
 end
 
--- A message that is no JSON stands at the beginning.
+-- Returns at which step of its chain a message is; 0 for one that is no JSON.
 local function position(message)
   local is_json, parsed = pcall(cjson.decode, message)
   local headers = is_json and type(parsed) == 'table' and parsed.headers
@@ -54,7 +49,7 @@ for _, message in ipairs(find(keys, id, 100)) do
     if position(message.body) >= position(body) then
       return 'waits'
     end
-    remove(keys, message) -- of a run that was delivered twice, and is behind
+    remove(keys, message) -- it comes from a run that was delivered twice and is behind
   end
 end
 local place = announce(keys, wake, queue, function()
@@ -62,7 +57,7 @@ local place = announce(keys, wake, queue, function()
 end)
 live_on(keys, life, now)
 
--- 'GT' keeps the mark where a chain has an empty id. Two go for one that comes, so that they become fewer.
+-- 'GT' keeps the 'inf' of '' where a chain has an empty id. Two ids leave for one that comes: they become fewer.
 redis.call('ZADD', chains, 'GT', 'inf', '', at(due, now), id)
 local ended = redis.call('ZCOUNT', chains, '-inf', now - ttl)
 local spare = math.min(math.max(ended, redis.call('ZCOUNT', chains, '-inf', now) - most), 2)

@@ -1,26 +1,22 @@
 -- Moves messages that are due to the end of the queue's lists where kombu would have put them.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] backup  HASH    id -> message
--- KEYS[3] order   STRING  count of messages marked so far
--- KEYS[4] twins   ZSET    ids of messages stored beside another of the same id
--- KEYS[5...] ready  LIST  the queue's lists, one a priority step
--- ARGV[1] count   most messages to move
--- ARGV[2] bytes   about the most bytes to move
+-- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2]    bodies  HASH|LIST    bodies of the messages
+-- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4]    ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[5...] ready   LIST         the queue's lists, one a priority step
+-- ARGV[1] count  how many messages to move at most
+-- ARGV[2] bytes  about how many bytes to move at most
 -- ARGV[3...12] for priority 0-9: which of the lists it goes to, counted from 0
 -- Returns {number moved, number without a body, due time of the first or '', now, next due or ''}
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include clock
--- @include wrong_type
--- @include batch
--- @include large
--- @include lifetime
+-- @include batch clock large lifetime take wrong_type
 
--- How many messages are read at once: as many as fit the buffer of 16 KB in which Redis gives a script its reply, for
--- more than that is copied again.
+-- Messages are read as many at once as fit the buffer of 16 KB in which Redis gives a script its reply: larger replies
+-- are copied again.
 local REPLY, AT_MOST = 15000, 32
 
-local keys = { due = KEYS[1], backup = KEYS[2], order = KEYS[3], twins = KEYS[4] }
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
@@ -51,7 +47,7 @@ while count > 0 and bytes > 0 do
   else
     batch = { ready = { [usual] = bodies }, members = members, bodies = bodies, lost = 0 }
   end
-  -- What goes to other lists than the first is pushed after all that goes there.
+  -- Messages for other lists than the first are pushed after all of those for the first.
   if leaves_in_parts() and is_for(batch, foremost) then
     settle_batch()
   end

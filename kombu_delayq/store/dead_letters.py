@@ -50,7 +50,7 @@ class Upkeep(Caller):
         for queue in queues:
             keys += [*self._stored(queue, "hash"), self._due(queue, "hash" if is_alone else "list")]
             args += [queue, self.keys.channel(queue) if asks else "", str(int(queue in heard))]
-        return list(map(as_text, self._run("forget", keys, args)))
+        return list(map(as_text, self._run("forget", keys, args, "hash")))
 
     def dead_letter_lists(self, queue: str) -> dict[str, int]:
         """Returns the lists of a dead letter queue, one a priority step, each with its length."""

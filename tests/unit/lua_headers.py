@@ -1,10 +1,23 @@
 """Reads the header of a Lua file, and what the body under it really uses."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_NAMED = re.compile(r"-- (KEYS|ARGV)\[(\d*)(\.\.\.)?\d*\]\s+(\S+)(?:\s+(\S+))?")
+from kombu_delayq.options import BACKUPS
+
+#: ``KEYS[1] due  ZSET  ...``; from one on any number, ``KEYS[5...] ready  LIST``; several in turn,
+#: ``KEYS[3...] due, bodies  ZSET, HASH``. ``HASH|LIST`` is the type in each form of backup.
+_NAMED = re.compile(r"-- (KEYS|ARGV)\[(\d*)(\.\.\.)?\d*\]\s+(\w+(?:, \w+)*)(?:\s+([\w|]+(?:, [\w|]+)*))?")
 _TYPES = {"ZSET", "HASH", "STRING", "SET", "LIST"}
+#: Commands that take a key of one type alone; those on ZSETs and HASHes begin with their letter.
+_OF_TYPE = {
+    "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LTRIM RPOP RPUSH",
+    "SET": "SADD SMEMBERS SMISMEMBER SREM",
+    "STRING": "GET INCR SET",
+    "": "DEL EXISTS PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
+}
+_TYPE_OF = {command: type_ for type_, commands in _OF_TYPE.items() for command in commands.split()}
 
 
 @dataclass
@@ -17,9 +30,18 @@ class Arguments:
 
 @dataclass
 class Header:
+    """What a header says.
+
+    Attributes:
+        sentence: Its first line.
+        arguments: ``KEYS`` and ``ARGV``.
+        keys: Name and type of each key; of those of which there are any number, once.
+        labels: Which of Returns, Atomic and Cost it has.
+    """
+
     sentence: str
     arguments: dict[str, Arguments]
-    types: list[str]
+    keys: list[tuple[str, str]]
     labels: list[str]
 
 
@@ -31,20 +53,21 @@ def split(source: str) -> tuple[list[str], str]:
 
 
 def read_header(source: str) -> Header:
+    """Reads the header of an operation."""
     lines, _ = split(source)
     arguments = {"KEYS": Arguments(), "ARGV": Arguments()}
-    types = []
+    keys: list[tuple[str, str]] = []
     for line in lines:
         if match := _NAMED.match(line):
-            kind, number, dots, name, type_ = match.groups()
+            kind, number, dots, names, types = match.groups()
             if dots:
                 arguments[kind].rest = int(number or 1)
             else:
-                arguments[kind].names[int(number)] = name
+                arguments[kind].names[int(number)] = names
             if kind == "KEYS":
-                types.append(type_)
+                keys += zip(names.split(", "), (types or "").split(", "), strict=True)
     labels = [match[1] for line in lines if (match := re.match(r"-- (Returns|Atomic|Cost)\b", line))]
-    return Header(lines[0].removeprefix("-- "), arguments, types, labels)
+    return Header(lines[0].removeprefix("-- "), arguments, keys, labels)
 
 
 def read_body(source: str) -> dict[str, Arguments]:
@@ -86,5 +109,56 @@ def complaints(source: str) -> list[str]:
         found.append(f"does not begin with a sentence: {header.sentence!r}")
     if header.labels != ["Returns", "Atomic", "Cost"]:
         found.append(f"does not say Returns, Atomic, Cost, in this order: {header.labels}")
-    found += [f"a key's type is not one of {_TYPES}: {type_!r}" for type_ in header.types if type_ not in _TYPES]
+    for name, said_types in header.keys:
+        types = said_types.split("|")
+        if not _TYPES.issuperset(types) or len(types) not in (1, len(BACKUPS)):
+            found.append(f"{name}: {said_types!r} is not one of {_TYPES}, or one for each form of backup")
     return found
+
+
+def key_types(source: str, backup: str) -> list[dict[str, str]]:
+    """Returns the type of each key that a header names, as it is for one form of backup.
+
+    Twice where an operation works on both forms at once: for its own keys, and for those of the other form.
+    """
+    found: list[dict[str, str]] = [{}]
+    for name, said in read_header(source).keys:
+        types = said.split("|")
+        if name in found[-1]:
+            found.append({})
+        found[-1][name] = types[BACKUPS.index(backup)] if len(types) > 1 else types[0]
+    return found
+
+
+def wrong_types(text: str, types: dict[str, str]) -> list[str]:
+    """Returns where an expanded script uses a key otherwise than as of the type that its header says.
+
+    A command shows the type of its key; so does a table of types that keys are compared with. A key is called by its
+    name wherever it is used: ``keys.due``, ``to.keys.due``, ``due``.
+
+    Args:
+        text: A script, or the part of one that works on one form of backup.
+        types: The type of each key that it uses.
+    """
+    shown = [(name, type_) for name, type_ in _types_shown(text, list(types)) if types.get(name) != type_]
+    return [f"{name} is said to be a {types.get(name)}, and used as a {type_}" for name, type_ in shown]
+
+
+def _types_shown(text: str, known: list[str]) -> Iterator[tuple[str, str]]:
+    for command, key in re.findall(r"\('([A-Z]{3,})'(?:, ([^,)]+))?", text):
+        type_ = _TYPE_OF.get(command, {"Z": "ZSET", "H": "HASH"}.get(command[0], f"key for {command}"))
+        if type_:
+            yield from ((name, type_) for name in _names_of(text, key, known) or [key])
+    for name, type_ in re.findall(r"(\w+) = '(\w+)'", "".join(re.findall(r"local TYPES = \{.*\}", text))):
+        if name in known:
+            yield name, type_.upper()
+    for name, type_ in re.findall(r"\[(\w+)\] = '(\w+)'", "".join(re.findall(r"wrong_type\(\{.*?\}\)", text))):
+        yield name, type_.upper()
+
+
+def _names_of(text: str, expression: str, known: list[str]) -> list[str]:
+    """Returns the keys for which an expression in a script may stand, those through which a loop goes among them."""
+    if loop := re.search(rf"for _, {re.escape(expression)} in ipairs\((.*)\) do", text):
+        expression = loop[1]
+    words = re.findall(r"\w+", expression)
+    return known[-1:] if "KEYS" in words else [name for name in known if name in words]

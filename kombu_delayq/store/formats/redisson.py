@@ -1,4 +1,4 @@
-"""What is in an entry of Redisson's form. Source: ``lua/include/list/entry.lua`` and ``lua/include/list/ids.lua``."""
+"""What is in an entry of Redisson's form. Source: ``lua/include/list/entry.lua`` and ``lua/include/list/names.lua``."""
 
 import json
 import re

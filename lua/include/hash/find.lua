@@ -1,21 +1,20 @@
--- Finds and removes messages of the default backup by their id.
--- @include backup
--- @include twins
+-- Finds messages by their ids, and changes those found.
+-- @include marks put twins
 
 -- Returns the waiting message that is stored under exactly this id: id, member, due, priority, body; or nil.
 -- Cost O(log N).
 local function stored(keys, id)
-  local value = redis.call('HGET', keys.backup, id)
+  local value = redis.call('HGET', keys.bodies, id)
   if not value then
     return nil
   end
   local member = member_of(id, value)
-  local due = redis.call('ZSCORE', keys.due, member)
-  if not due then
+  local due_ms = redis.call('ZSCORE', keys.due, member)
+  if not due_ms then
     return nil
   end
   local priority, body = opened(value)
-  return { id = id, member = member, due = due, priority = priority, body = body }
+  return { id = id, member = member, due = due_ms, priority = priority, body = body }
 end
 
 -- Returns the waiting messages of an id: the one stored under it, and up to `count` of its twins.
@@ -23,7 +22,7 @@ end
 local function find(keys, id, count)
   local found = { stored(keys, id) }
   local first, beyond = '[' .. id .. '~', '(' .. id .. '~g' -- a twin's suffix is hexadecimal
-  for _, twin in ipairs(redis.call('ZRANGEBYLEX', keys.twins, first, beyond, 'LIMIT', 0, count)) do
+  for _, twin in ipairs(redis.call('ZRANGEBYLEX', keys.ids, first, beyond, 'LIMIT', 0, count)) do
     if #twin == #id + TWIN_SUFFIX then
       found[#found + 1] = stored(keys, twin)
     end
@@ -34,16 +33,16 @@ end
 -- Removes a message that was found. Cost O(log N).
 local function remove(keys, message)
   redis.call('ZREM', keys.due, message.member)
-  redis.call('HDEL', keys.backup, message.id)
-  redis.call('ZREM', keys.twins, message.id)
+  redis.call('HDEL', keys.bodies, message.id)
+  redis.call('ZREM', keys.ids, message.id)
 end
 
 -- Gives a message that was found another due time and another body. Cost O(log N).
 local function replace(keys, message, due_ms, body)
-  local is_twin = redis.call('ZSCORE', keys.twins, message.id)
+  local is_twin = redis.call('ZSCORE', keys.ids, message.id)
   remove(keys, message)
   put(keys, message.id, due_ms, message.priority, body, true) -- also where it gets the bytes of its twin
   if is_twin then
-    redis.call('ZADD', keys.twins, 0, message.id)
+    redis.call('ZADD', keys.ids, 0, message.id)
   end
 end

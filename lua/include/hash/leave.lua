@@ -1,13 +1,12 @@
--- What a conversion takes away from the default backup.
--- @include take
--- @include twins
+-- How messages leave for the other form in a conversion.
+-- @include marks take twins
 
--- Returns under which ids messages were offered: of a twin it is the one that it shares. Cost O(log N) a message.
+-- Returns the ids under which messages were offered; that of a twin is the one that it shares. Cost O(log N) a message.
 local function offered_as(keys, members)
   local ids = {}
   for i, member in ipairs(members) do
     local id = id_of(member)
-    local is_twin = may_be_twin(id) and redis.call('ZSCORE', keys.twins, id)
+    local is_twin = may_be_twin(id) and redis.call('ZSCORE', keys.ids, id)
     ids[i] = is_twin and string.sub(id, 1, -TWIN_SUFFIX - 1) or id
   end
   return ids
@@ -16,12 +15,12 @@ end
 -- Removes the first messages by due time. Cost O(log N) a message.
 local function leave(keys, members)
   drop(keys, members)
-  if redis.call('EXISTS', keys.due, keys.backup) == 0 then
-    redis.call('UNLINK', keys.order, keys.twins)
+  if redis.call('EXISTS', keys.due, keys.bodies) == 0 then
+    redis.call('UNLINK', keys.notes, keys.ids)
   end
 end
 
 -- Returns how many bodies are left when no message is. Cost O(1).
 local function stranded(keys)
-  return redis.call('EXISTS', keys.due) == 0 and redis.call('HLEN', keys.backup) or 0
+  return redis.call('EXISTS', keys.due) == 0 and redis.call('HLEN', keys.bodies) or 0
 end

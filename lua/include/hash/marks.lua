@@ -1,9 +1,10 @@
--- What is beside the id and the body of the messages that need it: one due in the same instant as another, and one
--- with a priority other than 0. Index member: MARK .. order .. id; value: MARK .. order .. priority .. body.
--- order, 8 hex digits, grows with every marked message, and MARK sorts after the ids that go without: so members of
--- one due time sort as they were published. Most go without, because Lua takes 1 µs to hash a new string of 1 KB.
+-- Marks. They stand before the id and the body of the messages that need one: a message due in the same instant as
+-- another, and one with a priority other than 0. Index member: MARK .. order .. id; value: MARK .. order .. priority ..
+-- body. The order, 8 hex digits, grows with every marked message, and MARK sorts after the ids that go without: so
+-- members of one due time sort as they were published. Most messages go without a mark, because Lua takes 1 µs to hash
+-- a new string of 1 KB.
 -- Source: docs/design.md "Data in Redis".
-local MARK, MARK_BYTE, ORDER_END = '\127', 127, 9
+local MARK_BYTE, ORDER_END = 127, 9
 
 local function is_marked(text)
   return string.byte(text) == MARK_BYTE
@@ -13,13 +14,25 @@ local function needs_mark(id, priority, body)
   return priority ~= '0' or (string.byte(id) or 0) >= MARK_BYTE or is_marked(body)
 end
 
-local function new_mark(order_key)
-  return MARK .. string.format('%08x', redis.call('INCR', order_key) % 4294967296)
+local function new_mark(notes)
+  return string.format('\127%08x', redis.call('INCR', notes) % 4294967296)
 end
 
 -- Returns the id of an index member.
 local function id_of(member)
   return is_marked(member) and string.sub(member, ORDER_END + 1) or member
+end
+
+-- Returns the ids of index members, in the same table where none is marked.
+local function ids_of(members)
+  local ids, byte = members, string.byte
+  for i = 1, #members do
+    if byte(members[i]) == MARK_BYTE then
+      ids = ids == members and { unpack(members) } or ids
+      ids[i] = id_of(members[i])
+    end
+  end
+  return ids
 end
 
 -- Returns the index member of the message that is stored as `value` under an id.
@@ -39,4 +52,16 @@ local function opened(value)
     return tonumber(priority) and priority or '0', string.sub(value, ORDER_END + 2)
   end
   return '0', value
+end
+
+-- The number in `notes`: the count of messages marked. Bit 52, which no count reaches, says whether the queue may have
+-- large messages; INCR, and the count modulo 2^32, go on as without it.
+local SEEN = 4503599627370496 -- 2^52
+
+local function number_in(notes)
+  return tonumber(redis.call('GET', notes) or 0) or 0
+end
+
+local function set_number(notes, number)
+  redis.call('SET', notes, string.format('%.0f', number), 'KEEPTTL')
 end

@@ -1,10 +1,9 @@
--- Pages of the default backup.
--- @include backup
--- @include bare
+-- @include marks
 
--- Reads the bodies of messages, as many as are about `bytes` long. found: members and due times in turn.
--- Returns members, their due times, their priorities, their bodies (false: it is missing). Cost O(number found).
-local function read(keys, found, bytes)
+-- Reads messages by their rank in due time, from `start` on, until there are `count` or about `bytes`.
+-- Returns members, due times, priorities, bodies (false: missing). Cost O(log N + count).
+local function page(keys, start, count, bytes)
+  local found = redis.call('ZRANGE', keys.due, start, start + count - 1, 'WITHSCORES')
   local members, dues, priorities, bodies = {}, {}, {}, {}
   local size, slice, done = 0, 1, 0
   while done < #found / 2 and size < bytes do
@@ -13,7 +12,7 @@ local function read(keys, found, bytes)
       members[i], dues[i] = found[2 * i - 1], found[2 * i]
       ids[#ids + 1] = id_of(members[i])
     end
-    for i, value in ipairs(redis.call('HMGET', keys.backup, unpack(ids))) do
+    for i, value in ipairs(redis.call('HMGET', keys.bodies, unpack(ids))) do
       if value then
         priorities[done + i], bodies[done + i] = opened(value)
         size = size + #value
@@ -26,15 +25,8 @@ local function read(keys, found, bytes)
   return members, dues, priorities, bodies
 end
 
--- Reads messages by their rank in due time, from `start` on, until there are `count` or about `bytes`. Returns as
--- `read`.
--- Cost O(log N + count).
-local function page(keys, start, count, bytes)
-  return read(keys, redis.call('ZRANGE', keys.due, start, start + count - 1, 'WITHSCORES'), bytes)
-end
-
--- Returns members and due times in turn, as many as `page` would return, and the bytes that are stored of each: its
--- body and what its mark takes, or 0 when it is missing. Cost O(log N + count).
+-- Returns members and due times in turn, as many as `page` would return, and of each the bytes that are stored: its
+-- body and what its mark takes, or 0 when the body is missing. Cost O(log N + count).
 local function measure(keys, start, count, bytes)
   local found = redis.call('ZRANGE', keys.due, start, start + count - 1, 'WITHSCORES')
   local lengths, size = {}, 0
@@ -42,7 +34,7 @@ local function measure(keys, start, count, bytes)
     if size >= bytes then
       found[i], found[i + 1] = nil, nil
     else
-      lengths[#lengths + 1] = redis.call('HSTRLEN', keys.backup, id_of(found[i]))
+      lengths[#lengths + 1] = redis.call('HSTRLEN', keys.bodies, id_of(found[i]))
       size = size + lengths[#lengths]
     end
   end
@@ -50,11 +42,11 @@ local function measure(keys, start, count, bytes)
 end
 
 -- Returns the ids under which messages are stored.
-local function names(_, members)
+local function stored_as(_, members)
   return ids_of(members)
 end
 
--- Returns what stands for a member where a page ends.
+-- Returns what names a member where a page ends.
 local function cursor_of(member)
   return member
 end

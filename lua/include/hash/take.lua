@@ -1,14 +1,12 @@
--- What a transfer takes from the default backup.
--- @include marks
--- @include twins
--- @include bare
+-- What a transfer takes.
+-- @include marks twins
 
--- How many messages of which nothing is known are read at once.
+-- Returns how many messages a transfer reads first, before it knows anything of their size.
 local function at_first()
   return 1
 end
 
--- Whether a part of a batch leaves before the next is read, which finds it in the CPU's caches still.
+-- Whether a part of a batch leaves before the next is read: yes, it is in the CPU's caches still.
 local function leaves_in_parts()
   return true
 end
@@ -18,15 +16,16 @@ local function next_due(keys)
   return redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')[2]
 end
 
--- Reads `count` messages that are due, oldest first, after `skip` of them. Returns members, bodies (false: it is
--- missing), priorities (nil where none is missing and all are '0'), bytes of all, and with `dated` the first due time.
+-- Reads `count` messages that are due, oldest first, after `skip` of them. Returns members, bodies (false: missing),
+-- priorities (nil where no body is missing and all are '0'), bytes of all, and with `dated` the first due time.
 -- Cost O(log N + skip + count).
 local function take(keys, now, skip, count, dated)
   local members = redis.call('ZRANGEBYSCORE', keys.due, '-inf', now, 'LIMIT', skip, count)
   if #members == 0 then
     return members
   end
-  local bodies, priorities, size = redis.call('HMGET', keys.backup, unpack(ids_of(members))), nil, 0
+  local bodies, priorities, size = redis.call('HMGET', keys.bodies, unpack(ids_of(members))), nil, 0
+  local byte = string.byte
   for i = 1, #bodies do
     local body = bodies[i]
     if not body then
@@ -52,8 +51,8 @@ local function drop(keys, members)
     end
   end
   redis.call('ZREMRANGEBYRANK', keys.due, 0, #members - 1)
-  redis.call('HDEL', keys.backup, unpack(ids))
+  redis.call('HDEL', keys.bodies, unpack(ids))
   if #twins > 0 then
-    redis.call('ZREM', keys.twins, unpack(twins))
+    redis.call('ZREM', keys.ids, unpack(twins))
   end
 end

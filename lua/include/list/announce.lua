@@ -1,29 +1,21 @@
+-- @include forget index_watermark remove
+
 -- Runs `store`, and tells the transfer workers, Redisson's and ours, when that gave the queue a new head.
 -- A wake message that cannot be sent (ACL) costs one poll interval, so it never fails the publish.
--- Returns 'first' (nothing of ours was in the queue, so that no transfer worker of ours may know it), 'head' or
+-- Returns 'first' (the queue had nothing of ours, so perhaps none of our transfer workers knows it), 'head' or
 -- 'behind'. Cost O(log N).
--- @include clear
--- @include sweep
-
 local function announce(keys, wake, _, store)
   clear(keys)
-  local is_new, known = redis.call('EXISTS', keys.order) == 0, is_tail_known(keys)
-  keys.fresh = {}
+  local is_new, was_indexed = redis.call('EXISTS', keys.notes) == 0, is_all_indexed(keys)
   store()
-  local entries, tail = keys.fresh, keys.tail
-  keys.fresh, keys.tail = nil, nil -- so that keys has the names of keys alone
-  if known and tail then
-    redis.call('HSET', keys.order, 'tail', tail)
+  if was_indexed and added.tail then
+    redis.call('HSET', keys.notes, 'tail', added.tail)
   end
-  local fresh = 0
-  for _ in pairs(entries) do
-    fresh = fresh + 1
-  end
-  forget(keys, fresh) -- where Redisson transfers all, nobody else does
+  forget(keys, added.count) -- where Redisson transfers all messages, nothing else calls this
   local place, head = 'behind', redis.call('ZRANGE', keys.due, 0, 0)[1]
-  if entries[head] then
+  if added.entries[head] then
     redis.pcall('PUBLISH', wake, redis.call('ZSCORE', keys.due, head))
     place = 'head'
   end
-  return is_new and fresh > 0 and 'first' or place
+  return is_new and added.count > 0 and 'first' or place
 end

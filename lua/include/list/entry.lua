@@ -1,13 +1,16 @@
--- Entries of Redisson's RDelayedQueue: a random id, the length of the message as 8 bytes, the message. One entry is
--- the member of the ZSET and, the same bytes, an element of the LIST. Up to Redisson 3.20 the id is a double (packed
--- "dLc0"); later it is 8 bytes with their number, 8, before them ("Bc0Lc0"). Ours are both at once: a double whose
--- first byte is 7, which is the number of its other bytes. These are: order (4, so that entries of one due time sort
--- as they were published), priority, 1, 0. No entry of Redisson has the same in these places: the double that it
--- makes is a whole number, of which the last byte is not 0.
+-- Entries of Redisson's RDelayedQueue: a random id, the length of the message as 8 bytes, the message. An entry is a
+-- member of the ZSET and, with the same bytes, an element of the LIST. Up to Redisson 3.20 the id is a double (packed
+-- "dLc0"); later versions write 8 bytes, with their number, 8, before them ("Bc0Lc0"). Ours can be read as both: a
+-- double whose first byte is 7, which is the number of its other bytes. These are: order (4 bytes, so that entries of
+-- one due time sort as they were published), priority, 1, 0. No entry of Redisson has the same in these places: the
+-- double that it makes is a whole number, whose last byte is not 0.
 -- Source: docs/design.md "Redisson's form".
-local OURS, LENGTH = 7, 8
+local OURS = 7
 
--- What tells an entry from all others of a queue: its first bytes, which have all of its random id.
+-- How many bytes a length takes, and a double.
+local LENGTH = 8
+
+-- How many bytes the mark has. It tells an entry from all others of a queue, because all of the random id is in it.
 local MARK = 9
 
 local function mark_of(entry)
@@ -19,12 +22,12 @@ local function is_ours(entry)
 end
 
 local function new_entry(keys, priority, body)
-  local order = struct.pack('>I4', redis.call('HINCRBY', keys.order, 'order', 1) % 4294967296)
+  local order = struct.pack('>I4', redis.call('HINCRBY', keys.notes, 'order', 1) % 4294967296)
   local id = string.char(OURS) .. order .. string.char(tonumber(priority), 1, 0)
   return id .. struct.pack('L', #body) .. body
 end
 
--- Returns behind which byte the message in an entry begins, or nil if there is none.
+-- Returns after how many bytes the message in an entry begins, or nil if there is none.
 local function start_of(entry)
   for _, id in ipairs({ (string.byte(entry) or 0) + 1, LENGTH }) do
     local start = id + LENGTH
@@ -41,14 +44,14 @@ local function message_of(entry)
   return start and string.sub(entry, start + 1) or false
 end
 
--- Returns what another client's message says of itself: a table with tables headers and properties.
-local function said(message)
+-- Returns the headers and the properties of another client's message, both tables, empty where it has none.
+local function parts_of(message)
   local is_json, parsed = pcall(cjson.decode, message)
   parsed = is_json and type(parsed) == 'table' and parsed or {}
   local function table_of(name)
     return type(parsed[name]) == 'table' and parsed[name] or {}
   end
-  return { headers = table_of('headers'), properties = table_of('properties') }
+  return table_of('headers'), table_of('properties')
 end
 
 -- Returns the priority, '0' to '9', of the message in an entry.
@@ -57,7 +60,8 @@ local function priority_of(entry, message)
   if is_ours(entry) then
     priority = string.byte(entry, 6)
   elseif string.find(message, '"priority"', 1, true) then
-    priority = tonumber(said(message).properties.priority) or 0
+    local _, properties = parts_of(message)
+    priority = tonumber(properties.priority) or 0
   end
   return priority > 0 and string.format('%d', math.min(priority, 9)) or '0' -- so that NaN is 0 too
 end

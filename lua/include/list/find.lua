@@ -1,19 +1,18 @@
--- Finds and removes messages of the backup in Redisson's form by their id.
--- @include backup
--- @include twins
+-- Finds messages by their ids, and changes those found.
+-- @include put records remove twins
 
--- Returns the waiting messages of an id, at most `count` and one: id, own (the id that they share), member, due,
--- priority, body of each. All but the first have an id of a twin. Cost O(log N) a message found.
+-- Returns the waiting messages of an id, one and `count` more at most: id, own (the id that they share), record,
+-- member, due, priority, body of each. All but the first have the id of a twin. Cost O(log N) a message found.
 local function find(keys, id, count)
   local found = {}
-  for i, message in ipairs(waiting_of(keys, id, redis.call('HGET', keys.twins, field_of(id)), count + 1)) do
+  for i, message in ipairs(waiting_of(keys, id, redis.call('HGET', keys.ids, field_of(id)), count + 1)) do
     message.id = i == 1 and id or twin_of(id, message.priority, message.body)
     found[i] = message
   end
   if #found == 0 and may_be_twin(id) then
     local shared = string.sub(id, 1, -TWIN_SUFFIX - 1)
-    local messages = waiting_of(keys, shared, redis.call('HGET', keys.twins, field_of(shared)))
-    for i = #messages, 1, -1 do -- the first is one only if it has become the first since
+    local messages = waiting_of(keys, shared, redis.call('HGET', keys.ids, field_of(shared)))
+    for i = #messages, 1, -1 do -- the first is meant only if it was a twin and has become the first since
       if twin_of(shared, messages[i].priority, messages[i].body) == id then
         messages[i].id = id
         return { messages[i] }
@@ -36,7 +35,7 @@ end
 -- Gives a message that was found another due time and another body. It keeps its place among those of its id.
 -- Cost O(log N).
 local function replace(keys, message, due_ms, body)
-  local records = redis.call('HGET', keys.twins, field_of(message.own))
+  local records = redis.call('HGET', keys.ids, field_of(message.own))
   for first = 1, #records, RECORD do
     if string.sub(records, first, first + RECORD - 1) == message.record then
       local before, behind = string.sub(records, 1, first - 1), string.sub(records, first + RECORD)

@@ -1,7 +1,7 @@
--- What a conversion takes away from the backup in Redisson's form.
--- @include take
+-- How messages leave for the other form in a conversion.
+-- @include names take
 
--- Returns under which ids messages were offered. Cost O(1) a message.
+-- Returns the ids under which messages were offered. Cost O(1) a message.
 local function offered_as(keys, entries, bodies)
   return names(keys, entries, bodies)
 end
@@ -11,7 +11,7 @@ local function leave(keys, entries, bodies)
   drop(keys, entries, bodies)
 end
 
--- Returns how many bodies are left when no message is: what is in the list alone is garbage, which is gone by then.
+-- Returns how many bodies are left when no message is: none. Garbage leaves the list with the last message.
 local function stranded()
   return 0
 end

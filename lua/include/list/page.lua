@@ -1,24 +1,17 @@
--- Pages of the backup in Redisson's form.
--- @include slices
+-- @include entry names slices
 
-local function by_rank(keys, start)
-  return function(skip, count)
-    return redis.call('ZRANGE', keys.due, start + skip, start + skip + count - 1, 'WITHSCORES')
-  end
-end
-
--- Reads messages by their rank in due time, from `start` on, until there are `count` or about `bytes`. Returns as
--- `opened`.
--- Cost O(log N + count).
+-- Reads messages by their rank in due time, from `start` on, until there are `count` or about `bytes`.
+-- Returns entries, due times, priorities, messages (false: there is none). Cost O(log N + count).
 local function page(keys, start, count, bytes)
-  return opened(slices(by_rank(keys, start), count, bytes))
+  local entries, dues = slices(keys, start, count, bytes)
+  return entries, dues, parsed(entries)
 end
 
--- Returns entries and due times in turn, as many as `page` would return, and the bytes of the message in each, 0 where
--- there is none. Cost O(log N + count).
+-- Returns entries and due times in turn, as many as `page` would return, and of each the bytes of its message, or 0
+-- when there is none. Cost O(log N + count).
 local function measure(keys, start, count, bytes)
   local found, lengths = {}, {}
-  local entries, dues = slices(by_rank(keys, start), count, bytes)
+  local entries, dues = slices(keys, start, count, bytes)
   for i, entry in ipairs(entries) do
     found[2 * i - 1], found[2 * i] = entry, dues[i]
     lengths[i] = #entry - (start_of(entry) or #entry)
@@ -26,8 +19,13 @@ local function measure(keys, start, count, bytes)
   return found, lengths
 end
 
--- Returns what stands for an entry where a page ends: less than the whole, and behind it among those of its due time.
--- Of what is no entry nobody knows with which bytes others begin.
+-- Returns the ids under which messages are stored. Cost O(number of entries).
+local function stored_as(keys, entries, bodies)
+  return names(keys, entries, bodies)
+end
+
+-- Returns what names an entry where a page ends: fewer bytes than the entry, which sort behind it among those of its
+-- due time. A member that is no entry is returned whole, because nothing is known of the bytes with which others begin.
 local function cursor_of(entry)
   return start_of(entry) and mark_of(entry) .. string.rep('\255', LENGTH) or entry
 end

@@ -1,31 +1,30 @@
--- How entries leave the backup in Redisson's form.
--- @include sweep
--- @include large
+-- @include forget large sweep unindex
 
--- How long the list may be for LREM, which goes through all of it; for an entry that is larger than LARGE, as many
--- entries as this share of its bytes, at most LONG: a sweep would read eight times its bytes.
+-- Up to how many entries the list may have for LREM, which goes through all of it. For an entry larger than LARGE, the
+-- list may have this many for each byte of it, LONG at most: a sweep would read eight times its bytes.
 local SHORT, FOR_BYTES, LONG = 100, 1 / 8, 10000
 
--- How many entries, and bytes, are looked at for each that leaves; the least and the most bytes for all of a call.
+-- A sweep looks at this many entries, and this many bytes, for each one that leaves; at least and at most at so many
+-- bytes in a call.
 local PACE, LEAST, MOST_BYTES = 8, 100000, 500000
 
 local function is_short_for(entry, length)
   return length <= SHORT or #entry > LARGE and length <= math.min(#entry * FOR_BYTES, LONG)
 end
 
--- Removes entries. ids: of their messages. Cost O(log N) an entry.
+-- Removes entries. ids: those of their messages. Cost O(log N) an entry.
 local function remove_entries(keys, entries, ids)
-  local length, left, bytes = redis.call('LLEN', keys.backup), 0, 0
+  local length, left, bytes = redis.call('LLEN', keys.bodies), 0, 0
   for _, entry in ipairs(entries) do
     if is_short_for(entry, length) then
-      redis.call('LREM', keys.backup, 1, entry)
+      redis.call('LREM', keys.bodies, 1, entry)
     else
       left, bytes = left + 1, bytes + #entry
     end
   end
   redis.call('ZREM', keys.due, unpack(entries))
   if redis.call('EXISTS', keys.due) == 0 then
-    redis.call('UNLINK', keys.backup, keys.order, keys.twins)
+    redis.call('UNLINK', keys.bodies, keys.notes, keys.ids)
     return
   end
   unindex(keys, entries, ids)
@@ -33,4 +32,12 @@ local function remove_entries(keys, entries, ids)
     sweep(keys, PACE * left, math.min(math.max(PACE * bytes, LEAST), MOST_BYTES))
   end
   forget(keys, #entries)
+end
+
+-- Removes what is left of a queue whose last message another client has removed: garbage in the list, and our notes.
+-- Without garbage Redisson's keys are not touched. Cost O(1).
+local function clear(keys)
+  if redis.call('EXISTS', keys.due) == 0 and redis.call('EXISTS', keys.bodies, keys.notes, keys.ids) > 0 then
+    redis.call('UNLINK', keys.bodies, keys.notes, keys.ids)
+  end
 end

@@ -1,15 +1,17 @@
--- Reads entries a slice at a time: an entry has its message with it, of which nobody knows how large it is.
--- @include backup
+-- Reads entries a slice at a time: an entry contains its message, and nobody knows how large that is.
+-- @include entry
 
--- How many entries are read first, and at once.
-local FIRST, MOST = 8, 64
+-- How many entries the first slice has, and how many a slice has at most.
+local FIRST = 8
+local MOST = 64
 
--- Reads entries, until there are `count` or about `bytes`. fetch: called with how many to skip and how many to read,
--- returns entries and due times in turn. Returns entries, due times, bytes of all.
-local function slices(fetch, count, bytes)
+-- Reads entries by their rank in due time, from `start` on, until there are `count` or about `bytes`. Returns entries,
+-- due times. Cost O(log N + count).
+local function slices(keys, start, count, bytes)
   local entries, dues, size, ask = {}, {}, 0, math.min(FIRST, count)
   while ask > 0 and size < bytes do
-    local found = fetch(#entries, ask)
+    local first = start + #entries
+    local found = redis.call('ZRANGE', keys.due, first, first + ask - 1, 'WITHSCORES')
     for i = 1, #found, 2 do
       if size < bytes then
         entries[#entries + 1], dues[#dues + 1] = found[i], found[i + 1]
@@ -22,12 +24,12 @@ local function slices(fetch, count, bytes)
   return entries, dues
 end
 
--- Returns entries, their due times, priorities and messages (false: there is none).
-local function opened(entries, dues)
+-- Returns the priorities and the messages in entries (false: there is none). Cost O(number of entries).
+local function parsed(entries)
   local priorities, bodies = {}, {}
   for i, entry in ipairs(entries) do
     bodies[i] = message_of(entry)
     priorities[i] = bodies[i] and priority_of(entry, bodies[i])
   end
-  return entries, dues, priorities, bodies
+  return priorities, bodies
 end

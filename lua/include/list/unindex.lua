@@ -1,23 +1,23 @@
--- @include ids
+-- @include entry names records
 
--- Leaves of an id's records those for which `keep` is true. Cost O(number of records).
+-- Keeps those of an id's records for which `keep` is true, and removes the others. Cost O(number of records).
 local function keep_records(keys, field, value, keep)
   local kept = {}
   for _, record in ipairs(records_of(value)) do
     if keep(record) then
       kept[#kept + 1] = record.bytes
     else
-      redis.call('HDEL', keys.twins, NAMED .. record.mark)
+      redis.call('HDEL', keys.ids, NAMED .. record.mark)
     end
   end
   if #kept == 0 then
-    redis.call('HDEL', keys.twins, field)
+    redis.call('HDEL', keys.ids, field)
   elseif #kept * RECORD < #value then
-    redis.call('HSET', keys.twins, field, table.concat(kept))
+    redis.call('HSET', keys.ids, field, table.concat(kept))
   end
 end
 
--- Forgets where entries are. ids: of their messages. Cost O(1) an entry, and O(number of records) an id.
+-- Removes entries from the index. ids: those of their messages. Cost O(1) an entry, and O(number of records) an id.
 local function unindex(keys, entries, ids)
   local fields, leaving, gone = {}, {}, {}
   for i, id in ipairs(ids) do
@@ -29,7 +29,7 @@ local function unindex(keys, entries, ids)
     leaving[field][mark] = true
     gone[#gone + 1] = NAMED .. mark
   end
-  for i, value in ipairs(redis.call('HMGET', keys.twins, unpack(fields))) do
+  for i, value in ipairs(redis.call('HMGET', keys.ids, unpack(fields))) do
     local marks = leaving[fields[i]]
     if value and #value > RECORD then
       keep_records(keys, fields[i], value, function(record)
@@ -39,5 +39,5 @@ local function unindex(keys, entries, ids)
       gone[#gone + 1] = fields[i]
     end
   end
-  redis.call('HDEL', keys.twins, unpack(gone))
+  redis.call('HDEL', keys.ids, unpack(gone))
 end

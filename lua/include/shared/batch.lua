@@ -1,6 +1,5 @@
--- Messages on their way to the queue's lists: those that have been read, and are not pushed yet.
--- @include take
--- @include push
+-- Messages on their way to the queue's lists: they have been read, and are not pushed yet.
+-- @include push take
 
 local function new_batch()
   return { ready = {}, members = {}, bodies = {}, lost = 0 }
@@ -22,15 +21,15 @@ local function hold(batch, members, bodies, priorities, list_of)
   end
 end
 
--- Whether nothing has to be pushed but to one list.
+-- Whether all messages go to this one list.
 local function is_for(batch, list)
   return next(batch.ready) == list and not next(batch.ready, list)
 end
 
--- Pushes messages, and removes them. first, expire: as in `push`. Returns how many it pushed and how many had no body.
--- Cost O(log N) a message.
-local function settle(batch, keys, first, expire)
-  push(batch.ready, first, expire)
+-- Pushes the messages, then removes them from the store. first_list, expire: as for `push`. Returns how many it pushed,
+-- and how many had no body. Cost O(log N) a message.
+local function settle(batch, keys, first_list, expire)
+  push(batch.ready, first_list, expire)
   if #batch.members > 0 then
     drop(keys, batch.members, batch.bodies)
   end

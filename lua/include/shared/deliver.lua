@@ -1,12 +1,8 @@
--- @include backup
--- @include announce
--- @include push
--- @include lifetime
+-- @include announce lifetime push put
 
 -- Sends messages to one queue: into the store until they are due, or at once to its lists.
--- to: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (the list of a priority), and expire
--- (x-expires in ms) where it is known;
--- rows: id, due ('' or ms since the epoch), priority, body of each.
+-- to: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (returns the list of a priority), and
+-- expire (x-expires in ms) where it is known; rows: id, due ('' or ms since the epoch), priority, body of each.
 -- Returns the place of what was stored: 'first', 'head' or 'behind'. Cost O(log N) a message.
 local function deliver(to, now, rows)
   local ready, life = {}, life_of(to.keys, now, to.expire or 0)

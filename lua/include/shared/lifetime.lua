@@ -1,6 +1,6 @@
 -- How long the keys of a queue with x-expires live: until the latest message in them is due, and x-expires more. No
--- operation lets them, or a list, end sooner. Who does not know x-expires goes by what is left after the latest message
--- is due.
+-- operation lets these keys, or a list, end sooner. An operation that does not know x-expires takes for it how long the
+-- keys would live on after the latest message is due.
 -- Source: docs/design.md "Queues that expire".
 
 -- Beyond this many ms nothing expires; Redis counts in 64 bits.
@@ -17,7 +17,7 @@ end
 -- Cost O(1), O(log N) where it is unknown.
 local function life_of(keys, now, expire)
   local left = redis.pcall('PTTL', keys.due)
-  if type(left) == 'table' then -- a user whose ACL forbids to ask, as that of a Spark job may
+  if type(left) == 'table' then -- the user's ACL forbids to ask, as that of a Spark job may
     left = -1
   end
   local margin = expire
@@ -36,11 +36,11 @@ local function longer(one, two)
   return { left = math.max(one.left, two.left), margin = math.max(one.margin, two.margin) }
 end
 
--- Lets no key of a queue end, nor what the last messages have left there.
+-- Takes the end from all keys of a queue; also from those that the last messages have left behind.
 local function persist(keys)
   for _, key in pairs(keys) do
     if redis.call('PTTL', key) > 0 then
-      redis.pcall('PERSIST', key) -- of a user who may not, it goes on to have an end
+      redis.pcall('PERSIST', key) -- where the ACL forbids it, the key keeps its end
     end
   end
 end
@@ -52,15 +52,15 @@ local function lengthen(key, ms, left)
   end
 end
 
--- Lets the keys of a queue end together, in no less than some ms; not above 0 for never. Cost O(1).
+-- Lets the keys of a queue end together, in no less than some ms. Does nothing with 0 or less. Cost O(1).
 local function lengthen_all(keys, ms)
   for _, key in pairs(ms > 0 and keys or {}) do
     lengthen(key, ms, redis.call('PTTL', key))
   end
 end
 
--- Lets the keys of a queue live on after an operation. life: as of `life_of`, before it. Cost O(1), O(log N) where they
--- end.
+-- Lets the keys of a queue live on after an operation. life: as of `life_of`, before it. Cost O(1), O(log N) where the
+-- keys end.
 local function live_on(keys, life, now)
   if life.left == -1 and life.margin == 0 then
     return

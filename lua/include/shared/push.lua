@@ -1,17 +1,18 @@
 -- @include lifetime
 
--- Pushes messages to the end of their queue's lists where kombu would have put them.
--- ready: list -> bodies; first: where the lists begin in KEYS; expire: x-expires in ms, 0 for none. In the order of the
--- priority steps: a consumer that waits is served from the list that was pushed to first. Cost O(number of bodies).
-local function push(ready, first, expire)
-  for i = first, #KEYS do
-    local list, bodies = KEYS[i], ready[KEYS[i]]
+-- Pushes messages to the end of their queue's lists where kombu would have put them, list by list in the order of the
+-- priority steps: a consumer that waits is served from the list that was pushed to first.
+-- messages: list -> bodies; first_list: where the lists begin in KEYS; expire: x-expires in ms, 0 for none.
+-- Cost O(number of bodies).
+local function push(messages, first_list, expire)
+  for i = first_list, #KEYS do
+    local ready, bodies = KEYS[i], messages[KEYS[i]]
     if bodies then
-      local left = expire > 0 and redis.call('PTTL', list) or -1
-      redis.call('LPUSH', list, unpack(bodies))
-      ready[list] = nil -- a priority step may be named twice
-      if left ~= -1 then -- what others have put there without an end keeps it from ending
-        lengthen(list, expire, left)
+      local left = expire > 0 and redis.call('PTTL', ready) or -1
+      redis.call('LPUSH', ready, unpack(bodies))
+      messages[ready] = nil -- a priority step may be named twice
+      if left ~= -1 then -- a list that others have made without an end keeps none
+        lengthen(ready, expire, left)
       end
     end
   end

@@ -1,7 +1,7 @@
--- @include kept
+-- @include types
 
--- Finds a key that holds something else than what is kept there. Asked before the first write, so that
--- no script stops half way: Redis does not roll back. expected: key -> type.
+-- Finds a key that holds something else than it should. Asked before the first write, so that no script stops half
+-- way: Redis does not roll back. expected: key -> type.
 -- Returns an error reply that names the key, or nil. Cost O(1) a key.
 local function wrong_type(expected)
   for key, kept in pairs(expected) do
@@ -14,11 +14,11 @@ local function wrong_type(expected)
   end
 end
 
--- The same for keys of a queue by what they hold, and for the lists that KEYS names from `first_list` on, if given.
+-- Does the same for keys of a queue by their roles, and for the lists from `first_list` on in KEYS, if given.
 local function wrong_stored(keys, first_list)
   local expected = {}
-  for name, key in pairs(keys) do
-    expected[key] = KEPT[name]
+  for role, key in pairs(keys) do
+    expected[key] = TYPES[role]
   end
   for i = first_list or #KEYS + 1, #KEYS do
     expected[KEYS[i]] = 'list'

@@ -1,6 +1,6 @@
--- How fast, and up to which depth of the queue, a bulk job sends.
+-- How fast a bulk job sends, and up to which depth of the queue.
 
--- What a pause may catch up with, in ms at the job's rate.
+-- At most so many ms a job catches up with at its rate after a pause.
 local CATCH_UP_MS = 100
 
 -- Returns how many messages are in a queue, delayed ones in either form of backup among them. Cost O(1).

@@ -1,29 +1,28 @@
 -- Puts messages of other clients into the index of ids.
--- @include indexed
--- @include slices
+-- @include entry index_watermark names records slices
 
--- Puts those of some entries into the index that are not in it yet. Returns how many. Cost O(number of entries).
-local function index_others(keys, entries, dues, bodies)
-  local added = 0
+-- Puts those of some entries into the index that it does not have yet. Returns how many. Cost O(number of entries).
+local function index_foreign(keys, entries, dues, bodies)
+  local count = 0
   for i, entry in ipairs(entries) do
     if dues[i] and bodies[i] and not is_ours(entry) then
-      local id = id_of_other(entry, bodies[i])
+      local id = id_of_foreign(entry, bodies[i])
       local is_known, others = is_indexed(keys, id, dues[i], entry)
       if not is_known then
         index(keys, id, others, dues[i], entry, bodies[i])
-        added = added + 1
+        count = count + 1
       end
     end
   end
-  return added
+  return count
 end
 
--- Does so from the list's tail on up to the entry with this mark, if that is among the last `count` or about `bytes`.
--- Notes that all are known then, and returns how many were added; else nil. Cost O(count).
+-- Does so from the tail of the list up to the entry with this mark, if that is among the last `count` or about `bytes`.
+-- Then it notes that all are indexed, and returns how many it put there; else it returns nil. Cost O(count).
 local function index_tail(keys, mark, count, bytes)
   local entries, size, is_reached = {}, 0, false
   while not is_reached and #entries < count and size < bytes do
-    local found = redis.call('LRANGE', keys.backup, -#entries - FIRST, -#entries - 1)
+    local found = redis.call('LRANGE', keys.bodies, -#entries - FIRST, -#entries - 1)
     for i = #found, 1, -1 do
       is_reached = is_reached or mark_of(found[i]) == mark
       if not is_reached then
@@ -36,12 +35,12 @@ local function index_tail(keys, mark, count, bytes)
   if not is_reached then
     return nil
   end
+  local dues = #entries > 0 and redis.call('ZMSCORE', keys.due, unpack(entries)) or {}
   local bodies = {}
   for i, entry in ipairs(entries) do
     bodies[i] = message_of(entry)
   end
-  local dues = #entries > 0 and redis.call('ZMSCORE', keys.due, unpack(entries)) or {}
-  local added = index_others(keys, entries, dues, bodies)
-  know_tail(keys)
-  return added
+  local indexed = index_foreign(keys, entries, dues, bodies)
+  note_all_indexed(keys)
+  return indexed
 end

@@ -1,0 +1,27 @@
+-- @include marks
+
+-- Checks an index entry. Returns the word for it, and with `mend` mends it: 'sound'; 'gone', there is no such entry;
+-- 'lost', no body has its id, so it is removed; 'stale', the entry of the body is another, which gets the due time if
+-- it has none. Cost O(log N).
+local function check_entry(keys, member, mend)
+  local due_ms = redis.call('ZSCORE', keys.due, member)
+  if not due_ms then
+    return 'gone'
+  end
+  local id = id_of(member)
+  local value = redis.call('HGET', keys.bodies, id)
+  if not value then
+    if mend then
+      redis.call('ZREM', keys.due, member)
+      redis.call('ZREM', keys.ids, id)
+    end
+    return 'lost'
+  elseif member_of(id, value) ~= member then
+    if mend then
+      redis.call('ZADD', keys.due, 'NX', due_ms, member_of(id, value))
+      redis.call('ZREM', keys.due, member)
+    end
+    return 'stale'
+  end
+  return 'sound'
+end

@@ -1,2 +1,0 @@
--- What the default backup keeps under which type.
-local KEPT = { due = 'zset', backup = 'hash', order = 'string', twins = 'zset' }

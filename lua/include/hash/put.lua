@@ -1,0 +1,44 @@
+-- @include large marks twins
+
+-- Whether the queue has twins; nil before the first question.
+local has_twins
+
+-- Whether a message waits as a twin although nothing is stored under its id: the first message of that id has left.
+-- Cost O(1), and in a queue with twins also that of a hash of the message.
+local function waits_as_twin(keys, id, priority, body)
+  if has_twins == nil then
+    has_twins = redis.call('ZCARD', keys.ids) > 0
+  end
+  return has_twins and redis.call('HGET', keys.bodies, twin_of(id, priority, body))
+end
+
+-- Stores a message under its id. Equal bytes are stored once; other bytes under a taken id get an id of their own.
+-- again: whether equal bytes are another message. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+local function put(keys, id, due_ms, priority, body, again)
+  local mark, value, state = '', body, 'offered'
+  if not again and waits_as_twin(keys, id, priority, body) then
+    return 'repeated'
+  end
+  if needs_mark(id, priority, body) or redis.call('ZCOUNT', keys.due, due_ms, due_ms) > 0 then
+    mark = new_mark(keys.notes)
+    value = mark .. priority .. body
+  end
+  if redis.call('HSETNX', keys.bodies, id, value) == 0 then
+    local kept_priority, kept = opened(redis.call('HGET', keys.bodies, id))
+    local twin = twin_of(id, priority, body)
+    if kept == body and kept_priority == priority or redis.call('HGET', keys.bodies, twin) then
+      if not again then
+        return 'repeated'
+      end
+      twin = twin_of(id, priority, body .. new_mark(keys.notes))
+    end
+    id = twin
+    redis.call('HSETNX', keys.bodies, id, value)
+    redis.call('ZADD', keys.ids, 0, id)
+    has_twins = true
+    state = 'renamed'
+  end
+  redis.call('ZADD', keys.due, due_ms, mark .. id)
+  note_large(keys, body)
+  return state
+end

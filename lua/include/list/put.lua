@@ -1,0 +1,51 @@
+-- @include entry index_watermark large records zset
+
+-- With how many messages of its id a new one is compared.
+local COMPARED = 100
+
+-- Returns the messages of an id that wait, `count` at most: own (the id), record, member, due, priority, body of each.
+-- records: those of that id. Cost O(log N) a record.
+local function waiting_of(keys, id, records, count)
+  local found = {}
+  for _, record in ipairs(records_of(records)) do
+    local entry = #found ~= count and locate(keys.due, record.due, record.mark)
+    local body = entry and message_of(entry)
+    if body then
+      local message = { own = id, record = record.bytes, member = entry, due = record.due, body = body }
+      message.priority = priority_of(entry, body)
+      found[#found + 1] = message
+    end
+  end
+  return found
+end
+
+-- Adds a message. before, behind: records of the others of its id, as for `index`. Due times are rounded up to whole ms
+-- from 0 on, as Redisson reads them. Cost O(log N).
+local function add(keys, id, due_ms, priority, body, before, behind)
+  local due = string.format('%.0f', math.max(math.ceil(tonumber(due_ms)), 0))
+  local entry = new_entry(keys, priority, body)
+  redis.call('ZADD', keys.due, due, entry)
+  redis.call('RPUSH', keys.bodies, entry)
+  index(keys, id, before, due, entry, body, behind)
+  note_large(keys, body)
+  added.entries[entry], added.count, added.tail = true, added.count + 1, mark_of(entry)
+end
+
+-- Stores a message. Equal messages of an id are stored once where fewer than COMPARED others came between, or with
+-- `again` as often as they come. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+local function put(keys, id, due_ms, priority, body, again)
+  local records = redis.call('HGET', keys.ids, field_of(id)) or ''
+  if not again and records ~= '' then
+    local latest = string.sub(records, -COMPARED * RECORD)
+    local kept = { string.sub(records, 1, #records - #latest) }
+    for i, message in ipairs(waiting_of(keys, id, latest, COMPARED)) do
+      if message.body == body and message.priority == priority then
+        return 'repeated'
+      end
+      kept[i + 1] = message.record
+    end
+    records = table.concat(kept)
+  end
+  add(keys, id, due_ms, priority, body, records)
+  return records == '' and 'offered' or 'renamed'
+end

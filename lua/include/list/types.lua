@@ -1,0 +1,10 @@
+-- The keys in which Redisson's form keeps a queue's delayed messages. The first two are Redisson's own.
+--   due     ZSET  entry of each message -> due time, ms since the epoch; see entry.lua
+--   bodies  LIST  the same entries, and garbage: entries that have left `due`, see sweep.lua
+--   notes   HASH  order: count of messages marked so far
+--                 tail: how far all entries of the list are in the index of ids, see index_watermark.lua
+--                 sought: the tail of the list when the latest search for other clients' messages began
+--                 forgotten: how far records were searched for those to be forgotten, see forget.lua
+--                 large: 1 where there may be large messages
+--   ids     HASH  the index of messages by id, see records.lua and names.lua
+local TYPES = { due = 'zset', bodies = 'list', notes = 'hash', ids = 'hash' }

@@ -1,0 +1,67 @@
+"""Which names a Lua file defines for others, and which it takes from others."""
+
+import re
+
+from kombu_delayq import scripts
+from kombu_delayq.options import BACKUPS
+
+_DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
+_NAME = r"[A-Za-z_]\w*"
+#: Where a name is declared: ``local a, b``, ``local function f``, the parameters of a function, ``for a, b in``.
+_DECLARED = re.compile(
+    rf"\blocal (?:function )?({_NAME}(?:, {_NAME})*)"
+    r"|\bfunction *[\w.:]*\(([^)]*)\)"
+    rf"|\bfor ({_NAME}(?:, {_NAME})*) (?:in|=)"
+)
+#: A name that stands for a value: no field, no key of a table.
+_USED = re.compile(rf"(?:(?<![.:\w])|(?<=\.\.))({_NAME})\b(?! *=[^=])")
+
+
+def source_of(path: str) -> str:
+    """Returns the text of a file under ``lua/``."""
+    return (scripts.directory() / path).read_text(encoding="utf-8")
+
+
+def defined_in(source: str) -> list[str]:
+    """Returns the functions and locals that an include defines for those who include it."""
+    return [name for names in _DEFINED.findall(source) for name in names.split(", ")]
+
+
+def used_in(source: str) -> set[str]:
+    """Returns the names that a file uses and does not declare itself: those of others, and Lua's."""
+    code = re.sub(r"--.*|'(?:\\.|[^'\\])*'", "", source)
+    declared = {name for groups in _DECLARED.findall(code) for names in groups for name in names.split(", ")}
+    return set(_USED.findall(code)) - declared
+
+
+def included_by(path: str, backup: str) -> list[str]:
+    """Returns the paths of the includes that a file names, for a script of one form of backup."""
+    return [scripts.path_of(include, backup) for include in scripts.included(source_of(path))]
+
+
+def included_of_other(path: str, backup: str) -> list[str]:
+    """Returns the paths of the includes of the other form that a file names, for a script of one form of backup."""
+    [other] = {*BACKUPS} - {backup}
+    return [scripts.path_of(include, other) for include in scripts.included_of_other(source_of(path))]
+
+
+def complaints(path: str, backup: str, definitions: dict[str, str]) -> list[str]:
+    """Returns what a file uses and does not include itself, and what it includes and does not use.
+
+    Args:
+        path: Of the file, under ``lua/``.
+        backup: The form of backup for which it is read.
+        definitions: All names that includes define for this form, each with the path of its include.
+    """
+    source = source_of(path)
+    needed = {definitions[name]: name for name in used_in(source) if name in definitions}
+    included = included_by(path, backup)
+    found = [f"{needed[each]} is in {each}, which is not included" for each in needed if each not in included]
+    found += [f"{each} is included and not used" for each in included if each not in needed]
+    called = set(re.findall(r"\bother\.(\w+)", source))
+    for each in included_of_other(path, backup):
+        own = called.intersection(defined_in(source_of(each)))
+        called -= own
+        if not own:
+            found.append(f"{each} is included of the other form and not used")
+    return found + [f"other.{name} is in no include of the other form" for name in sorted(called)]
