@@ -16,7 +16,7 @@ PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart
 ON_SERVERS := tests/lua --ignore tests/lua/test_model.py --ignore tests/lua/test_list_model.py $(addprefix tests/integration/test_,$(addsuffix .py,\
 	delay cancel script_flush acl acl_forms full_redis full_while_consuming ha))
 
-.PHONY: help demo demo-spark test check unit oldest servers docs bench bench-quick bench-targets bench-spark clean
+.PHONY: help demo demo-spark test check unit oldest servers docs reference bench bench-quick bench-targets bench-spark clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
@@ -25,6 +25,7 @@ help:
 	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
 	@echo "make docs   build the documentation into docs/_build"
+	@echo "make reference   write the tables in docs/ that are made from the code"
 	@echo "make bench  compare with others: speed, lateness, memory; writes docs/benchmarks.md (30 minutes)"
 	@echo "make bench-quick   the same, small and rough (3 minutes)"
 	@echo "make bench-targets   measure what this project promises (about 12 minutes)"
@@ -64,9 +65,14 @@ servers: $(VENV)/.test $(SERVERS)/.there
 		DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) $(ON_SERVERS); \
 	done
 
-docs: $(VENV)/.test
+# Needs no Spark.
+docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+# The tables in the pages; a test says when they are not those of the code.
+reference: $(VENV)/.docs
+	$(BIN)/python docs/generate.py
 
 # What is compared is installed apart from what is tested. Who is missing in the end is named by the page.
 bench: $(BENCH)/.contenders
@@ -95,7 +101,11 @@ $(VENV)/.spark: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,docs,spark]'
-	@touch $@ $(VENV)/.embedded $(VENV)/.spark
+	@touch $@ $(VENV)/.embedded $(VENV)/.spark $(VENV)/.docs
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 $(OLDEST)/.test: pyproject.toml tests/oldest.txt | $(OLDEST)/bin/python
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint tests/oldest.txt --editable '.[test]'

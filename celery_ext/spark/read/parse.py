@@ -1,5 +1,8 @@
 """What Redis has as bytes, as Arrow arrays: the fields of messages, their due times, and texts."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import pyarrow as pa

@@ -40,8 +40,6 @@ COLUMNS = {
     "size": WaitingColumn(IntegerType(), "Length of the message in bytes; NULL for a message that is lost."),
     "raw": WaitingColumn(BinaryType(), "The message as it will be pushed to its queue; NULL for one that is lost."),
 }
-#: PySpark 4.1 writes times in UTC; later versions have a parameter for it.
-_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 #: Those for which the body of a message is fetched from Redis.
 OF_BODY = frozenset(("task", "eta", "priority", "retries", "args", "kwargs", "raw"))
 
@@ -92,7 +90,10 @@ def check_schema(schema: StructType, names: Iterable[str] | None) -> None:
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Returns the schema that record batches of a Spark schema have. Times with a zone are in UTC."""
-    return to_arrow_schema(schema, **_IN_UTC)
+    # PySpark 4.1 writes times in UTC; later versions have a parameter for it.
+    takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    in_utc: dict[str, Any] = {"timezone": "UTC"} if takes_zone else {}
+    return to_arrow_schema(schema, **in_utc)
 
 
 def _lower(names: Iterable[str]) -> set[str]:

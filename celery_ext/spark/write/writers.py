@@ -1,5 +1,8 @@
 """The writers that Spark asks for: of a DataFrame, and of a stream."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from hashlib import sha1
 from typing import TYPE_CHECKING
@@ -27,7 +30,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._writer = writer
         self._name = name
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> CommitMessage:
+    def write(self, iterator: Iterator[RecordBatch]) -> CommitMessage:
         """Sends the rows of one Spark task."""
         _check_case(self._writer, TaskContext.get())
         return self._writer.write(self._name, iterator)
@@ -53,7 +56,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._writer = writer
         self._stream = sha1(checkpoint.encode(), usedforsecurity=False).hexdigest() if checkpoint else ""
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> CommitMessage:
+    def write(self, iterator: Iterator[RecordBatch]) -> CommitMessage:
         """Sends the rows of one Spark task."""
         context = TaskContext.get()
         query = context and context.getLocalProperty("sql.streaming.queryId")

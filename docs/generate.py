@@ -1,0 +1,189 @@
+"""Writes the tables of the documentation from the code: ``python docs/generate.py``, with ``--check`` only looks.
+
+A table stands in its page between ``<!-- generated: NAME -->`` and ``<!-- end -->``, so that the page can be read
+without a build. Neither needs Sphinx or Spark.
+"""
+
+import ast
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from celery_ext.cli import delayq
+from celery_ext.spark import errors as spark_errors
+from celery_ext.spark import options as spark_options
+from kombu_delayq import errors, scripts
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.options import Options
+from kombu_delayq.store.keys import Keys
+
+Lines = Iterator[str]
+
+DOCS = Path(__file__).parent
+PACKAGES = ("kombu_delayq", "celery_ext")
+#: Columns of the help texts, whatever the terminal has.
+WIDTH = 100
+#: What the docstring of a key or channel begins with.
+_TYPE = re.compile(r"(STRING|HASH|SET|ZSET|LIST|Channel)\b")
+#: What the keys that belong to no queue are named after.
+_NAMES = {"job": "nightly", "guard": "nightly", "staged": "nightly", "stream": "clicks", "sender": "5f0e5c7e"}
+_GENERATED = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def options() -> Lines:
+    """Yields a row for each transport option."""
+    yield from _option_rows(dataclasses.fields(Options), repr)
+
+
+def spark_option_rows(kind: type) -> Lines:
+    """Yields a row for each option of the data source that a class adds to those of its base."""
+    above = {field.name for base in kind.__bases__ if base is not object for field in dataclasses.fields(base)}
+    added = [field for field in dataclasses.fields(kind) if field.name not in above]
+    yield from _option_rows(added, _as_spark_has_it)
+
+
+def _option_rows(fields: "list[dataclasses.Field] | tuple[dataclasses.Field, ...]", shown: Callable) -> Lines:
+    yield from _table("option", "default", "unit", "effect")
+    for field in fields:
+        default = shown(field.default)
+        yield _row(f"`{field.name}`", f"`{default}`" if default else "", field.metadata["unit"], field.metadata["help"])
+
+
+def _as_spark_has_it(value: object) -> str:
+    """Returns a default as a user of Spark would write it, nothing where there is none."""
+    if value is None:
+        return ""
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    return shown.lower() if isinstance(value, bool) else shown
+
+
+def keys() -> Lines:
+    """Yields a row for each key and channel, which are those members of ``Keys`` whose docstring begins with a type."""
+    yield from _table("name", "holds")
+    for name, member in vars(Keys).items():
+        holds = inspect.getdoc(member) or ""
+        if _TYPE.match(holds):
+            found = getattr(Keys(), name)
+            yield _row(f"`{found if isinstance(found, str) else found(_NAMES.get(name, 'orders'))}`", holds)
+
+
+def script_headers() -> Lines:
+    """Yields a heading, a sentence and the rest of the header for each Lua script."""
+    for path in sorted(scripts.directory().glob("*.lua")):
+        header = re.match(r"(?:--.*\n)+", path.read_text(encoding="utf-8"))
+        lines = [line[3:] for line in header[0].splitlines()] if header else [""]
+        kept = [line for line in lines if not line.startswith(("@include", "@other"))]
+        yield from (f"## `{path.stem}`", "", kept[0], "", "```text", *kept[1:], "```", "")
+
+
+def commands(command: click.Command = delayq, name: str = "delayq") -> Lines:
+    """Yields a heading and the help text for a command and for each of its subcommands."""
+    context = click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
+    yield from (f"## `{name}`", "", "```text", *command.get_help(context).splitlines(), "```", "")
+    for sub in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from commands(sub, f"{name} {sub.name}")
+
+
+def error_rows(module: ModuleType) -> Lines:
+    """Yields a row for each exception class of a module."""
+    yield from _table("error", "also a", "meaning")
+    for name, kind in vars(module).items():
+        if isinstance(kind, type) and issubclass(kind, DelayqError) and kind.__module__ == module.__name__:
+            also = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not DelayqError)
+            yield _row(f"`{name}`", also, inspect.getdoc(kind))
+
+
+def packages() -> Lines:
+    """Yields a row for each package, by the first sentence of its docstring."""
+    yield from _table("folder", "holds")
+    for package in _packages():
+        yield _row(f"`{_shown(package)}/`", _sentence(package / "__init__.py"))
+
+
+def modules() -> Lines:
+    """Yields a heading and a table for each package, with a row for each of its modules."""
+    for package in _packages():
+        yield from (f"## `{_shown(package)}/`", "", _sentence(package / "__init__.py"), "")
+        files = [path for path in sorted(package.glob("*.py")) if path.name != "__init__.py"]
+        if files:
+            yield from _table("module", "holds")
+            yield from (_row(f"`{path.name}`", _sentence(path)) for path in files)
+            yield ""
+
+
+def _packages() -> list[Path]:
+    return [path.parent for each in PACKAGES for path in sorted((DOCS.parent / each).rglob("__init__.py"), key=_order)]
+
+
+def _order(path: Path) -> tuple[str, ...]:
+    """Puts a package before the packages in it."""
+    return path.parent.parts
+
+
+def _shown(path: Path) -> str:
+    return path.relative_to(DOCS.parent).as_posix()
+
+
+def _sentence(path: Path) -> str:
+    """Returns the first paragraph of a module's docstring, which is a sentence, without importing the module."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n\n")[0]
+
+
+def _table(*titles: str) -> Lines:
+    yield from (_row(*titles), f"|{'---|' * len(titles)}")
+
+
+def _row(*cells: str | None) -> str:
+    """Returns a row of a table. A cell is Markdown on one line, with code in single backticks."""
+    shown = (" ".join((cell or "").split()).replace("``", "`").replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(shown)} |".replace("|  |", "| |")
+
+
+TABLES: dict[str, Callable[[], Lines]] = {
+    "options": options,
+    "spark options for writing and reading": lambda: spark_option_rows(spark_options.BrokerOptions),
+    "spark options for writing": lambda: spark_option_rows(spark_options.WriteOptions),
+    "spark options for reading": lambda: spark_option_rows(spark_options.ReadOptions),
+    "keys": keys,
+    "scripts": script_headers,
+    "commands": commands,
+    "errors": lambda: error_rows(errors),
+    "spark errors": lambda: error_rows(spark_errors),
+    "packages": packages,
+    "modules": modules,
+}
+
+
+def current(page: str) -> str:
+    """Returns a page with the tables that the code gives now.
+
+    Raises:
+        KeyError: The page asks for a table that nothing makes.
+    """
+    return _GENERATED.sub(lambda at: "\n".join((at[1], *TABLES[at[2]](), "", at[3])), page)
+
+
+def main(check: bool) -> int:
+    """Writes the pages that are not current, or only names them. Returns 1 if it was to check and found one."""
+    stale = []
+    for path in sorted(DOCS.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        wanted = current(text)
+        if text != wanted:
+            stale.append(_shown(path))
+            if not check:
+                path.write_text(wanted, encoding="utf-8")
+    for name in stale:
+        print(f"{name} is not what the code says: run make reference" if check else f"wrote {name}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""Where Spark is not installed: what needs it says so, and all else is there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_docs import ROOT
+
+pytestmark = pytest.mark.timeout(600)  # the pages are built, which a busy machine takes its time for
+
+#: Hides Spark from an interpreter that has it, then runs the rest of the command line as ``python`` would.
+WITHOUT_SPARK = """
+import runpy, sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "pyarrow"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Hidden())
+flag, what, sys.argv = sys.argv[1], sys.argv[2], sys.argv[2:]
+if flag == "-c":
+    exec(what)
+elif flag == "-m":
+    runpy.run_module(what, run_name="__main__", alter_sys=True)
+else:
+    runpy.run_path(what, run_name="__main__")
+"""
+
+
+def without_spark(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs an interpreter that has no Spark: ``-c CODE``, ``-m MODULE …`` or ``-f FILE …``."""
+    command = [sys.executable, "-c", WITHOUT_SPARK, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_the_data_source_names_the_extra_that_brings_spark() -> None:
+    """Whoever imports the data source without Spark is told what to install."""
+    done = without_spark("-c", "from celery_ext.spark import register")
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: celery_ext.spark.register needs pyspark, which is not installed. "
+        "Install it: pip install 'kombu-delayq[spark]'"
+    )
+
+
+def test_ids_options_and_errors_need_no_spark() -> None:
+    """A worker without Spark computes the id of a row's task, and options and errors can be read."""
+    done = without_spark(
+        "-c",
+        "from celery_ext.spark import task_id, errors, options; "
+        "assert task_id('orders.close', 4711) and errors.BadRow and options.WriteOptions",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_documentation_builds(tmp_path: Path) -> None:
+    """Sphinx builds all pages without a warning."""
+    pytest.importorskip("sphinx")
+    pytest.importorskip("myst_parser")
+    pytest.importorskip("furo")
+    done = without_spark("-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path))
+    assert done.returncode == 0, done.stderr
