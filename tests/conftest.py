@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.jvm.summary import pytest_terminal_summary
+from tests.support.jvm.summary import pytest_terminal_summary
 
 __all__ = ["pytest_terminal_summary"]  # a hook; with pytest-xdist only what is here is loaded where it is called
 

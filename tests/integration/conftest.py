@@ -9,7 +9,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
-from tests.integration.harness import TRANSPORT, MakeProj, Proj
+from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
 
 
 @pytest.fixture

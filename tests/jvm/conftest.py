@@ -8,8 +8,8 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.conftest import make_proj
-from tests.jvm import redisson
-from tests.jvm.redisson import Jvm
+from tests.support.jvm import redisson
+from tests.support.jvm.redisson import Jvm
 
 __all__ = ["make_proj"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.harness import MakeProj, Proj
-from tests.jvm.redisson import Jvm
-from tests.jvm.shared import nothing_left, shared, transferring
-from tests.waiting import stays
+from tests.support.conditions import stays
+from tests.support.jvm.redisson import Jvm
+from tests.support.jvm.shared import nothing_left, shared, transferring
+from tests.support.workers.harness import MakeProj, Proj
 
 
 def _runs_once(proj: Proj, jvm: Jvm, queue: str = "celery", priority: int = 0) -> None:

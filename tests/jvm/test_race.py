@@ -18,10 +18,10 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
-from tests.integration.harness import HERE, TRANSPORT
-from tests.jvm.redisson import Jvm
-from tests.jvm.shared import transferring
-from tests.waiting import stays, until
+from tests.support.conditions import stays, until
+from tests.support.jvm.redisson import Jvm
+from tests.support.jvm.shared import transferring
+from tests.support.workers.harness import APPS, TRANSPORT
 
 TIMEOUT, LISTED = "redisson_delay_queue_timeout:{q}", "redisson_delay_queue:{q}"
 #: How long after the offers begin messages become due, and for how long.
@@ -120,7 +120,7 @@ def _transfer_process(server: PrivateRedis) -> Iterator["subprocess.Popen[bytes]
     conf = {"broker_url": server.url, "broker_transport": TRANSPORT, "broker_transport_options": options}
     with subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "proj", "delayq", "transfer", "-l", "ERROR"],
-        cwd=HERE,
+        cwd=APPS,
         env={**os.environ, "PROJ_CONF": json.dumps(conf)},
     ) as process:
         try:

@@ -1,12 +1,13 @@
-"""The session of ``tests/lua/recorded.py``, with which ours is compared, is that of the real Redisson."""
+"""The session of ``tests/support/store/recorded.py``, with which ours is compared, is that of the real Redisson."""
 
 from collections.abc import Callable
 
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.jvm.redisson import Jvm
-from tests.lua.recorded import (
+from tests.support.conditions import until
+from tests.support.jvm.redisson import Jvm
+from tests.support.store.recorded import (
     CHANNEL,
     DELAY_MS,
     LISTED,
@@ -18,7 +19,6 @@ from tests.lua.recorded import (
     Seen,
     recorder,
 )
-from tests.waiting import until
 
 #: How Redisson looks for the entry of a message that is to be removed: one after the other.
 SEARCH = {"LLEN", "LINDEX"}

@@ -5,10 +5,10 @@ import time
 import redis
 
 from celery_ext import cancel, count, get, reschedule, run_now
-from tests.integration.harness import MakeProj, Proj
-from tests.jvm.redisson import Jvm
-from tests.jvm.shared import known, nothing_left, shared, transferring
-from tests.waiting import stays
+from tests.support.conditions import stays
+from tests.support.jvm.redisson import Jvm
+from tests.support.jvm.shared import known, nothing_left, shared, transferring
+from tests.support.workers.harness import MakeProj, Proj
 
 LISTED = "redisson_delay_queue:{celery}"
 FAR_S = 3600

@@ -4,7 +4,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
-from tests.lua.keyspace import (
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,

@@ -5,8 +5,8 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import Begun, JobRun
-from tests.lua.bulk import GUARD, JOB, STAGED, TTL_MS, begun, now, several
-from tests.lua.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several
+from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
 
 STREAM = "delayq:stream:s"
 

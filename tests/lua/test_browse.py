@@ -8,8 +8,8 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_BYTES
 from kombu_delayq.store.types import Change, Page, Waiting
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import (
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
     BACKUP,
     BOUNDS,
     DUE,

@@ -9,7 +9,7 @@ from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_TWINS
 from kombu_delayq.store.types import Waiting
-from tests.lua.keyspace import (
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,

@@ -10,8 +10,8 @@ from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.queues import CONVERT_COUNT
 from kombu_delayq.store.types import Converted, Offer, Waiting
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import (
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
     FUTURE_MS,
     ODD_IDS,
     PAST_MS,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import FUTURE_MS, ODD_IDS, contents, odd, refuses_a_key_of_the_wrong_type, waiting
-from tests.lua.parts import connected, cut_into, scanned, whole
+from tests.support.store.keyspace import FUTURE_MS, ODD_IDS, contents, odd, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.parts import connected, cut_into, scanned, whole
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 99, 100])

@@ -8,8 +8,8 @@ from redis.exceptions import ResponseError
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
-from tests.lua.bulk import GUARD, JOB, STAGED, TTL_MS, begun, claim, now, several
-from tests.lua.keyspace import (
+from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, claim, now, several
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,

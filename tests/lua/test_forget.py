@@ -10,9 +10,9 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import JobRun
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import PageId
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import PAST_MS, contents, waiting
-from tests.waiting import until
+from tests.support.conditions import until
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import PAST_MS, contents, waiting
 
 QUEUES, USED = "delayq:queues", "delayq:used"
 DAY_S = 86_400.0

@@ -1,7 +1,7 @@
 """``heads.lua``: reads when each queue's next message is due."""
 
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, kept_ms, waiting
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, kept_ms, waiting
 
 
 def test_heads_are_the_earliest_of_each_queue(store: DelayStore) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_BYTES
-from tests.lua.conftest import MakeStore
-from tests.lua.forms import list_only
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, popped, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import list_only
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, refuses_a_key_of_the_wrong_type, waiting
 
 pytestmark = list_only
 

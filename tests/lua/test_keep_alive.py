@@ -7,8 +7,8 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import JobRun
 from kombu_delayq.store.types import Change, Offer
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import (
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
     DUE,
     FUTURE_MS,
     clock_ms,

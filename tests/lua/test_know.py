@@ -4,8 +4,8 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import waiting
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import waiting
 
 
 def test_a_queue_is_known_once(store: DelayStore) -> None:

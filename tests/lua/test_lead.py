@@ -5,9 +5,9 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Lease
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import contents, waiting
-from tests.waiting import until
+from tests.support.conditions import until
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import contents, waiting
 
 LEASE, DEPUTY, SECOND = LEASES = "delayq:transfer", "delayq:deputy", "delayq:deputy:2"
 

@@ -5,9 +5,9 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Change, Offer
-from tests.lua.conftest import MakeStore
-from tests.lua.forms import hash_only
-from tests.lua.keyspace import (
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import hash_only
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,

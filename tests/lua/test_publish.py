@@ -7,8 +7,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import PUBLISH_BYTES, PUBLISH_COUNT
 from kombu_delayq.store.job_results import Enqueued
 from kombu_delayq.store.types import Offer
-from tests.lua.bulk import JOB, STAGED, TTL_MS, begun, now, published, several, staged_job
-from tests.lua.keyspace import (
+from tests.support.store.jobs import JOB, STAGED, TTL_MS, begun, now, published, several, staged_job
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,

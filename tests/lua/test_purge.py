@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import (
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     ORDER,

@@ -8,8 +8,10 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, Refused
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import (
+from tests.store.test_store import round_trips
+from tests.support.conditions import until
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
     FUTURE_MS,
     ODD_IDS,
     PAST_MS,
@@ -19,8 +21,6 @@ from tests.lua.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.lua.test_store import round_trips
-from tests.waiting import until
 
 CANCELLED, CHAINS = "delayq:cancelled", "delayq:chains"
 

@@ -1,7 +1,7 @@
 """``release.lua``: gives the lease back."""
 
 from kombu_delayq.store import DelayStore
-from tests.lua.keyspace import contents
+from tests.support.store.keyspace import contents
 
 
 def test_the_holder_gives_the_lease_back(store: DelayStore) -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.repair import MAX_ENTRIES, Relisted
-from tests.lua.forms import list_only
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, contents, refuses_a_key_of_the_wrong_type, waiting
 from tests.lua.test_index import entry, offer, task
 from tests.lua.test_repair_list import IDS, LISTED, NOTES, TIMEOUT
+from tests.support.store.forms import list_only
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, refuses_a_key_of_the_wrong_type, waiting
 
 pytestmark = list_only
 

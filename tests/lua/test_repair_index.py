@@ -4,8 +4,8 @@ import pytest
 
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
-from tests.lua.forms import hash_only
-from tests.lua.keyspace import (
+from tests.support.store.forms import hash_only
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,

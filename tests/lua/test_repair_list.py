@@ -7,8 +7,9 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.repair import MAX_ENTRIES
 from kombu_delayq.store.types import Change
-from tests.lua.forms import list_only
-from tests.lua.keyspace import (
+from tests.lua.test_index import entry, offer, task
+from tests.support.store.forms import list_only
+from tests.support.store.keyspace import (
     FUTURE_MS,
     ODD_IDS,
     PAST_MS,
@@ -20,7 +21,6 @@ from tests.lua.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.lua.test_index import entry, offer, task
 
 pytestmark = list_only
 

@@ -4,8 +4,9 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Change, Waiting
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import (
+from tests.store.test_priorities import STEPS, Kombu
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,
@@ -24,7 +25,6 @@ from tests.lua.keyspace import (
     twin_id,
     waiting,
 )
-from tests.lua.test_priorities import STEPS, Kombu
 
 
 def run_now(store: DelayStore, *messages: Waiting, body: bytes = b"new") -> list[str]:

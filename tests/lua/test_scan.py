@@ -8,9 +8,11 @@ from kombu_delayq.store.formats.hash import body_of
 from kombu_delayq.store.formats.redisson import priority_of
 from kombu_delayq.store.scan import PAGE_BYTES
 from kombu_delayq.store.types import Change, Scanned
-from tests.lua.conftest import MakeStore
-from tests.lua.forms import hash_only, list_only
-from tests.lua.keyspace import (
+from tests.lua.test_index import offer, task
+from tests.support.conditions import until
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import hash_only, list_only
+from tests.support.store.keyspace import (
     BACKUP,
     BOUNDS,
     FUTURE_MS,
@@ -22,9 +24,7 @@ from tests.lua.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.lua.parts import cut_into, ids_of, pages, scanned, whole
-from tests.lua.test_index import offer, task
-from tests.waiting import until
+from tests.support.store.parts import cut_into, ids_of, pages, scanned, whole
 
 #: Messages as other clients may write them.
 MESSAGES = [

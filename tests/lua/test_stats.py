@@ -4,7 +4,14 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import QueueStats
-from tests.lua.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.keyspace import (
+    FUTURE_MS,
+    PAST_MS,
+    clock_ms,
+    contents,
+    refuses_a_key_of_the_wrong_type,
+    waiting,
+)
 
 
 def test_stats_count_delayed_ready_and_overdue(store: DelayStore) -> None:

@@ -9,8 +9,9 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
-from tests.lua.conftest import MakeStore
-from tests.lua.keyspace import (
+from tests.support.conditions import until
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,
@@ -31,7 +32,6 @@ from tests.lua.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.waiting import until
 
 CANCELLED, CHAINS = "delayq:cancelled", "delayq:chains"
 CHAIN = "[chain 1]"

@@ -4,9 +4,9 @@ import pytest
 
 from kombu_delayq.store import LIST_SHARE, DelayStore
 from kombu_delayq.store.types import Offer
-from tests.lua.conftest import MakeStore
-from tests.lua.forms import hash_only
-from tests.lua.keyspace import (
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import hash_only
+from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,

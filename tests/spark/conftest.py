@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.spark import session
+from tests.support.spark import session
 
 #: Returns what Spark and its Python workers have logged since the test began.
 SparkLog = Callable[[], str]

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StructType
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import CeleryDataSource
 from tests.spark.conftest import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD
-from tests.spark.jobs import append, numbers
+from tests.support.spark.jobs import append, numbers
 
 
 @pytest.fixture

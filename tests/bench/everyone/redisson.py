@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.bench.contender import Contender
-from tests.jvm import redisson
+from tests.support.jvm import redisson
 
 #: Its programs, and where what Maven gets and they are compiled to is kept.
 HERE = Path(__file__).parents[1] / "contenders" / "redisson"

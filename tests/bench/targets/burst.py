@@ -15,7 +15,7 @@ from kombu_delayq.transfer.worker import TransferWorker
 from tests.bench.targets.load import QUEUE, fill, make_store
 from tests.bench.targets.report import Figure
 from tests.bench.targets.worker import running
-from tests.waiting import until
+from tests.support.conditions import until
 
 COUNT = 20_000
 #: Until all are moved. Redisson's form has the target of its rate, 20,000 messages/s.

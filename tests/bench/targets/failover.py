@@ -15,9 +15,9 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store.keys import Keys
-from tests.integration.harness import Proj
-from tests.integration.sentinels import MASTER_NAME, Sentinels
-from tests.waiting import until
+from tests.support.conditions import until
+from tests.support.servers.sentinels import MASTER_NAME, Sentinels
+from tests.support.workers.harness import Proj
 
 PUBLISHERS, WORKERS = 2, 2
 #: From one task of a publisher to the next, in s; delays in s; the share of tasks that have none.

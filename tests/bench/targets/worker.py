@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.bench.targets.app import BACKUP, BROKER, OURS, TRANSPORT, make_app
-from tests.waiting import until
+from tests.support.conditions import until
 
 
 @contextmanager

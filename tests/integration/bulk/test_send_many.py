@@ -1,0 +1,346 @@
+"""``send_many``: pages on their way to Redis, what goes wrong with them, and what workers make of them."""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from threading import Timer
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kombu import Queue
+from kombu.exceptions import EncodeError, OperationalError
+
+from celery_ext import Call, browse, cancel, send_many
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq import DelayTooLong
+from tests.support.conditions import until
+from tests.support.servers.proxies import Proxy
+from tests.support.workers.harness import MakeProj, Proj
+
+HOUR = timedelta(hours=1)
+RECORD = "proj.record"
+
+
+def messages(proj: Proj) -> Counter[str]:
+    """Counts the messages of each id that are in the queue or wait."""
+    waiting = Counter(each.id for each in browse(proj.app, "celery"))
+    return waiting + Counter({"now": int(proj.server.client().llen("celery"))})
+
+
+@pytest.mark.both_forms
+def test_workers_run_what_is_sent_in_bulk(proj: Proj) -> None:
+    """Calls with and without a delay run once, none too early, and their results come under the ids that were told."""
+    ids: list[str] = []
+    due = time.time() + 2
+    eta = datetime.fromtimestamp(due, UTC)
+    calls = [Call((n,), eta=eta if n % 2 else None) for n in range(499)]
+    calls.append(Call((499,), countdown=600))  # to be cancelled, however long sending takes
+    assert send_many(proj.app, RECORD, calls, on_sent=ids.extend) == 500
+    assert len({UUID(each) for each in ids}) == 500
+    assert {UUID(each).version for each in ids} == {4}
+    cancelled = ids.pop(499)
+    assert cancel(proj.app, cancelled) == "cancelled"
+    proj.worker()
+    runs = proj.await_runs(499)
+    assert {run["id"]: run["value"] for run in runs} == dict(zip(ids, range(499), strict=True))
+    assert all(run["at"] >= due for run in runs if run["value"] % 2)
+    assert proj.app.AsyncResult(ids[7]).get(timeout=10) == 7
+    assert len(proj.runs()) == 499
+
+
+def test_pages_are_sent_while_calls_are_read(proj: Proj) -> None:
+    """A page is sent before the next is read, and then told; pages end where they are full of calls or of bytes."""
+    read = 0
+
+    def all_sent() -> bool:
+        return proj.delayed() == read
+
+    def calls(count: int, size: int) -> Iterator[Call]:
+        nonlocal read
+        for n in range(count):
+            if n and n % full == 0:  # the page that ends here is on its way
+                until(all_sent)
+            read += 1
+            yield Call(("x" * size,), countdown=600)
+
+    def note(ids: list[str]) -> None:
+        pages.append(len(ids))
+        assert sum(pages) == proj.delayed()
+        assert read - sum(pages) <= full
+
+    pages: list[int] = []
+    full = 200
+    assert send_many(proj.app, RECORD, calls(450, 10), on_sent=note) == 450
+    assert pages == [200, 200, 50]
+    full = 2
+    assert send_many(proj.app, RECORD, calls(20, 100_000), on_sent=note) == 20
+    assert pages[3:] == [2] * 10
+    assert send_many(proj.app, RECORD, iter(())) == 0
+
+
+def test_a_countdown_begins_when_its_call_is_read(proj: Proj) -> None:
+    """Calls of one page that are read one after the other are due one after the other, each when it says."""
+    read: list[float] = []
+
+    def calls() -> Iterator[Call]:
+        for n in range(2):
+            until(lambda: not read or time.time() > read[-1] + 0.2)
+            read.append(time.time())
+            yield Call((n,), countdown=600)
+
+    send_many(proj.app, RECORD, calls())
+    dues = [each.due.timestamp() for each in browse(proj.app, "celery")]
+    assert dues == [pytest.approx(each + 600, abs=0.1) for each in read]
+
+
+def _failing() -> Iterator[Call]:
+    yield Call((1,), countdown=60)
+    raise KeyError("no more")
+
+
+BAD: dict[str, tuple[Any, type[Exception], str]] = {
+    "arguments that the task does not take": (Call((1, 2)), TypeError, "positional argument"),
+    "an argument that has no JSON": (Call((object(),)), EncodeError, "not JSON serializable"),
+    "args that are none": (Call({1}), TypeError, "must be a list or tuple"),  # type: ignore[arg-type]
+    "kwargs that are none": (Call((), [("value", 1)]), TypeError, "mapping"),  # type: ignore[arg-type]
+    "a delay that is too long": (Call((1,), countdown=7201), DelayTooLong, "max_delay"),
+    "an eta that is too far away": (Call((1,), eta=datetime.now(UTC) + 3 * HOUR), DelayTooLong, "max_delay"),
+    "two times": (Call((1,), countdown=1, eta="2044-01-01"), ValueError, "both countdown=1 and eta="),
+    "a countdown after the year 9999": (Call((1,), countdown=1e12), OverflowError, "out of range"),
+    "no call": ((1, 2), TypeError, "celery_ext.Call, not tuple"),
+}
+
+
+@pytest.mark.parametrize(("bad", "error", "said"), BAD.values(), ids=BAD)
+def test_what_is_before_a_bad_call_is_sent(make_proj: MakeProj, bad: Any, error: type[Exception], said: str) -> None:
+    """A call that cannot be sent raises what ``apply_async`` would; all before it are sent and told, none after."""
+    proj = make_proj(broker_transport_options={"max_delay": 7200})
+    proj.app.task(name=RECORD, shared=False)(only_value)
+    ids: list[str] = []
+    calls = [*(Call((n,), countdown=60) for n in range(250)), bad, Call((0,), countdown=60)]
+    with pytest.raises(error, match=said):
+        send_many(proj.app, RECORD, calls, on_sent=ids.extend)
+    assert len(ids) == 250
+    assert messages(proj) == Counter(ids)
+    with pytest.raises(error, match=said):
+        send_many(proj.app, RECORD, [bad], on_sent=ids.extend)
+    assert messages(proj) == Counter(ids)
+
+
+def only_value(value: Any = None) -> None:
+    """Takes one argument."""
+
+
+def test_what_is_before_a_failure_of_the_callers_is_sent(proj: Proj) -> None:
+    """An exception of what makes the calls, or of ``on_sent``, goes through; what was read before is sent."""
+    ids: list[str] = []
+    with pytest.raises(KeyError, match="no more"):
+        send_many(proj.app, RECORD, _failing(), on_sent=ids.extend)
+    assert messages(proj) == Counter(ids)
+
+    def fail(page: list[str]) -> None:
+        ids.extend(page)
+        raise LookupError("not wanted")
+
+    with pytest.raises(LookupError, match="not wanted"):
+        send_many(proj.app, RECORD, [Call((n,), countdown=60) for n in range(500)], on_sent=fail)
+    assert len(ids) == 201
+    assert messages(proj) == Counter(ids)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"task_id": "x", "args": (1,)}, TypeError, "no option args, task_id"),
+        ({"chord": {}}, TypeError, "no option chord"),
+        ({"producer": None}, TypeError, "no option producer"),
+        ({"DelaySeconds": 5}, TypeError, "no option DelaySeconds"),
+        ({"countdown": 1, "eta": datetime.now(UTC)}, ValueError, "either countdown or eta"),
+        ({"delay_level": 1, "countdown": 1}, ValueError, "delay_level=1 cannot go together with countdown"),
+        ({"delay_level": "x"}, ValueError, "delay level is a whole number"),
+        ({"delay_chain": "soon"}, ValueError, "soon"),
+        ({"serializer": "none"}, Exception, "none"),
+    ],
+)
+def test_options_that_calls_cannot_share_are_refused(
+    proj: Proj, options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    """An option that would be lost, or that is wrong, is an error before anything is sent."""
+    with pytest.raises(error, match=said):
+        send_many(proj.app, RECORD, [Call((1,))], **options)
+    assert messages(proj) == Counter()
+
+
+def test_an_id_that_is_given_twice(proj: Proj) -> None:
+    """Calls of one id are as many messages; the very same call, while it waits, is one, as with ``apply_async``."""
+    eta = datetime.now(UTC) + HOUR
+    send_many(proj.app, RECORD, [Call((n,), eta=eta, task_id="x") for n in (1, 2)])
+    assert messages(proj) == {"x": 2}
+    send_many(proj.app, RECORD, [Call((n,), eta=eta, task_id="x") for n in (1, 2)])
+    proj.app.send_task(RECORD, (1,), eta=eta, task_id="x")
+    assert messages(proj) == {"x": 2}
+    send_many(proj.app, RECORD, [Call((), eta=eta)] * 3)
+    assert len(list(browse(proj.app, "celery"))) == 5
+
+
+def test_the_queue_is_declared(proj: Proj) -> None:
+    """The queue's binding is in Redis, as ``apply_async`` leaves it."""
+    send_many(proj.app, RECORD, [Call()], queue="elsewhere")
+    theirs = proj.server.client().smembers("_kombu.binding.elsewhere")
+    assert len(theirs) == 1
+
+
+def test_a_key_prefix(make_proj: MakeProj) -> None:
+    """With ``global_keyprefix`` all goes to keys with it, and workers find it there."""
+    proj = make_proj(broker_transport_options={"global_keyprefix": "my:"})
+    send_many(proj.app, RECORD, [Call((n,), countdown=n) for n in range(2)], priority=5)
+    keys = [key for key in proj.server.client().scan_iter() if not key.startswith("celery-task-meta")]
+    assert len(keys) >= 4
+    assert all(key.startswith("my:") for key in keys)
+    proj.worker(pool="solo")
+    assert {run["value"] for run in proj.await_runs(2)} == {0, 1}
+
+
+@pytest.mark.parametrize("every", [200, 70])
+def test_a_lost_connection_is_made_again(proj: Proj, every: int) -> None:
+    """Connections that Redis ends, with a page on its way or not, cost no message, and none is sent twice."""
+    client = proj.server.client()
+    ids: list[str] = []
+
+    def cut(page: list[str] | None = None) -> None:
+        ids.extend(page or ())
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    def calls() -> Iterator[Call]:
+        for n in range(1000):
+            if n % every == 0:
+                cut()
+            yield Call((n,), countdown=600)
+
+    assert send_many(proj.app, RECORD, calls(), on_sent=cut) == 1000
+    assert messages(proj) == Counter(ids)
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+def test_no_connection_is_left(own_server: PrivateRedis, make_proj: MakeProj, count: int) -> None:
+    """What is sent in many pages has a connection of its own, which is closed then."""
+    proj = make_proj(own_server)
+    send_many(proj.app, RECORD, [Call()])
+    client = own_server.client()
+    before = len(client.client_list())
+    most = 0
+
+    def look(_: list[str]) -> None:
+        nonlocal most
+        most = max(most, len(client.client_list()))
+
+    send_many(proj.app, RECORD, (Call((n,)) for n in range(count)), on_sent=look)
+    assert most == before + (count > 200)
+    assert until(lambda: len(client.client_list()) == before)
+
+
+@pytest.mark.parametrize("options", [{}, {"retry": False}])
+def test_a_broker_that_does_not_answer(own_server: PrivateRedis, make_proj: MakeProj, options: dict[str, Any]) -> None:
+    """It is tried as often as ``task_publish_retry_policy`` says; then the error is the one of ``apply_async``."""
+    proj = make_proj(own_server, task_publish_retry_policy={"max_retries": 1, "interval_start": 0})
+    send_many(proj.app, RECORD, [Call()])
+    own_server.close()
+    with pytest.raises(OperationalError):
+        send_many(proj.app, RECORD, [Call()], **options)
+
+
+def test_a_full_redis(own_server: PrivateRedis, make_proj: MakeProj) -> None:
+    """When Redis is full the caller gets its error; what was told to be sent is there, and no message in part."""
+    proj = make_proj(own_server, task_publish_retry_policy={"max_retries": 1, "interval_start": 0})
+    client = own_server.client()
+    client.config_set("maxmemory", client.info("memory")["used_memory"] + 3_000_000)
+    ids: list[str] = []
+    calls = (Call(("x" * 1000,), countdown=600) for _ in range(10_000))
+    with pytest.raises(Exception, match="command not allowed when used memory"):
+        send_many(proj.app, RECORD, calls, on_sent=ids.extend)
+    client.config_set("maxmemory", 0)
+    assert 0 < len(ids) < 10_000
+    waiting = {each.id for each in browse(proj.app, "celery")}
+    assert waiting >= set(ids)
+    assert proj.lengths() == (len(waiting), len(waiting))
+    send_many(proj.app, RECORD, [Call(countdown=600)])
+    assert until(lambda: proj.delayed() == len(waiting) + 1)
+
+
+class LosesReplies(Proxy):
+    """Ends the connection over which a page of messages went, once Redis has it: the first, the third and so on."""
+
+    def __init__(self, target: int, times: int) -> None:
+        super().__init__(target, on_request=self._watch, on_reply=self._lose)
+        self.left = times
+        self._page = self._again = False
+
+    def _watch(self, request: bytes) -> bytes:
+        self._page = self._page or b"delayq:sender:" in request
+        return request
+
+    def _lose(self, reply: bytes) -> bytes | None:
+        if not self._page:
+            return reply
+        self._page = False
+        self._again = not self._again and self.left > 0
+        self.left -= self._again
+        return None if self._again else reply
+
+
+@pytest.mark.parametrize("countdown", [None, 0.2, 600])
+def test_a_page_whose_reply_is_lost_is_published_once(make_proj: MakeProj, countdown: float | None) -> None:
+    """A page that Redis has, and whose reply is lost, is sent again and changes nothing, whatever its delay is."""
+    proj = make_proj()
+    with LosesReplies(proj.server.port, times=3) as proxy:
+        through = make_proj(broker_url=f"redis://127.0.0.1:{proxy.port}/0")
+        assert send_many(through.app, RECORD, (Call((n,), countdown=countdown) for n in range(700))) == 700
+        assert proxy.left == 0, "replies were lost"
+    if countdown == 0.2:
+        with proj.connection() as connection, connection.Consumer([Queue("other")], callbacks=[print]):
+            until(lambda: proj.delayed() == 0)
+    client = proj.server.client()
+    assert client.llen("celery") + proj.delayed() == 700
+    if countdown != 600:
+        sent = [json.loads(each)["headers"]["id"] for each in client.lrange("celery", 0, -1)]
+        assert len(set(sent)) == 700
+
+
+def test_nothing_is_sent_again_without_a_retry(make_proj: MakeProj) -> None:
+    """With ``retry=False`` a lost reply is the error of ``apply_async``, and no page is sent a second time."""
+    proj = make_proj()
+    ids: list[str] = []
+    with LosesReplies(proj.server.port, times=0) as proxy:
+        through = make_proj(broker_url=f"redis://127.0.0.1:{proxy.port}/0")
+
+        def calls() -> Iterator[Call]:
+            for n in range(900):
+                proxy.left = int(n >= 600)
+                yield Call((n,))
+
+        with pytest.raises(OperationalError):
+            send_many(through.app, RECORD, calls(), on_sent=ids.extend, retry=False)
+    found = [json.loads(each)["headers"]["id"] for each in proj.server.client().lrange("celery", 0, -1)]
+    assert len(set(found)) == len(found) < 900
+    assert set(ids) < set(found), "what was told of is there, and the page whose reply was lost"
+
+
+@pytest.mark.parametrize("options", [{}, {"retry": False}])
+def test_a_silent_redis_is_waited_for(own_server: PrivateRedis, make_proj: MakeProj, options: dict[str, Any]) -> None:
+    """A Redis that is silent for longer than a transfer worker would wait is no error, and gets each message once."""
+    proj = make_proj(own_server, broker_transport_options={"redis_timeout": 0.5})
+
+    def calls() -> Iterator[Call]:
+        for n in range(800):
+            if n == 500:
+                os.kill(own_server.pid, signal.SIGSTOP)
+                Timer(2, os.kill, (own_server.pid, signal.SIGCONT)).start()
+            yield Call((n,))
+
+    assert send_many(proj.app, RECORD, calls(), **options) == 800
+    assert own_server.client().llen("celery") == 800

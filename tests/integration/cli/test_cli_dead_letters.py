@@ -1,0 +1,342 @@
+"""``delayq dead-letters``: what is there, and what can be done with it."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import redis
+from kombu import Exchange, Queue
+
+from celery_ext import run_now
+from celery_ext.dead_letters import replay as letters_of
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from tests.support.conditions import until
+from tests.support.shell import BIN, lines, run
+from tests.support.workers.chains import TASKS, messages, waiting_step
+from tests.support.workers.harness import APPS, MakeProj, Proj
+
+DEAD, BURIED = "dead", "2026-01-02T03:04:05+00:00"
+
+
+def letter(identity: str, task: str = "proj.record", **reason: Any) -> bytes:
+    """Makes a message as ``bury`` puts it into a list; with ``reason=None`` one that came in another way."""
+    told = {
+        "reason": "delay chain exhausted",
+        "error": f"NotifyFailed: {identity}",
+        "retries": 7,
+        "exchange": "",
+        "routing_key": "orders",
+        "worker": "w0@host",
+        "at": BURIED,
+        **reason,
+    }
+    properties = {
+        "delivery_tag": f"tag of {identity}",
+        "delivery_mode": 2,
+        "delivery_info": {"exchange": "", "routing_key": DEAD},
+        "priority": told.pop("priority", 0),
+        "body_encoding": "base64",
+        "correlation_id": identity,
+        **({"dead_letter": told} if told["reason"] else {}),
+    }
+    headers = {"id": identity, "task": task, "argsrepr": f"({identity!r},)", "kwargsrepr": "{}", "retries": 0}
+    kind = {"content-type": "application/json", "content-encoding": "utf-8"}
+    return json.dumps({"body": "W1tdLCB7fSwge31d", **kind, "headers": headers, "properties": properties}).encode()
+
+
+def bury(raw_client: redis.Redis, *letters: bytes, key: str = DEAD) -> None:
+    """Puts messages into the list, the first one first."""
+    for n in range(0, len(letters), 1000):
+        raw_client.lpush(key, *letters[n : n + 1000])
+
+
+def ids(raw_client: redis.Redis, key: str) -> list[str]:
+    """Returns the ids of the messages in a list, the next one first."""
+    return [json.loads(each)["headers"]["id"] for each in reversed(raw_client.lrange(key, 0, -1))]
+
+
+def test_a_task_that_was_buried_runs_again_with_all_its_retries(make_proj: MakeProj) -> None:
+    """The command of the app finds the queue by its tasks, and a replayed task runs where and as it ran at first."""
+    proj = make_proj(**TASKS)
+    proj.worker("-Q", "orders", concurrency=1)
+    task_id = proj.send("unchained", queue="orders", priority=6).id
+    for retries in (1, 2):
+        waiting_step(proj, task_id, retries)
+        run_now(proj.app, task_id)
+    until(lambda: proj.server.client().llen("failed\x06\x166"), what="it is buried")
+    [found] = [json.loads(line) for line in proj.celery("delayq", "dead-letters", "list", "--json").splitlines()]
+    assert {name: found[name] for name in ("id", "task", "dead_letter_queue", "routing_key", "priority")} == {
+        "id": task_id,
+        "task": "proj.unchained",
+        "dead_letter_queue": "failed",
+        "routing_key": "orders",
+        "priority": 6,
+    }
+    assert (found["reason"], found["error"], found["retries"]) == ("retries exhausted", "NotifyFailed: no answer", 2)
+    assert found["worker"] == proj.workers[0].node
+    buried_s = datetime.fromisoformat(found["at"]).timestamp()
+    assert buried_s >= proj.runs(id=task_id)[-1]["at"]
+    assert proj.celery("delayq", "dead-letters", "replay", "--all") == "queue failed: 1 replayed (1 to orders)\n"
+    again = waiting_step(proj, task_id, 1)
+    assert [(each["retries"], each["queue"]) for each in proj.runs(id=task_id)] == [
+        *((0, "orders"), (1, "orders"), (2, "orders"), (0, "orders"))
+    ]
+    assert (again.queue, again.priority) == ("orders", 6)
+    assert "dead_letter" not in again.properties
+    assert lines(proj.server, "dead-letters", "list", "failed", code=1) == []  # nobody knows it without the app
+
+
+def test_list_shows_the_oldest_first_and_plain_messages_without_a_reason(
+    broker: PrivateRedis, raw_client: redis.Redis
+) -> None:
+    """Letters of each priority come oldest first, a task that was sent there has no reason, and --limit says so."""
+    bury(raw_client, letter("a"), letter("b", reason=None), letter("c", task="proj.other"))
+    bury(raw_client, letter("urgent", priority=9), key=f"{DEAD}\x06\x169")
+    found = lines(broker, "dead-letters", "list", DEAD)
+    assert [(each["id"], each["reason"] is None, each["at"]) for each in found] == [
+        ("a", False, BURIED),
+        ("b", True, None),
+        ("c", False, BURIED),
+        ("urgent", False, BURIED),
+    ]
+    text = run(broker, "dead-letters", "list", DEAD, "--limit", "2").stdout
+    assert text.startswith(f"queue {DEAD}: 4 dead letters\n")
+    assert "NotifyFailed: a" in text
+    assert text.endswith("… 2 of 4 shown\n")
+    assert [each["id"] for each in lines(broker, "dead-letters", "list", DEAD, "--task", "proj.other")] == ["c"]
+    assert raw_client.llen(DEAD) == 3
+
+
+def test_replay_of_some_leaves_the_others_in_their_order(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Of 250 letters, which is more than a page, those that are named go to their queues, oldest first."""
+    names = [f"t{n}" for n in range(250)]
+    bury(raw_client, *(letter(each) for each in names))
+    chosen = ["t7", "t99", "t100", "t249"]
+    options = [word for each in reversed(chosen) for word in ("--id", each)]
+    result = run(broker, "dead-letters", "replay", DEAD, *options, "--id", "nobody")
+    assert result.stdout.splitlines() == [f"{each}: replayed to orders" for each in chosen]
+    assert result.stderr == "nobody: not among the dead letters\n"
+    assert ids(raw_client, "orders") == chosen
+    assert ids(raw_client, DEAD) == [each for each in names if each not in chosen]
+    properties = json.loads(raw_client.lrange("orders", -1, -1)[0])["properties"]
+    assert "dead_letter" not in properties
+    assert properties["delivery_info"] == {"exchange": "", "routing_key": "orders"}
+
+
+def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Replay and drop take the letters of the tasks that are named, with their priority, and no others."""
+    bury(raw_client, letter("a"), letter("b", task="proj.mail", priority=4), letter("c", task="proj.old"), letter("d"))
+    stdout = run(broker, "dead-letters", "replay", DEAD, "--task", "proj.mail").stdout
+    assert stdout == f"queue {DEAD}: 1 replayed (1 to orders)\n"
+    assert ids(raw_client, "orders\x06\x163") == ["b"]
+    assert lines(broker, "dead-letters", "drop", DEAD, "--task", "proj.old", "--yes") == [
+        {"id": "c", "task": "proj.old", "outcome": "dropped"}
+    ]
+    assert ids(raw_client, DEAD) == ["a", "d"]
+    run(broker, "dead-letters", "drop", DEAD, "--task", "proj.old", "--yes", code=1)
+
+
+def test_nothing_is_dropped_or_replayed_unasked(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Without --yes nobody can be asked here, and without a choice or a queue there is nothing to do; exit code 2."""
+    bury(raw_client, letter("a"))
+    assert f"1 of queue {DEAD}, on {broker.url}?" in run(broker, "dead-letters", "drop", DEAD, "--all", code=2).stderr
+    assert "Give --id, --task or --all" in run(broker, "dead-letters", "drop", DEAD, "--yes", code=2).stderr
+    assert "Give --id, --task or --all" in run(broker, "dead-letters", "replay", DEAD, code=2).stderr
+    assert "which queue?" in run(broker, "dead-letters", "list", code=2).stderr
+    run(broker, "dead-letters", "replay", DEAD, "--all", "--to-queue", DEAD, code=2)
+    assert ids(raw_client, DEAD) == ["a"]
+
+
+def test_a_queue_that_is_not_known_is_said(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """An unknown queue of dead letters is named on stderr, the others are worked on, and the exit code is 1."""
+    bury(raw_client, letter("a"), letter("b"))
+    for command in (["list"], ["replay", "--all"], ["drop", "--all", "--yes"]):
+        result = run(broker, "dead-letters", command[0], "nosuch", *command[1:], code=1)
+        assert "queue 'nosuch' holds no dead letters, and is not known" in result.stderr
+    assert len(lines(broker, "dead-letters", "list", DEAD, "nosuch", code=1)) == 2
+    assert len(lines(broker, "dead-letters", "replay", DEAD, "nosuch", "--id", "a", code=1)) == 1
+    assert len(lines(broker, "dead-letters", "drop", DEAD, "nosuch", "--all", "--yes", code=1)) == 1
+    assert ids(raw_client, DEAD) == []
+
+
+def test_a_queue_that_the_app_names_may_be_empty(proj: Proj) -> None:
+    """Nothing is wrong with a queue of dead letters that has none, where the app knows of it: exit code 0."""
+    assert "0 dead letters" in proj.celery("delayq", "dead-letters", "list", "celery")
+    proj.celery("delayq", "dead-letters", "replay", "celery", "--all")
+
+
+def test_the_old_name_of_the_option_of_replay_still_works(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """`--queue NAME` sends letters there as `--to-queue` does, and the new name is said."""
+    bury(raw_client, letter("a"))
+    assert "--to-queue" in run(broker, "dead-letters", "replay", DEAD, "--all", "-q", "there").stderr
+    assert ids(raw_client, "there") == ["a"]
+
+
+def test_another_queue_takes_them_where_nobody_knows_the_first_one(
+    broker: PrivateRedis, raw_client: redis.Redis
+) -> None:
+    """A message without a reason stays, with exit code 1, until --queue says where it goes; damaged ones go as is."""
+    odd = [b"no json", b"\xff\xfe", b"[1]", b'{"properties": 3}', b""]
+    bury(raw_client, letter("a", reason=None), *odd, letter("b"))
+    stderr = run(broker, "dead-letters", "replay", DEAD, "--all", code=1).stderr
+    assert "6 stay, because nobody knows from which queue they came: give --to-queue" in stderr
+    assert ids(raw_client, "orders") == ["b"]
+    assert raw_client.llen(DEAD) == 6
+    assert len(lines(broker, "dead-letters", "list", DEAD)) == 6
+    assert "6 dead letters" in run(broker, "dead-letters", "list", DEAD).stdout
+    run(broker, "dead-letters", "replay", DEAD, "--all", "--to-queue", "elsewhere")
+    assert raw_client.lrange("elsewhere", 0, -2) == list(reversed(odd))
+    [first] = raw_client.lrange("elsewhere", -1, -1)
+    assert json.loads(first)["properties"]["delivery_info"] == {"exchange": "", "routing_key": "elsewhere"}
+
+
+def test_letters_of_an_exchange_go_to_the_queue_that_is_bound_to_it(proj: Proj, raw_client: redis.Redis) -> None:
+    """Direct and topic bindings lead to the queue; a letter that would go to several, or none, stays."""
+    direct, topic = Exchange("direct"), Exchange("topic", type="topic")
+    with proj.connection() as connection:
+        for queue in (
+            *(Queue("mail", direct, routing_key="m"), Queue("all", topic, routing_key="news.#")),
+            Queue("sport", topic, routing_key="*.sport"),
+        ):
+            queue(connection.default_channel).declare()
+    routes = {"a": ("direct", "m"), "b": ("topic", "news.uk"), "c": ("topic", "news.sport"), "d": ("gone", "m")}
+    bury(raw_client, *(letter(each, exchange=way[0], routing_key=way[1]) for each, way in routes.items()))
+    run(proj.server, "dead-letters", "replay", DEAD, "--all", code=1)
+    assert (ids(raw_client, "mail"), ids(raw_client, "all"), ids(raw_client, "sport")) == (["a"], ["b"], [])
+    assert ids(raw_client, DEAD) == ["c", "d"]
+    [message] = messages(proj, "all")
+    assert message["properties"]["delivery_info"] == {"exchange": "topic", "routing_key": "news.uk"}
+
+
+def test_a_replay_that_is_killed_loses_and_doubles_nothing(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """After kill -9 half way, each of 20,000 letters is in one place, and a second replay sends the rest."""
+    names = [f"t{n}" for n in range(20_000)]
+    bury(raw_client, *(letter(each, task=f"proj.t{int(each[1:]) % 2}") for each in names))
+    args = ["--broker", broker.url, "dead-letters", "replay", DEAD, "--task", "proj.t1"]
+    process = subprocess.Popen([BIN / "delayq", *args])
+    until(lambda: raw_client.llen("orders") > 1000, what="some are replayed")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = ids(raw_client, "orders")
+    assert done == names[1::2][: len(done)]
+    assert len(done) < len(names) / 2, "it was through before it was killed"
+    assert Counter(done + ids(raw_client, DEAD)) == Counter(names)
+    run(broker, *args[2:])
+    assert Counter(ids(raw_client, "orders")) == Counter(names[1::2])
+    assert Counter(ids(raw_client, DEAD)) == Counter(names[::2])
+
+
+def test_replays_at_the_same_time_each_find_all_of_their_letters(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Two replays and a drop of other tasks, and two replays of the same, share a queue and leave what is nobody's."""
+    names = [f"t{n}" for n in range(3000)]
+    bury(raw_client, *(letter(each, task=f"proj.t{int(each[1:]) % 4}") for each in names))
+
+    def work(*args: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([BIN / "delayq", "--broker", broker.url, "dead-letters", *args])
+
+    processes = [
+        work("replay", DEAD, "--task", "proj.t0", "--to-queue", "q0"),
+        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "q1"),
+        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "q1"),
+        work("drop", DEAD, "--task", "proj.t2", "--yes"),
+    ]
+    codes = [process.wait(60) for process in processes]
+    assert (codes[0], codes[3]) == (0, 0)
+    assert Counter(ids(raw_client, "q0")) == Counter(names[::4])
+    assert Counter(ids(raw_client, "q1")) == Counter(names[1::4])
+    assert Counter(ids(raw_client, DEAD)) == Counter(names[3::4])
+
+
+def test_letters_that_come_meanwhile_are_left_alone(raw_client: redis.Redis) -> None:
+    """Letters that are buried, and letters that are consumed, while a round is on do not mix it up."""
+    store = DelayStore(raw_client)
+    bury(raw_client, *(letter(f"t{n}") for n in range(300)))
+    seen = []
+    newest = datetime.fromisoformat(BURIED)
+    for each, done in letters_of.replay(
+        store, DEAD, lambda one: letters_of.to_queue(one, "q", as_before=False), newest
+    ):
+        if done.to != "queue":
+            continue
+        seen.append(each.id)
+        if len(seen) == 50:
+            raw_client.lpush(DEAD, letter("new", at=datetime.now(UTC).isoformat()))
+        if len(seen) == 100:
+            assert json.loads(raw_client.rpop(DEAD))["headers"]["id"] == "t100"
+    assert seen == [f"t{n}" for n in range(300) if n != 100]
+    assert ids(raw_client, "q") == seen
+    assert ids(raw_client, DEAD) == ["new"]
+
+
+def test_a_replay_beside_a_consumer_that_buries_again_ends(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """A worker that buries each replayed letter at once again does not keep a replay of all going for ever."""
+    bury(raw_client, *(letter(f"t{n}") for n in range(2000)))
+    stop = threading.Event()
+
+    def bury_again() -> None:
+        own = redis.Redis(port=broker.port)
+        while not stop.is_set():
+            if found := own.rpop("orders", 50):
+                bury(
+                    own,
+                    *(letter(json.loads(each)["headers"]["id"], at=datetime.now(UTC).isoformat()) for each in found),
+                )
+
+    thread = threading.Thread(target=bury_again)
+    thread.start()
+    try:
+        stdout = run(broker, "dead-letters", "replay", DEAD, "--all").stdout
+        assert "2,000 replayed" in stdout
+        until(lambda: not raw_client.llen("orders"))
+    finally:
+        stop.set()
+        thread.join()
+    assert Counter(ids(raw_client, DEAD)) == Counter(f"t{n}" for n in range(2000))
+
+
+def test_a_key_of_another_type_hides_no_other_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """A queue that is no list is named, with exit code 1, and the others are listed and replayed."""
+    raw_client.set("damaged", "x")
+    bury(raw_client, letter("a"))
+    for command in (["list"], ["replay", "--all"]):
+        result = run(broker, "dead-letters", command[0], "damaged", DEAD, *command[1:], code=1)
+        assert "queue 'damaged': WRONGTYPE" in result.stderr
+    assert ids(raw_client, "orders") == ["a"]
+    bury(raw_client, letter("b"))
+    raw_client.delete("orders")
+    raw_client.set("orders", "x")
+    assert "holds a string" in run(broker, "dead-letters", "replay", DEAD, "--all", code=1).stderr
+    assert ids(raw_client, DEAD) == ["b"]
+
+
+def test_the_command_of_an_app_that_names_no_queue_asks_for_one(proj: Proj) -> None:
+    """An app without a dead_letter_queue is told that no task has one, with exit code 2."""
+    done = subprocess.run(
+        [BIN / "celery", "-A", "proj", "delayq", "dead-letters", "list"],
+        cwd=APPS,
+        env={**os.environ, "PROJ_CONF": json.dumps(proj.conf)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "No task of the app has a dead_letter_queue" in done.stderr
+
+
+def test_large_letters_are_read_in_small_pages(raw_client: redis.Redis) -> None:
+    """After letters of 100 KB each, a page holds 10 of them and not 100, so that no call is long."""
+    store = DelayStore(raw_client)
+    bury(raw_client, *(letter(f"t{n}", error="e" * 100_000) for n in range(150)))
+    calls: list[int] = []
+    read = store.dead_letter_page
+    store.dead_letter_page = lambda *args: (page := read(*args), calls.append(len(page)))[0]  # type: ignore[method-assign]
+    assert len(list(islice(letters_of.browse(store, DEAD), None))) == 150
+    assert calls[0] == 100
+    assert set(calls[1:]) == {9}.union({150 - 100 - 9 * 5})

@@ -1,0 +1,249 @@
+"""What the commands do at a terminal: questions, the progress bar, completion; and with very much input."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from kombu_delayq.store.types import Offer
+from tests.support.shell import BIN, lines, terminal
+from tests.support.workers.harness import APPS, Proj
+
+MANY = 500_000
+
+
+def _waiting(proj: Proj) -> set[str]:
+    return {line["id"] for line in lines(proj.server, "list")}
+
+
+@pytest.fixture(scope="module")
+def many_ids(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of half a million ids, of which those in ``HELD`` may wait."""
+    path = tmp_path_factory.mktemp("ids") / "ids.txt"
+    with path.open("w") as file:
+        file.writelines(f"3f2a1c9e-0000-4000-8000-{n:012}\n" for n in range(MANY))
+    return path
+
+
+def _fill(proj: Proj, count: int) -> None:
+    """Puts messages straight into the store, in a queue ``many``."""
+    body = json.dumps({"headers": {"task": "t", "argsrepr": "x" * 100}})
+    with proj.connection() as connection:
+        store = connection.default_channel.store
+        for at in range(0, count, 500):
+            store.offer("many", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, min(at + 500, count))))
+
+
+HELD = [f"3f2a1c9e-0000-4000-8000-{n:012}" for n in (0, 12_345, MANY - 1)]
+
+
+def test_a_destructive_command_asks_and_takes_a_no(proj: Proj) -> None:
+    """At a terminal cancel asks for the id and purge for the counts; a no changes nothing and exits with 1.
+
+    Each question names the broker, without its password.
+    """
+    proj.send("record", countdown=3600, queue="orders", task_id="esc\x1b[2J")
+    with terminal(proj.server, "cancel", "esc\x1b[2J") as process:
+        process.read_until(f"Cancel task esc\\x1b[2J on {proj.server.url}? [y/N]")
+        process.type("n")
+        assert process.wait() == 1
+    with terminal(proj.server, "purge", "orders") as process:
+        process.read_until(f"Remove all delayed messages, now 1 of queue orders, on {proj.server.url}? [y/N]")
+        process.type("")
+        assert process.wait() == 1
+    assert _waiting(proj) == {"esc\x1b[2J"}
+
+
+def test_a_destructive_command_asks_and_takes_a_yes(proj: Proj) -> None:
+    """After a yes the command goes ahead; the question is not in its output."""
+    for each in ("a", "b", "c"):
+        proj.send("record", countdown=3600, queue="orders", task_id=each)
+    with terminal(proj.server, "cancel", "a", "b", stdout=subprocess.PIPE) as process:
+        process.read_until(f"Cancel 2 tasks on {proj.server.url}? [y/N]")
+        process.type("y")
+        assert process.wait() == 0
+        assert process.process.stdout
+        # Older versions of click write the blank after their question to stdout.
+        assert process.process.stdout.read().lstrip() == b"a: cancelled\nb: cancelled\n"
+    with terminal(proj.server, "purge", "orders") as process:
+        process.read_until("[y/N]")
+        process.type("y")
+        assert process.wait() == 0
+        assert "queue orders: 1 delayed messages removed" in process.script
+    assert _waiting(proj) == set()
+
+
+def test_without_a_terminal_for_the_question_nobody_is_asked(proj: Proj) -> None:
+    """Ids from standard input leave no place for an answer, and a redirected stderr hides the question."""
+    with terminal(proj.server, "cancel", "-") as process:
+        assert process.wait() == 2
+        assert "--yes" in process.script
+    with terminal(proj.server, "cancel", "a", stderr=subprocess.DEVNULL) as process:
+        assert process.wait() == 2
+
+
+@pytest.mark.timeout(300)  # a busy machine takes minutes
+def test_half_a_million_ids_are_cancelled_with_a_progress_bar(proj: Proj, many_ids: Path) -> None:
+    """They are read as a stream, the waiting ones are found, and a bar counts on stderr alone."""
+    for each in HELD:
+        proj.send("record", countdown=3600, task_id=each)
+    with many_ids.open() as file, terminal(proj.server, "cancel", "-y", "-", stdin=file, stdout=subprocess.PIPE) as bar:
+        assert bar.wait(250) == 0
+        assert bar.process.stdout
+        assert bar.process.stdout.read() == b"3 cancelled, 499,997 not waiting\n"
+    assert "cancelling" in bar.script
+    assert "500000" in bar.script
+    assert _waiting(proj) == set()
+
+
+@pytest.mark.timeout(300)  # a busy machine takes minutes
+def test_half_a_million_ids_are_answered_line_by_line(proj: Proj, many_ids: Path) -> None:
+    """With --json each id has its line, written while further ids are read, and there is no bar without a terminal."""
+    proj.send("record", countdown=3600, task_id=HELD[1])
+    args = [str(BIN / "delayq"), "-b", proj.server.url, "run-now", "--json", "-"]
+    with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        feeding = Thread(target=_feed, args=(process.stdin, many_ids))
+        feeding.start()
+        seen = done = 0
+        for line in process.stdout:
+            seen += 1
+            done += b'"transferred"' in line
+        feeding.join()
+        assert process.stderr
+        assert process.stderr.read() == b""
+    assert (process.returncode, seen, done) == (0, MANY, 1)
+    assert proj.server.client().llen("celery") == 1
+
+
+def _feed(pipe: Any, path: Path) -> None:
+    pipe.write(path.read_bytes())
+    pipe.close()
+
+
+def test_the_bar_of_a_listing_knows_its_end(proj: Proj) -> None:
+    """A listing into a file shows on the terminal how much is done; at the terminal itself it shows the list alone."""
+    _fill(proj, 100_000)
+    args = ["list", "--limit", "0", "--json"]
+    with open(os.devnull, "wb") as nowhere, terminal(proj.server, *args, stdout=nowhere) as process:
+        assert process.wait() == 0
+        assert "listing" in process.script
+        assert "100000/100000" in process.script
+    with terminal(proj.server, "list", "--limit", "1000") as process:
+        assert process.wait() == 0
+        assert "listing" not in process.script
+
+
+def test_a_reader_that_has_enough_ends_a_listing_quietly(proj: Proj, tmp_path: Path) -> None:
+    """A closed pipe, as of `… | head`, is no error of the broker, nor of a command that only looks."""
+    _fill(proj, 3000)
+    command = f"set -o pipefail; {BIN}/delayq -b {proj.server.url}"
+    for args in ("list --limit 0 --json", "list --limit 0", "export", "show - < ids"):
+        (tmp_path / "ids").write_text("".join(f"{n:06}\n" for n in range(3000)))
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {args} | head -n 1"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert (len(done.stdout.splitlines()), done.stderr, done.returncode) == (1, "", 0), args
+
+
+def test_a_reader_that_has_enough_breaks_off_what_changes_something(proj: Proj, tmp_path: Path) -> None:
+    """A command that is not done when its output is closed ends with 1."""
+    _fill(proj, 3000)
+    (tmp_path / "ids").write_text("".join(f"{n:06}\n" for n in range(3000)))
+    command = f"set -o pipefail; {BIN}/delayq -b {proj.server.url} run-now --json - < ids | head -n 1"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (len(done.stdout.splitlines()), done.stderr, done.returncode) == (1, "", 1)
+
+
+def _listed(proj: Proj, columns: int, *args: str) -> list[str]:
+    """Returns the lines of a listing at a terminal of some width, of which none is broken."""
+    with terminal(proj.server, "list", *args, columns=columns) as process:
+        assert process.wait() == 0
+        found = process.script.splitlines()
+    assert max(map(len, found)) <= columns
+    return found
+
+
+def test_a_listing_fits_the_terminal(proj: Proj) -> None:
+    """Arguments are shortened first; where that is not enough, each task is a block, with its id in one piece."""
+    sent = [proj.send("record", "x" * 100, countdown=3600, queue="orders").id for _ in range(2)]
+    for columns, count in ((160, 3), (130, 3), (100, 12), (60, 12)):
+        found = _listed(proj, columns)
+        assert len(found) == count, (columns, found)
+        text = "\n".join(found)
+        for word in (*sent, "proj.record", "orders", "('xxx"):
+            assert word in text
+    found = _listed(proj, 80)
+    assert sorted(found[::6]) == sorted(sent)
+    assert [line.split()[0] for line in found[1:6]] == ["due", "task", "queue", "retries", "arguments"]
+    with terminal(proj.server, "list", stdout=subprocess.PIPE, columns=60) as process:
+        assert process.process.stdout
+        assert len(process.process.stdout.read().splitlines()) == 3
+
+
+def test_a_terminal_that_knows_few_letters_gets_the_others_escaped(proj: Proj) -> None:
+    """Text that stdout cannot encode is escaped, and is no error."""
+    proj.send("record", "größe", countdown=3600, task_id="漢")
+    done = subprocess.run(
+        [BIN / "delayq", "-b", proj.server.url, "list"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        encoding="latin-1",
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("\\u6f22" in done.stdout, "größe" in done.stdout) == (True, True)
+
+
+def _completed(words: str) -> list[str]:
+    """Returns what bash is offered for the last word of a line."""
+    before = words.split(" ")[:-1]
+    args = [str(BIN / before[0])]
+    variable = f"_{before[0].upper()}_COMPLETE"
+    environment = {**os.environ, variable: "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(before))}
+    done = subprocess.run(args, cwd=APPS, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [line.partition(",")[2] for line in done.stdout.split()]
+
+
+def test_the_shell_completes_commands_options_and_queues(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script completes its commands, their options, and the queues of the broker that is named in the line."""
+    for queue in ("orders", "other", "mails", "or\x1bd"):
+        proj.send("record", countdown=3600, queue=queue)
+    assert "reschedule" in _completed("delayq res")
+    assert "--due-before" in _completed("delayq list --due")
+    url = proj.server.url
+    assert _completed(f"delayq -b {url} list or") == ["orders"]
+    assert _completed(f"delayq -b {url} purge mails o") == ["orders", "other"]
+    monkeypatch.setenv("DELAYQ_BROKER_URL", url)
+    assert _completed("delayq list m") == ["mails"]
+
+
+@pytest.mark.parametrize("broker", ["-b redis://127.0.0.1:1", "-b nonsense://x", ""])
+def test_completion_is_silent_without_a_broker(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker, or one that cannot be reached: nothing is offered, and nothing is said."""
+    monkeypatch.delenv("DELAYQ_BROKER_URL", raising=False)
+    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
+    assert _completed(" ".join(["delayq", *broker.split(), "list", ""])) == []
+
+
+def test_completion_under_celery_asks_the_broker_of_the_app(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`celery -A proj delayq list <TAB>` offers queues too, as the app is imported for it."""
+    proj.send("record", countdown=3600, queue="orders")
+    monkeypatch.setenv("PROJ_CONF", json.dumps(proj.conf))
+    monkeypatch.setenv("PYTHONPATH", str(APPS))
+    assert _completed("celery -A proj delayq list o") == ["orders"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_a_shell_names_the_command(shell: str) -> None:
+    """The script that a shell is to source completes `delayq`."""
+    environment = {**os.environ, "_DELAYQ_COMPLETE": f"{shell}_source"}
+    done = subprocess.run([BIN / "delayq"], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"_DELAYQ_COMPLETE={shell}_complete" in done.stdout

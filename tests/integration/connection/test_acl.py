@@ -1,0 +1,211 @@
+"""The ACL users of docs/how-to/acl.md, with nothing more than their rights."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+from redis.exceptions import NoPermissionError, ResponseError
+
+import celery_ext
+from celery_ext.cli import delayq
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting import by_id
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.types import Offer
+from tests.support.conditions import until
+from tests.support.workers.harness import MakeProj, Proj
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "acl.md"
+
+
+@pytest.fixture
+def users(own_server: PrivateRedis, backup: str) -> PrivateRedis:
+    """A server that has the users of the page."""
+    blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 5
+    for block in blocks:
+        own_server.client().execute_command(*block.split())
+        if backup == "list":
+            name = block.split()[2]
+            keys_alone = 1 if name == "status" else None
+            own_server.client().execute_command("ACL", "SETUSER", name, *rights_of_list()[:keys_alone])
+    return own_server
+
+
+@pytest.fixture
+def proj_of_user(users: PrivateRedis, make_proj: MakeProj) -> Iterator[Proj]:
+    """The app with the rights of the user that the page gives to workers and publishers."""
+    yield make_proj(server=users, broker_url=url_of(users, "shop"), include=["chain_tasks"], chain="1s")
+    assert denials(users) == [], "what a user of the page may not do"
+
+
+def rights_of_list() -> list[str]:
+    """Returns what the page adds for Redisson's form, the keys first."""
+    found = re.search(r"```text\n(~redisson.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found[1].split()
+
+
+def denials(server: PrivateRedis) -> list[Any]:
+    """Returns what users were denied.
+
+    But for what they can do without: the name that a Redis client gives itself, and messages in the other form.
+    """
+    other = () if "~redisson" in str(server.client().acl_getuser("shop")["keys"]) else ("redisson_",)
+    found = server.client().execute_command("ACL", "LOG")  # newer clients make a dict of each entry
+    log = [each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found]
+    return [entry for entry in log if not entry["object"].startswith(("client", *other))]
+
+
+def url_of(server: PrivateRedis, user: str) -> str:
+    """Returns the broker URL of a user."""
+    return server.url.replace("redis://", f"redis://{user}:password@")
+
+
+def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None) -> Result:
+    """Runs a ``delayq`` command as a user; it must succeed."""
+    done = CliRunner().invoke(delayq, ["--broker", url_of(server, user), *command], input=stdin)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.mark.both_forms
+def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
+    """Workers and publishers delay, retry by a chain, cancel, revoke and purge with the rights of user shop."""
+    proj = proj_of_user
+    proj.worker()
+    proj.await_answers()
+    first = proj.send("record", 1, countdown=1, priority=5)
+    chained = proj.send("notify", 1)
+    far = [proj.send("record", n, countdown=3600, task_id=f"far-{n}") for n in range(4)]
+    proj.send("record", 9, countdown=3600, task_id="far-0")
+    assert celery_ext.cancel(proj.app, [far[0].id, first.id + "0"]) == {
+        "far-0": "cancelled",
+        first.id + "0": "not_delayed",
+    }
+    assert celery_ext.reschedule(proj.app, far[1].id, countdown=7200) == "rescheduled"
+    assert [task.id for task in celery_ext.browse(proj.app, "celery")][-1:] == ["far-1"]
+    assert celery_ext.run_now(proj.app, far[2].id) == "transferred"
+    far[3].revoke()
+    until(lambda: celery_ext.get(proj.app, "far-3") is None)
+    proj.await_runs(2, id=chained.id)
+    proj.await_runs(1, id=first.id)
+    proj.await_runs(1, id="far-2")
+    assert proj.app.control.purge() == 1
+
+
+@pytest.mark.both_forms
+def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
+    """User caretaker may run every command that looks, changes, moves and mends, and user status that one."""
+    proj = make_proj(server=users)
+    for n in range(6):
+        proj.send("record", n, countdown=3600, task_id=f"id-{n}")
+    run(users, "status", "status")
+    for command in (
+        "status",
+        "list",
+        "show id-1",
+        "cancel --yes id-1",
+        "reschedule --countdown 2h id-2",
+        "run-now id-3",
+    ):
+        run(users, "caretaker", *command.split())
+    exported = run(users, "caretaker", "export").stdout
+    run(users, "caretaker", "purge", "--yes", "celery")
+    run(users, "caretaker", "import", stdin=exported)
+    run(users, "caretaker", "repair", "--yes")
+    if backup == "list":
+        for form in ("hash", "list"):
+            run(users, "caretaker", "convert", "celery", "--to", form)
+    proj.send("record", 7, queue="undelivered")
+    proj.send("record", 8, queue="undelivered")
+    run(users, "caretaker", "dead-letters", "list", "undelivered")
+    run(users, "caretaker", "dead-letters", "replay", "undelivered", "--all", "--to-queue", "celery")
+    proj.send("record", 9, queue="undelivered")
+    run(users, "caretaker", "dead-letters", "drop", "undelivered", "--all", "--yes")
+    assert denials(users) == []
+
+
+@pytest.mark.both_forms
+def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
+    """User transfer may lead and transfer, and learns of new messages."""
+    proj = make_proj(server=users)
+    options = ("--broker", url_of(users, "transfer"), "-o", f"backup={backup}")
+    command = [sys.executable, "-m", "celery", "delayq", *options, "transfer"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: users.client().get("delayq:transfer"))
+        for n in range(2):
+            proj.send("record", n, countdown=0.5)
+        until(lambda: users.client().llen("celery") == 2)
+        process.terminate()
+        _, log = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 0, log
+    assert denials(users) == [], log
+
+
+@pytest.fixture
+def store_of_spark(users: PrivateRedis) -> Iterator[DelayStore]:
+    """A store with the rights of the user that the page gives to Spark jobs that write."""
+    store = DelayStore(redis.Redis(port=users.port, username="spark", password="password"))
+    yield store
+    store.close()
+
+
+def write_jobs(store: DelayStore) -> None:
+    """Does all that Spark jobs do when they write: now and later, some staged, committed and aborted."""
+    store.client.ping()
+    store.check_version()
+    store.eviction_warning()
+    for staged, end in product((False, True), ("committed", "aborted")):
+        job = JobRun(f"{staged} {end}", store.new_run(), 600_000, staged, max_rate=1e6, max_depth=1000)
+        store.begin(job, "stream")
+        for priority, due in product((0, 9), ("", "4102444800000")):
+            offers = [Offer("i", due, priority, body) for body in (f"{job.name} {due} {priority}", "")]
+            store.enqueue("celery", job, [each._replace(id=f"{each.id}{priority}{due}") for each in offers])
+        store.finish(job, end)
+        while store.publish(job).fresh:
+            pass
+        found = store.job(job.name)
+        assert found is not None
+        assert (found.state, found.name) == (end, store.job_of_stream("stream"))
+
+
+def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_spark: DelayStore) -> None:
+    """User spark may run whole jobs, and cancels with the further rights that the page names."""
+    write_jobs(store_of_spark)
+    assert denials(users) == []
+    more = re.search(r"also cancel tasks .* `([+a-z ]+)`", PAGE.read_text(encoding="utf-8"))
+    assert more
+    users.client().execute_command("ACL", "SETUSER", "spark", *more[1].split())
+    cancelled = list(by_id.cancel(store_of_spark, ["i04102444800000", "unknown"]))
+    assert [len(each.messages) for each in cancelled] == [3, 0]
+    store_of_spark.client.zadd("delayq:cancelled", {"noted long ago": 1})
+    assert [each.outcome for each in by_id.cancel(store_of_spark, ["unknown"])] == ["not_delayed"]
+    assert denials(users) == []
+
+
+def test_spark_jobs_have_no_right_that_they_do_not_need(users: PrivateRedis, store_of_spark: DelayStore) -> None:
+    """Without any one of the commands of user spark, something is denied to a job."""
+    admin = users.client()
+    rights = re.findall(r"^ACL SETUSER spark.*?```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[0]
+    for right in re.findall(r"\+\w+", rights):
+        admin.flushdb()
+        admin.script_flush()
+        admin.execute_command("ACL", "SETUSER", "spark", right.replace("+", "-"))
+        with suppress(NoPermissionError, ResponseError):
+            write_jobs(store_of_spark)
+        assert denials(users), right
+        admin.execute_command("ACL", "SETUSER", "spark", right)
+        admin.execute_command("ACL", "LOG", "RESET")

@@ -1,0 +1,75 @@
+"""What is closed leaves no connection behind, without waiting for the garbage collector."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.broker import Broker
+from kombu_delayq.channel import connect_store
+from kombu_delayq.connection import sentinel
+from kombu_delayq.store.types import Offer, PageId
+from tests.support.conditions import until
+from tests.support.servers.sentinels import MASTER_NAME, Sentinels
+from tests.support.workers.harness import TRANSPORT
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def connections(port: int) -> int:
+    """Counts the connections to a server that are neither this test's own nor those of Sentinels and replicas."""
+    with redis.Redis(port=port) as admin:
+        own = admin.client_id()
+        return sum(
+            each["id"] != str(own) and not each["name"].startswith("sentinel-") and "S" not in each["flags"]
+            for each in admin.client_list()
+        )
+
+
+@pytest.mark.parametrize("scheme", ["redis", "delayq"])
+def test_a_store_of_spark_that_is_closed_leaves_no_connection(own_server: PrivateRedis, scheme: str) -> None:
+    """A broker of Spark has one connection while its store is used, and none when it is closed."""
+    url = own_server.url.replace("redis", scheme, 1)
+    until(lambda: connections(own_server.port) == 0)
+    for _ in range(3):
+        store = Broker.of(url, None, {}).connect()
+        store.offer("q", Offer("i", "+60000", 0, "{}"))
+        assert connections(own_server.port) == 1
+        store.close()
+        until(lambda: connections(own_server.port) == 0, 5, "closed")
+
+
+def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of our own leave the channel its Sentinels, and are closed with their connections to the Sentinels."""
+    monkeypatch.setattr(sentinel, "ASK_S", 3600.0)  # over one more connection, which is of the process
+    with Sentinels() as sentinels:
+        ports = [sentinels.master.port, *sentinels.ports]
+        options = {"master_name": MASTER_NAME}
+        url = sentinels.urls("delayq+sentinel")
+        with Connection(url, transport=TRANSPORT, transport_options=options) as connection:
+            channel: Any = connection.default_channel
+            channel.store.size("q")
+            managers = {name: each for name, each in vars(channel).items() if name.endswith("sentinel_manager")}
+            before = [connections(port) for port in ports]
+            for pool in (channel.separate_pool(), channel.own_pool()):
+                store = connect_store(channel, pool)
+                store.offer("q", Offer("i", "+60000", 0, "{}"))
+                until(lambda: sum(map(connections, ports)) > sum(before), 5, "connected")
+                store.close()
+                until(lambda: [connections(port) for port in ports] == before, 5, "closed")
+            ahead = channel.put_ahead("q")
+            ahead.put(PageId("s", 1), [Offer("j", "+60000", 0, "{}")])
+            ahead.confirm()
+            ahead.close()
+            until(lambda: [connections(port) for port in ports] == before, 5, "closed")
+            assert managers == {name: vars(channel)[name] for name in managers}

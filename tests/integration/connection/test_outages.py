@@ -1,0 +1,198 @@
+"""Redis that dies, restarts or pauses under running workers."""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from threading import Timer
+
+import pytest
+import redis
+from kombu.exceptions import OperationalError
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+from kombu_delayq.transfer.worker import TransferWorker
+from tests.support.conditions import until
+from tests.support.servers.redis_version import major_version
+from tests.support.workers.harness import MakeProj, Proj, Worker
+from tests.support.workers.visibility import sweep, swept_after
+
+#: Redis is taken for dead sooner than by default, so that pauses are outages.
+IMPATIENT = {"redis_timeout": 0.5}
+PAUSE_S = 2.0
+#: A poll interval, kombu's own reconnect, and a busy machine.
+LATE_S = 20.0
+
+
+@pytest.fixture
+def durable_server() -> Iterator[PrivateRedis]:
+    """A server that has written down all that it has answered."""
+    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
+@pytest.fixture
+def pausing_server() -> Iterator[PrivateRedis]:
+    """A server that takes DEBUG SLEEP; since Redis 7 that has to be allowed."""
+    allow = ("--enable-debug-command", "yes") if major_version() >= 7 else ()
+    with PrivateRedis(*allow) as server:
+        yield server
+
+
+def _send_spread(proj: Proj, count: int, first_s: float, last_s: float) -> dict[str, float]:
+    """Publishes tasks that are due one after the other. Returns when, by value."""
+    now = time.time()
+    dues = {str(n): now + first_s + (last_s - first_s) * n / (count - 1) for n in range(count)}
+    for value, due in dues.items():
+        proj.send("record", value, eta=datetime.fromtimestamp(due, UTC))
+    return dues
+
+
+def _await_each_once(proj: Proj, dues: dict[str, float], back: float) -> None:
+    """Waits for all tasks: each once, not early, and soon after it was due and Redis was back."""
+    runs = proj.await_runs(len(dues))
+    assert Counter(run["value"] for run in runs) == Counter(dues.keys())
+    for run in runs:
+        assert dues[run["value"]] <= run["at"] < max(dues[run["value"]], back) + LATE_S
+    proj.journal.delete("runs")
+
+
+@pytest.mark.both_forms
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_restarted_redis_goes_on_from_its_file(
+    make_proj: MakeProj, durable_server: PrivateRedis, how: signal.Signals
+) -> None:
+    """What became due while Redis was down, and what is due later, runs once after Redis is back; the worker stays."""
+    proj = make_proj(durable_server)
+    worker = proj.worker()
+    dues = _send_spread(proj, 20, first_s=2, last_s=5)
+    durable_server.stop(how)
+    with pytest.raises((OperationalError, redis.ConnectionError)):
+        proj.send("record", countdown=1, retry=False)
+    until(lambda: time.time() > dues["9"], 10)
+    durable_server.start()
+    back = time.time()
+    _await_each_once(proj, dues, back)
+    assert worker.alive()
+    assert proj.delayed() == 0
+
+
+def test_a_worker_logs_when_an_outage_begins_and_ends(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
+    """The worker's log has an outage once, with its length, though Celery connects anew after it."""
+    worker = make_proj(durable_server).worker()
+    until(lambda: "leads" in worker.log)
+    durable_server.stop(signal.SIGKILL)
+    _await_loss(worker)
+    durable_server.start()
+    until(lambda: "Redis can be used again after" in worker.log, LATE_S * 2, worker.log)
+    assert worker.log.count("Redis cannot be used") == 1
+    assert worker.log.count("Redis can be used again after") == 1
+
+
+@pytest.mark.both_forms
+def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
+    durable_server: PrivateRedis, backup: str
+) -> None:
+    """When Redis is killed again and again amid transfers, each message ends in its queue once."""
+    count = 4000
+    client = redis.Redis(port=durable_server.port)
+    small = Options(transfer_batch=20, backup=backup)
+    store = DelayStore(client, options=small)
+    for first in range(0, count, 500):
+        store.offer("q", *(Offer(str(n), "+0", 0, str(n)) for n in range(first, first + 500)))
+    transfer = TransferWorker(lambda: DelayStore(redis.Redis(port=durable_server.port), options=small))
+    transfer.start()
+    cut_short = 0
+    for part in (0.2, 0.4):
+        until(lambda: store.stats("q").ready > count * part)  # noqa: B023
+        durable_server.stop(signal.SIGKILL)
+        durable_server.start()
+        cut_short += store.size("q") > 0
+    assert cut_short
+    until(lambda: store.size("q") == 0)
+    transfer.stop()
+    assert Counter(client.lrange("q", 0, -1)) == Counter(str(n).encode() for n in range(count))
+    assert not client.exists(*Keys().stored("q", backup)[:2])
+
+
+def _debug_sleep(server: PrivateRedis) -> None:
+    server.client().execute_command("DEBUG", "SLEEP", PAUSE_S)
+
+
+def _client_pause(server: PrivateRedis) -> None:
+    server.client().execute_command("CLIENT", "PAUSE", int(PAUSE_S * 1000))
+    time.sleep(PAUSE_S)
+
+
+def _stop_process(server: PrivateRedis) -> None:
+    os.kill(server.pid, signal.SIGSTOP)
+    time.sleep(PAUSE_S)
+    os.kill(server.pid, signal.SIGCONT)
+
+
+def test_a_paused_redis_delays_but_loses_and_repeats_nothing(make_proj: MakeProj, pausing_server: PrivateRedis) -> None:
+    """Tasks due before, in and after a pause of Redis run once each; the worker is never restarted."""
+    proj = make_proj(pausing_server, broker_transport_options=IMPATIENT)
+    worker = proj.worker()
+    pauses: list[Callable[[PrivateRedis], None]] = [_debug_sleep, _client_pause, _stop_process]
+    for pause in pauses:
+        dues = _send_spread(proj, 20, first_s=0.2, last_s=PAUSE_S + 1)
+        pause(pausing_server)
+        _await_each_once(proj, dues, back=time.time())
+    until(lambda: "Redis can be used again" in worker.log)
+    assert worker.alive()
+
+
+def test_a_publish_that_is_tried_again_after_a_lost_reply_counts_once(
+    make_proj: MakeProj, own_server: PrivateRedis
+) -> None:
+    """A publisher that gets no reply in time tries again; Redis, which executes both attempts, keeps one message."""
+    policy = {"max_retries": 20, "interval_start": 0, "interval_max": 0.2}
+    options = {"socket_timeout": 0.3}
+    proj = make_proj(own_server, broker_transport_options=options, task_publish_retry_policy=policy)
+    proj.send("record", "before", countdown=300)
+    commands = _offers(own_server)
+    os.kill(own_server.pid, signal.SIGSTOP)
+    Timer(1.0, os.kill, (own_server.pid, signal.SIGCONT)).start()
+    proj.send("record", "during", countdown=300)
+    assert _offers(own_server) > commands + 1
+    assert proj.delayed() == 2
+
+
+def _offers(server: PrivateRedis) -> int:
+    stats = server.client().info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha"))
+
+
+def _await_loss(worker: Worker) -> None:
+    until(lambda: "Cannot connect to" in worker.log, 30, "the worker notices the loss")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
+def test_a_worker_that_holds_messages_outlives_redis(
+    make_proj: MakeProj, durable_server: PrivateRedis, pool: str
+) -> None:
+    """A worker whose Redis dies while it holds unacked messages lives and reconnects; they all run in the end."""
+    proj = make_proj(durable_server, broker_transport_options=swept_after(4))
+    client = durable_server.client()
+    worker = proj.worker(pool=pool, concurrency=1)
+    for value in range(3):
+        proj.send("late_acked", 1.5, value)
+    proj.await_runs(1)
+    until(lambda: client.hlen("unacked") == (1 if pool == "solo" else 3))
+    durable_server.stop(signal.SIGKILL)
+    _await_loss(worker)
+    durable_server.start()
+
+    def all_ran() -> bool:
+        sweep(proj)
+        return {run["value"] for run in proj.runs()} == {0, 1, 2} and not client.hlen("unacked")
+
+    until(all_ran, 40, worker.log)
+    assert worker.alive()

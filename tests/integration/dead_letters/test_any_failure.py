@@ -1,0 +1,137 @@
+"""Tasks that are buried after any failure that is final, however they end."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import celery
+import pytest
+
+from celery_ext import run_now
+from tests.support.conditions import stays, until
+from tests.support.shell import run
+from tests.support.workers.chains import TASKS, error_of, fleet, messages, waiting_step
+from tests.support.workers.harness import MakeProj, Proj
+
+pytestmark = pytest.mark.xdist_group("any failure")
+
+
+@pytest.fixture(scope="module")
+def proj() -> Iterator[Proj]:
+    with fleet() as proj:
+        yield proj
+
+
+def buried(proj: Proj, count: int = 1) -> list[Any]:
+    """Waits for letters, and until no more come. Returns what each tells: reason, error, retries."""
+    key = proj.server.client()
+    until(lambda: key.llen("failed") >= count, 60, "it is buried")
+    stays(lambda: key.llen("failed") == count, 1.5, "it is buried once")
+    letters = messages(proj, "failed")
+    for each in letters:
+        assert each["properties"]["dead_letter"]["worker"] == proj.workers[-1].node
+        assert "eta" not in each["headers"] or each["headers"]["eta"] is None
+    told = [each["properties"]["dead_letter"] for each in letters]
+    return [(each["reason"], each["error"], each["retries"]) for each in told]
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "reason", "error"),
+    [
+        ("raise", {}, "failed", "ValueError: no such order"),
+        ("kill", {}, "worker lost", "WorkerLostError: Worker exited prematurely: signal 9 (SIGKILL)"),
+        pytest.param(
+            *("exit", {}, "worker lost", "WorkerLostError: Worker exited prematurely"),
+            marks=pytest.mark.skipif(celery.__version__ < "5.7", reason="before, Celery loses sight of such a task"),
+        ),
+        ("hang", {"time_limit": 1}, "time limit exceeded", "TimeLimitExceeded: "),
+        ("hang softly", {"soft_time_limit": 1}, "failed", "SoftTimeLimitExceeded: "),
+    ],
+)
+@pytest.mark.parametrize("task", ["doomed", "doomed_late"])
+def test_each_final_failure_is_buried_once(
+    proj: Proj, task: str, how: str, options: dict[str, Any], reason: str, error: str
+) -> None:
+    """An exception, a killed child, one that exits, and both time limits end in one dead letter, with the reason."""
+    sent = proj.send(task, how, **options)
+    assert error_of(sent)
+    [found] = buried(proj)
+    assert (found[0], found[2]) == (reason, 0)
+    assert found[1].startswith(error)
+    assert len(proj.runs(id=sent.id)) == 1
+
+
+def test_what_is_no_failure_is_not_buried(proj: Proj) -> None:
+    """A task that ignores or rejects its message, or is revoked while it runs, is not buried, nor one that succeeds."""
+    for how in ("ignore", "reject", "well"):
+        proj.send("doomed", how)
+    hangs = proj.send("doomed", "hang")
+    until(lambda: proj.runs(id=hangs.id), 30)
+    hangs.revoke(terminate=True)
+    until(lambda: hangs.state == "REVOKED", 30)
+    until(lambda: len(proj.runs(name="doomed")) >= 4)
+    stays(lambda: proj.server.client().llen("failed") == 0, 2)
+
+
+def test_a_failure_beside_the_chain_is_buried(proj: Proj) -> None:
+    """A failure that the chain does not count ends the task at its place, and its letter begins the chain anew."""
+    sent = proj.send("doomed_chain")
+    waiting_step(proj, sent.id, 1)
+    run_now(proj.app, sent.id)
+    assert "no such order" in str(error_of(sent))
+    until(lambda: proj.server.client().llen("failed") == 1)
+    assert run(proj.server, "dead-letters", "replay", "failed", "--all").stdout == (
+        "queue failed: 1 replayed (1 to celery)\n"
+    )
+    again = waiting_step(proj, sent.id, 1)
+    assert (again.delay_chain, [each["retries"] for each in proj.runs(id=sent.id)]) == ("1h", [0, 1, 0])
+    run_now(proj.app, sent.id)
+    assert buried(proj) == [("failed", "ValueError: no such order", 1)]
+
+
+def test_a_task_that_comes_again_is_buried_when_it_has_failed(proj: Proj) -> None:
+    """A lost process of a task that is delivered again is no final failure; the one after it is, and is buried once."""
+    sent = proj.send("doomed_again", "raise")
+    assert "again" in str(error_of(sent))
+    assert buried(proj) == [("failed", "ValueError: again", 0)]
+    assert len(proj.runs(id=sent.id)) == 2
+
+
+def test_a_replayed_letter_of_a_lost_process_runs_again(proj: Proj) -> None:
+    """A letter that the worker's main process wrote has its arguments, and is replayed to the queue it came from."""
+    proj.send("doomed", kwargs={"how": "kill"})
+    until(lambda: proj.server.client().llen("failed") == 1, 30)
+    assert "1 replayed (1 to celery)" in run(proj.server, "dead-letters", "replay", "failed", "--all").stdout
+    [found] = buried(proj)
+    assert found[0] == "worker lost"
+
+
+@pytest.mark.skipif(celery.__version__ < "5.7", reason="Celery has retry_on_worker_lost from 5.7 on")
+def test_a_chain_whose_last_step_loses_its_process_is_exhausted(proj: Proj) -> None:
+    """Where lost processes count for a chain, the task is buried after the last step, and the signal is sent."""
+    sent = proj.send("dies_always")
+    waiting_step(proj, sent.id, 1)
+    run_now(proj.app, sent.id)
+    [found] = buried(proj)
+    assert (found[0], found[2]) == ("delay chain exhausted", 1)
+    assert len(proj.runs(id=sent.id, told="exhausted")) == 1
+
+
+@pytest.mark.parametrize("pool", ["solo", "threads"])
+def test_pools_without_processes(make_proj: MakeProj, pool: str) -> None:
+    """In threads and in the worker itself an exception is buried once, and the setting says so for all tasks."""
+    proj = make_proj(**TASKS, delayq_dead_letter_on="failure")
+    proj.worker(pool=pool)
+    proj.send("doomed", "raise")
+    assert buried(proj) == [("failed", "ValueError: no such order", 0)]
+    proj.send("unchained", 1, 2)  # too many arguments
+    [found] = buried(proj)
+    assert (found[0], found[1][:9]) == ("failed", "TypeError")
+
+
+def test_a_time_limit_that_leaves_the_message_is_not_final(make_proj: MakeProj) -> None:
+    """A message that is given back after a time limit comes again, and is buried when that run ends it."""
+    proj = make_proj(**TASKS, task_acks_on_failure_or_timeout=False)
+    proj.worker(concurrency=1)
+    sent = proj.send("doomed_late", "hang", time_limit=1)
+    until(lambda: len(proj.runs(id=sent.id)) >= 2, 60, "it comes again")
+    assert proj.server.client().llen("failed") == 0

@@ -1,0 +1,115 @@
+"""Delay chains whose worker or Redis goes away."""
+
+import signal
+from collections import Counter
+
+from celery_ext import run_now
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.conditions import until
+from tests.support.workers.chains import (
+    SLOW_S,
+    TASKS,
+    assert_steps,
+    delay_of_step,
+    error_of,
+    retries_of,
+    steps_of,
+    waiting_step,
+    watched,
+)
+from tests.support.workers.harness import MakeProj, Proj
+
+
+def redeliver(proj: Proj, runs: dict[str, int]) -> None:
+    """Gives back all that is unacked, as is done after the visibility timeout, and waits for numbers of runs by id."""
+    with proj.connection(visibility_timeout=0) as connection:
+        connection.default_channel.qos.restore_visible(num=None, interval=1)
+    until(lambda: all(len(retries_of(proj, each)) >= count for each, count in runs.items()), 30, f"runs: {runs}")
+
+
+def fail(proj: Proj, task_id: str, runs: int = 1) -> None:
+    """Lets runs of ``gated`` fail."""
+    proj.journal.rpush(f"fail {task_id}", *["now"] * runs)
+
+
+def test_two_runs_of_a_step_make_one_next_step(make_proj: MakeProj) -> None:
+    """A step that is delivered again while it runs is run again, and both runs together have one follower."""
+    proj = make_proj(**TASKS)
+    worker = proj.worker(concurrency=4)
+    sent = proj.send("gated", countdown=0.2)
+    with watched(proj, sent.id) as counts:
+        for step in (0, 1):
+            proj.await_runs(1, id=sent.id, retries=step)
+            redeliver(proj, {sent.id: 2 * (step + 1)})
+            fail(proj, sent.id, 2)
+            # Both have ended; they share a delivery tag, so the first one's acknowledgement is that of both.
+            until(lambda ended=2 * (step + 1): worker.log.count(f"[{sent.id}] retry:") == ended)
+            task = waiting_step(proj, sent.id, step + 1)
+            until(lambda: 1 in counts)
+            assert task.due.timestamp() >= proj.runs(id=sent.id)[-1]["at"] + (240, 600)[step] - SLOW_S
+            run_now(proj.app, sent.id)
+    proj.await_runs(5, id=sent.id)
+    assert set(counts) == {0, 1}
+    assert retries_of(proj, sent.id) == [0, 0, 1, 1, 2]
+    assert [bool(run["redelivered"]) for run in proj.runs(id=sent.id)] == [False, True, False, True, False]
+
+
+def test_a_worker_that_is_killed(make_proj: MakeProj) -> None:
+    """A chain goes on where it was when its worker is killed, while a step waits, or while one runs that acks late."""
+    proj = make_proj(**TASKS)
+    worker = proj.worker(concurrency=4)
+    first, later, waits = (proj.send("gated").id for _ in range(3))
+    for each in (later, waits):
+        fail(proj, each)
+        waiting_step(proj, each, 1)
+    run_now(proj.app, later)
+    proj.await_runs(1, id=first)
+    proj.await_runs(1, id=later, retries=1)
+    until(lambda: proj.server.client().hlen("unacked") == 2)
+    worker.kill()
+    before = waiting_step(proj, waits, 1).message
+
+    proj.worker(concurrency=4)
+    redeliver(proj, {first: 2, later: 3})
+    assert (retries_of(proj, first), retries_of(proj, later)) == ([0, 0], [0, 1, 1])
+    assert waiting_step(proj, waits, 1).message == before
+    run_now(proj.app, waits)
+    proj.await_runs(2, id=waits)
+    for each, retries, delay_s in ((first, 1, 240), (later, 2, 600), (waits, 2, 600)):
+        with watched(proj, each) as counts:
+            fail(proj, each)
+            assert_steps([delay_of_step(proj, each, retries)], delay_s)
+        assert set(counts) <= {0, 1}
+    until(lambda: proj.server.client().hlen("unacked") == 0)
+    assert [len(retries_of(proj, each)) for each in (first, later, waits)] == [2, 3, 2]
+
+
+def test_a_restarted_redis_knows_the_step(make_proj: MakeProj) -> None:
+    """A step that waited when Redis was killed waits when it is back, and the chain goes on from there."""
+    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
+        proj = make_proj(server, **TASKS)
+        worker = proj.worker(concurrency=1)
+        sent = proj.send("notify", 2, delay_chain="1h,2h")
+        before = waiting_step(proj, sent.id, 1)
+        proj.await_answers()
+        # A worker that loses Redis amid a task may forget that its pool is free by then.
+        until(lambda: proj.app.control.inspect(timeout=5).active() == {worker.node: []})
+        server.stop(signal.SIGKILL)
+        server.start()
+        assert waiting_step(proj, sent.id, 1).message == before.message
+        assert_steps(steps_of(proj, sent.id, 2), 3600, 7200)
+        assert sent.get(timeout=30) == 2
+        assert worker.alive()
+        assert retries_of(proj, sent.id) == [0, 1, 2]
+
+
+def test_a_chain_that_redis_did_not_take(make_proj: MakeProj) -> None:
+    """A step that is longer than ``max_delay`` allows fails the task, and the error says why."""
+    proj = make_proj(**TASKS, broker_transport_options={"max_delay": 300})
+    proj.worker(concurrency=1)
+    sent = proj.send("notify", delay_chain="4m,10m")
+    steps_of(proj, sent.id, 1)
+    error = error_of(sent)
+    assert type(error).__name__ == "DelayTooLong"
+    assert "max_delay" in str(error)
+    assert Counter(retries_of(proj, sent.id)) == {0: 1, 1: 1}

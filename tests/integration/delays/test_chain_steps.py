@@ -1,0 +1,278 @@
+"""Delay chains with a real worker: steps, ends, cancels and canvas."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import celery
+import pytest
+from celery import Celery, chain, chord, group
+from celery.exceptions import MaxRetriesExceededError, TaskRevokedError
+
+from celery_ext import cancel, get, run_now
+from tests.support.conditions import stays, until
+from tests.support.workers.chains import (
+    assert_steps,
+    error_of,
+    fleet,
+    messages,
+    retries_of,
+    steps_of,
+    waiting_step,
+    watched,
+)
+from tests.support.workers.harness import Proj
+
+pytestmark = [pytest.mark.both_forms, pytest.mark.xdist_group("chains")]
+
+#: The steps of the tasks, in s.
+LONG_S = (240, 600, 600, 3600)
+
+
+@pytest.fixture(scope="module")
+def proj() -> Iterator[Proj]:
+    with fleet() as proj:
+        yield proj
+
+
+def test_each_failure_moves_to_the_next_delay(proj: Proj) -> None:
+    """A task that fails waits for its chain's next step, under one id, with at most one message that waits."""
+    sent = proj.send("notify", 4)
+    with watched(proj, sent.id) as counts:
+        assert waiting_step(proj, sent.id, 1)
+        assert until(lambda: 1 in counts)
+        assert until(lambda: sent.state == "RETRY")
+        assert_steps(steps_of(proj, sent.id, 4), *LONG_S)
+        assert sent.get(timeout=30) == 4
+        assert until(lambda: 0 in counts)
+    assert set(counts) == {0, 1}
+    assert retries_of(proj, sent.id) == [0, 1, 2, 3, 4]
+    assert proj.runs(id=sent.id, told="exhausted") == []
+    assert proj.delayed() == 0
+
+
+def test_a_chain_of_a_call_in_its_own_time(proj: Proj) -> None:
+    """A chain of one call overrides the task's, the first run has its own countdown, and no step comes early."""
+    steps = (0.3, 1.5, 0.0, 0.3)
+    sent = proj.send("notify", 4, delay_chain="300ms 1.5s 0s,300ms", countdown=1.5)
+    assert waiting_step(proj, sent.id, 0)
+    assert sent.get(timeout=30) == 4
+    runs = proj.runs(id=sent.id)
+    assert [run["retries"] for run in runs] == [0, 1, 2, 3, 4]
+    for (before, after), step in zip(pairwise(runs), steps, strict=True):
+        assert after["at"] >= before["at"] + step
+
+
+def test_a_task_without_a_chain_takes_the_one_of_a_call(proj: Proj) -> None:
+    """A call gives a chain to a task that has none, and limits its retries."""
+    sent = proj.send("unchained", delay_chain="1h,2h,3h")
+    assert_steps(steps_of(proj, sent.id, 3), 3600, 7200, 10800)
+    assert "no answer" in str(error_of(sent))
+    (letter,) = messages(proj, "failed")
+    assert letter["properties"]["dead_letter"]["reason"] == "delay chain exhausted"
+
+
+@pytest.mark.parametrize("exc", ["why", None])
+def test_a_chain_that_is_exhausted(proj: Proj, exc: str | None) -> None:
+    """After the last step the task fails as Celery's do, the signal tells of it, and the message is a dead letter."""
+    failed = proj.app.signature("proj.failed_with", immutable=True)
+    sent = proj.send("by_hand", kwargs={"exc": exc}, link_error=failed, expires=86400)
+    assert_steps(steps_of(proj, sent.id, 4), *LONG_S)
+    error = error_of(sent)
+    if exc:
+        assert (type(error).__name__, str(error)) == ("NotifyFailed", "why")
+    else:
+        assert isinstance(error, MaxRetriesExceededError)
+        assert sent.id in str(error)
+    assert retries_of(proj, sent.id) == [0, 1, 2, 3, 4]
+    (told,) = proj.runs(id=sent.id, told="exhausted")
+    assert (told["chain"], told["exception"]) == ("4m,10m*2,1h", "NotifyFailed('why')" if exc else None)
+    assert sent.children in (None, [])
+    until(lambda: proj.runs(name="failed_with"))
+    proj.journal.delete("runs")
+
+    (letter,) = messages(proj, "failed")
+    reason = letter["properties"]["dead_letter"]
+    assert (reason["reason"], reason["retries"], reason["routing_key"]) == ("delay chain exhausted", 4, "celery")
+    assert reason["error"] == ("NotifyFailed: why" if exc else None)
+    headers = letter["headers"]
+    assert (headers["id"], headers["task"], headers["retries"]) == (sent.id, "proj.by_hand", 0)
+    assert (headers["eta"], headers["expires"]) == (None, None)
+    args, kwargs, embed = letter["body"]
+    assert (args, kwargs) == ([], {"exc": exc})
+    assert [errback["task"] for errback in embed["errbacks"]] == ["proj.failed_with"]
+    assert proj.delayed() == 0
+    until(lambda: proj.server.client().hlen("unacked") == 0)
+
+
+def test_a_dead_letter_can_be_consumed(proj: Proj) -> None:
+    """A dead letter that a worker consumes runs again, and has all steps of its chain before it."""
+    sent = proj.send("by_hand", kwargs={"exc": "why"}, delay_chain="1h,2h")
+    steps_of(proj, sent.id, 2)
+    until(lambda: sent.state == "FAILURE")
+    proj.journal.delete("runs")
+    nodes = proj.await_answers()
+    proj.app.control.add_consumer("failed", destination=nodes, reply=True, timeout=10)
+    assert_steps(steps_of(proj, sent.id, 1), 3600)
+    task = waiting_step(proj, sent.id, 2)
+    assert (task.queue, task.properties["delay_chain"]) == ("failed", "1h,2h")
+    assert cancel(proj.app, sent.id) == "cancelled"
+    proj.app.control.cancel_consumer("failed", destination=nodes, reply=True, timeout=10)
+    assert retries_of(proj, sent.id) == [0, 1]
+
+
+def test_an_error_that_cannot_be_written_down(proj: Proj) -> None:
+    """A task that is exhausted with an exception that can be neither pickled nor shown fails, and is a dead letter."""
+    sent = proj.send("unserializable")
+    steps_of(proj, sent.id, 1)
+    until(lambda: sent.state == "FAILURE")
+    (letter,) = messages(proj, "failed")
+    assert letter["properties"]["dead_letter"]["error"].startswith("Unserializable, which cannot be shown")
+    assert len(proj.runs(id=sent.id, told="exhausted")) == 1
+
+
+def test_a_task_without_a_chain_is_buried_too(proj: Proj) -> None:
+    """A task with a dead letter queue and no chain waits as Celery's do, and is put there after its last retry."""
+    sent = proj.send("unchained")
+    assert_steps(steps_of(proj, sent.id, 2), 3600, 3600)
+    assert "no answer" in str(error_of(sent))
+    (letter,) = messages(proj, "failed")
+    assert letter["properties"]["dead_letter"]["reason"] == "retries exhausted"
+    assert "delay_chain" not in letter["properties"]
+    assert proj.runs(id=sent.id, told="exhausted") == []
+
+
+def test_an_explicit_countdown_wins_and_counts(proj: Proj) -> None:
+    """A countdown in ``retry`` goes before the step's delay and is a step; ``max_retries`` there ends the chain."""
+    sent = proj.send("by_hand", kwargs={"countdown": 7200})
+    assert_steps(steps_of(proj, sent.id, 4), 7200, 7200, 7200, 7200)
+    ended = proj.send("by_hand", kwargs={"max_retries": 1})
+    assert_steps(steps_of(proj, ended.id, 1), 240)
+    for each in (sent, ended):
+        assert isinstance(error_of(each), MaxRetriesExceededError)
+        assert len(proj.runs(id=each.id, told="exhausted")) == 1
+    assert len(messages(proj, "failed")) == 2
+
+
+def test_a_chain_of_1000_steps(proj: Proj) -> None:
+    """The longest chain that is taken goes along whole, and its last steps are what was written."""
+    text = "9s " * 998 + "1h 2h"
+    sent = proj.send("notify", 9999, delay_chain=text, retries=997)
+    for retries, delay_s in ((998, 9), (999, 3600), (1000, 7200)):
+        task = waiting_step(proj, sent.id, retries)
+        assert task.properties["delay_chain"] == text
+        assert task.due.timestamp() >= proj.runs(id=sent.id)[-1]["at"] + delay_s
+        run_now(proj.app, sent.id)
+    assert "no answer 1000" in str(error_of(sent))
+
+
+@pytest.mark.skipif(celery.VERSION < (5, 7), reason="retry_on_worker_lost is new in Celery 5.7")
+def test_a_lost_worker_process_is_a_failure(proj: Proj) -> None:
+    """With ``retry_on_worker_lost`` a run whose pool process dies is followed by the next step, as other failures."""
+    sent = proj.send("dies")
+    assert_steps(steps_of(proj, sent.id, 2), 240, 600)
+    waiting_step(proj, sent.id, 3)
+    assert cancel(proj.app, sent.id) == "cancelled"
+    assert retries_of(proj, sent.id) == [0, 1, 2]
+
+
+def test_a_task_whose_result_nobody_wants(proj: Proj) -> None:
+    """With ``ignore_result`` the steps are the same, and no result is kept."""
+    sent = proj.send("quiet", 2, ignore_result=True)
+    assert_steps(steps_of(proj, sent.id, 2), 240, 600)
+    until(lambda: retries_of(proj, sent.id) == [0, 1, 2])
+    until(lambda: proj.server.client().hlen("unacked") == 0)
+    assert sent.state == "PENDING"
+    assert proj.delayed() == 0
+
+
+def test_priorities_and_protocol_1_are_kept(proj: Proj) -> None:
+    """A step keeps its message's priority; a task that came by protocol 1 goes on with the same id and chain."""
+    sent = proj.send("notify", 2, priority=6)
+    with Celery("old", set_as_current=False) as app:
+        app.conf.update({**proj.conf, "task_protocol": 1})
+        old = app.send_task("proj.notify", (2,), priority=6, delay_chain="4m,10m")
+    for each in (sent, old):
+        for retries in (1, 2):
+            assert waiting_step(proj, each.id, retries).priority == 6
+            run_now(proj.app, each.id)
+        assert proj.app.AsyncResult(each.id).get(timeout=30) == 2
+        assert retries_of(proj, each.id) == [0, 1, 2]
+
+
+def test_chains_in_a_canvas(proj: Proj) -> None:
+    """Tasks that go through steps have their place in chains, groups and chords, and their links are called once."""
+
+    def notify(failures: int, **options: Any) -> Any:
+        return proj.app.signature("proj.notify", args=(failures,), immutable=True, options=options)
+
+    def add(*numbers: int) -> Any:
+        return proj.app.signature("proj.add", args=numbers)
+
+    ids = {name: f"canvas {name}" for name in ("chain", "group", "chord", "link")}
+    a_chain = chain(notify(1, task_id=ids["chain"]), add(10), app=proj.app).apply_async()
+    a_group = group([notify(2, task_id=ids["group"]), notify(0)], app=proj.app).apply_async()
+    a_chord = chord([notify(1, task_id=ids["chord"]), notify(0)], add(), app=proj.app).apply_async()
+    notify(1, task_id=ids["link"], link=add(100)).apply_async()
+    steps_of(proj, ids["group"], 2)
+    for name in ("chain", "chord", "link"):
+        steps_of(proj, ids[name], 1)
+    assert a_chain.get(timeout=30) == 11
+    assert a_group.get(timeout=30) == [2, 0]
+    assert a_chord.get(timeout=30) == 1
+    until(lambda: proj.runs(name="add", value=101))
+    assert sorted(run["value"] for run in proj.runs(name="add")) == [1, 11, 101]
+
+
+def test_a_chord_whose_member_is_exhausted(proj: Proj) -> None:
+    """A chord fails once when a chain of its header is exhausted, and the dead letter is outside of it."""
+    member = proj.app.signature("proj.by_hand", kwargs={"exc": "why"}, task_id="member", options={"delay_chain": "1h"})
+    a_chord = chord([member], proj.app.signature("proj.add"), app=proj.app).apply_async()
+    steps_of(proj, member.id, 1)
+    assert "why" in str(error_of(a_chord))
+    (letter,) = messages(proj, "failed")
+    assert letter["body"][2]["chord"] is None
+
+
+def test_cancel_while_a_step_waits(proj: Proj) -> None:
+    """A chain that is cancelled while a step waits never runs again, and its result is ``REVOKED``."""
+    sent = proj.send("notify")
+    steps_of(proj, sent.id, 1)
+    waiting_step(proj, sent.id, 2)
+    # A worker stores RETRY after the step waits, and then logs it.
+    until(lambda: proj.workers[0].log.count(f"[{sent.id}] retry:") == 2)
+    assert cancel(proj.app, sent.id) == "cancelled"
+    assert cancel(proj.app, sent.id) == "not_delayed"
+    assert get(proj.app, sent.id) is None
+    assert isinstance(error_of(sent), TaskRevokedError)
+    assert retries_of(proj, sent.id) == [0, 1]
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_cancel_while_a_step_runs(proj: Proj, steps: int) -> None:
+    """A chain that is cancelled while its first run or a later one runs takes no further step, and is revoked."""
+    sent = proj.send("gated")
+    for retries in range(steps):
+        proj.journal.rpush(f"fail {sent.id}", "")
+        waiting_step(proj, sent.id, retries + 1)
+        run_now(proj.app, sent.id)
+    proj.await_runs(steps + 1, id=sent.id)
+    # Of a first run Redis does not know that it is one of a chain.
+    assert cancel(proj.app, sent.id) == ("chain_ended" if steps else "not_delayed")
+    proj.journal.rpush(f"fail {sent.id}", "")
+    assert isinstance(error_of(sent), TaskRevokedError)
+    until(lambda: proj.runs(id=sent.id, told="revoked"))
+    until(lambda: proj.server.client().hlen("unacked") == 0)
+    stays(lambda: get(proj.app, sent.id) is None, 0.5)
+    assert retries_of(proj, sent.id) == list(range(steps + 1))
+    assert proj.runs(id=sent.id, told="exhausted") == []
+    assert sent.state == "REVOKED"
+
+
+def test_a_cancelled_step_that_succeeds(proj: Proj) -> None:
+    """A chain that is cancelled while a step runs, which then succeeds, has its result as ever."""
+    sent = proj.send("notify", 1, "x")
+    waiting_step(proj, sent.id, 1)
+    run_now(proj.app, sent.id)
+    assert cancel(proj.app, sent.id) == "chain_ended"
+    assert sent.get(timeout=30) == 1

@@ -1,0 +1,251 @@
+"""``delayq convert``: what it moves, what it says, and what becomes of it when it is broken off."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.maintenance.convert import Conversion, convert
+from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer, Waiting
+from tests.support.conditions import until
+from tests.support.shell import BIN, lines, run, terminal
+from tests.support.store.keyspace import FUTURE_MS, waiting
+from tests.support.workers.harness import APPS, Proj
+
+#: Enough for a conversion to be caught half way.
+MANY = 12_000
+
+BOTH_WAYS = pytest.mark.parametrize(("old", "new"), [BACKUPS, BACKUPS[::-1]])
+
+
+def store_of(raw_client: redis.Redis, backup: str) -> DelayStore:
+    return DelayStore(raw_client, options=Options(backup=backup))
+
+
+def browsed(store: DelayStore) -> Iterator[Waiting]:
+    page = None
+    while page is None or page.more:
+        page = store.browse("q", page, count=1000)
+        yield from page.messages
+
+
+@BOTH_WAYS
+def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis, old: str, new: str) -> None:
+    """Queues are named with what was moved, or with that there is nothing; an unknown one on stderr, with code 1."""
+    source = store_of(raw_client, old)
+    source.offer("q", *(waiting(f"i{n}") for n in range(1234)))
+    source.offer("r\x1b", waiting("i"))
+    result = run(broker, "convert", "q", "nope", "r\x1b", "q", "--to", new, code=1)
+    assert result.stdout.splitlines() == [
+        f"queue q: 1,234 messages moved to the form '{new}'",
+        f"queue r\\x1b: 1 messages moved to the form '{new}'",
+    ]
+    assert result.stderr == "queue 'nope' holds no delayed messages, and is not known\n"
+    assert {each.backup for each in browsed(source)} == {new}
+    assert run(broker, "convert", "q", "--to", new).stdout == f"queue q: nothing to move to the form '{new}'\n"
+    found = {"queue": "q", "to": old, "moved": 1234, "lost": 0, "came": 0, "stranded": 0}
+    assert lines(broker, "convert", "q", "--to", old) == [found]
+    assert lines(broker, "convert", "nope", "--to", old, code=1) == []
+
+
+def test_the_command_is_checked(broker: PrivateRedis) -> None:
+    """Without a queue or a form, or with a form that there is not, nothing is done, and the exit code is 2."""
+    assert "--to" in run(broker, "convert", "q", code=2).stderr
+    assert "'tree' is not one of" in run(broker, "convert", "q", "--to", "tree", code=2).stderr
+    run(broker, "convert", "--to", "list", code=2)
+
+
+def test_messages_of_redisson_alone_are_moved_and_known(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """A queue that only another client has used is found by its name, and known to transfer workers from then on."""
+    entry = b"\x08" + b"12345678" + (5).to_bytes(8, "little") + b"hello"
+    keys = Keys()
+    raw_client.zadd(keys.timeout("jvm"), {entry: FUTURE_MS})
+    raw_client.rpush(keys.listed("jvm"), entry)
+    assert run(broker, "convert", "jvm", "--to", "hash").stdout == "queue jvm: 1 messages moved to the form 'hash'\n"
+    store = store_of(raw_client, "hash")
+    assert store.queues() == ["jvm"]
+    assert [each.body for each in store.browse("jvm").messages] == [b"hello"]
+
+
+def test_a_key_of_the_wrong_type_hides_no_other_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """It is named with its queue on stderr, the other queues are moved, and the exit code is 1."""
+    source = store_of(raw_client, "hash")
+    for queue in ("a", "b", "c"):
+        source.offer(queue, waiting("i"))
+    raw_client.set(source.keys.timeout("a"), "x")
+    raw_client.delete(source.keys.due("b"))
+    raw_client.set(source.keys.due("b"), "x")
+    result = run(broker, "convert", "a", "b", "c", "--to", "list", code=1)
+    assert result.stdout == "queue c: 1 messages moved to the form 'list'\n"
+    for queue, key in (("a", source.keys.timeout("a")), ("b", source.keys.due("b"))):
+        assert f"queue '{queue}': WRONGTYPE" in result.stderr
+        assert key in result.stderr
+    assert source.size("c") == 1
+
+
+def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Index entries without a body, and bodies without an entry, are counted on stderr, and the exit code is 1.
+
+    What the command says of the latter is what helps.
+    """
+    source = store_of(raw_client, "hash")
+    body = json.dumps(
+        {
+            "body": "",
+            "headers": {"eta": "2100-01-01T00:00:00+00:00"},
+            "properties": {"delivery_tag": "", "delivery_info": {}},
+        }
+    )
+    source.offer("q", *(waiting(f"i{n}", FUTURE_MS + n, body) for n in range(4)))
+    raw_client.hdel(source.keys.backup("q"), "i1")
+    raw_client.zrem(source.keys.due("q"), "i2")
+    result = run(broker, "convert", "q", "--to", "list", code=1)
+    assert result.stdout == "queue q: 2 messages moved to the form 'list'\n"
+    assert "queue 'q': 1 index entries without a body are removed; these messages are lost" in result.stderr
+    assert "queue 'q': 1 bodies without an index entry are left in the form 'hash'" in result.stderr
+    assert "`delayq repair` finds their due times" in result.stderr
+    run(broker, "-o", "backup=list", "repair", "--yes", "q")
+    assert run(broker, "convert", "q", "--to", "list").stdout == "queue q: 1 messages moved to the form 'list'\n"
+
+
+@BOTH_WAYS
+def test_messages_that_come_meanwhile_are_moved_and_told(raw_client: redis.Redis, old: str, new: str) -> None:
+    """Who still publishes in the old form is noticed by the messages that come while others are moved."""
+    source, store = store_of(raw_client, old), store_of(raw_client, new)
+    source.offer("q", *(waiting(f"i{n}") for n in range(250)))
+    work = Conversion("q", new)
+    steps = convert(store, work)
+    next(steps)
+    source.offer("q", waiting("k"), waiting("l"))
+    store.offer("q", waiting("m"))
+    assert len(list(steps)) == 251
+    assert work == Conversion("q", new, moved=252, came=2)
+    assert store.convertible("q") == 0
+
+
+def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
+    """`celery -A proj delayq convert` knows in which form the app goes on, and says what is to be set."""
+    proj.send("record", countdown=3600, task_id="i")
+    proj.conf["broker_transport_options"] = {"backup": "hash"}
+    done = {}
+    for to in ("list", "hash"):
+        args = ["-A", "proj", "delayq", "convert", "celery", "--to", to]
+        done[to] = subprocess.run(
+            [BIN / "celery", *args],
+            cwd=APPS,
+            env={**os.environ, **proj.environment()},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done[to].returncode == 0, done[to].stderr
+        assert done[to].stdout == f"queue celery: 1 messages moved to the form '{to}'\n"
+    assert "the app has the transport option backup='hash'" in done["list"].stderr
+    assert done["hash"].stderr == ""
+
+
+def test_a_full_redis_ends_it_in_words(own_server: PrivateRedis) -> None:
+    """Redis refuses to move what it has no memory for: the command says so, and goes on once there is room."""
+    client = redis.Redis(port=own_server.port)
+    store = store_of(client, "hash")
+    store.offer("q", *(waiting(f"i{n}", body="x" * 5000) for n in range(500)))
+    client.config_set("maxmemory", 1_000_000)
+    result = run(own_server, "convert", "q", "--to", "list", code=1)
+    assert "maxmemory" in result.stderr
+    assert "broken off; 0 messages are moved" in result.stderr
+    client.config_set("maxmemory", 0)
+    run(own_server, "convert", "q", "--to", "list")
+    assert (store.size("q"), store.convertible("q", "list")) == (500, 0)
+
+
+@BOTH_WAYS
+def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: redis.Redis, old: str, new: str) -> None:
+    """After kill -9 and Ctrl-C half way, and with messages that come meanwhile, all are there once, in their order."""
+    source, store = store_of(raw_client, old), store_of(raw_client, new)
+    for start in range(0, MANY, 1000):
+        source.offer("q", *(_offer(n) for n in range(start, start + 1000)))
+    order = [each.body for each in browsed(source)]
+    with _half_way(broker, store) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert 0 < store.convertible("q") < MANY
+    assert store.size("q") == MANY
+    with _half_way(broker, store) as process:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+        assert process.returncode == 1
+        assert "broken off; " in errors
+    with _half_way(broker, store) as process:
+        process.send_signal(signal.SIGSTOP)
+        raw_client.client_unpause()
+        source.offer("q", *(waiting(f"late{n}", FUTURE_MS * 2) for n in range(3)))
+        process.send_signal(signal.SIGCONT)
+        told, errors = process.communicate()
+    assert process.returncode == 0
+    assert told.endswith(f"messages moved to the form '{new}'\n")
+    assert f"at least 3 messages came in the form '{old}' meanwhile" in errors
+    assert [each.body for each in browsed(store)] == [*order, *(f"body of late{n}".encode() for n in range(3))]
+    assert store.convertible("q") == 0
+    assert len(store.get(["q"], ids := [f"t{n}" for n in range(0, MANY, 99)])) == len(ids)
+
+
+def _offer(n: int) -> Offer:
+    """Makes messages whose due times are not those of their order, eleven at a time with one due time."""
+    due_ms = FUTURE_MS + n * 7919 % MANY // 11
+    return Offer(f"t{n}", repr(due_ms), n % 3, json.dumps({"headers": {"task": "t", "id": f"t{n}"}, "pad": "x" * 300}))
+
+
+@contextmanager
+def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.Popen[str]"]:
+    """Starts a conversion, and holds Redis when some of what is left is moved, until the test has done its part."""
+    left = store.convertible("q")
+
+    def has_moved() -> bool:
+        store.client.client_unpause()
+        store.client.client_pause(60_000, all=False)
+        return store.convertible("q") < left
+
+    with subprocess.Popen(
+        [BIN / "delayq", "--broker", broker.url, "convert", "q", "--to", store.backup],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # What was started in the background of a shell ignores it, and so does all that it starts.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            until(has_moved, what="some are moved")
+            yield process
+        finally:
+            store.client.client_unpause()
+            process.kill()
+
+
+def test_it_shows_a_bar_and_completes_names(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """At a terminal one sees how far it is, and what queues there are."""
+    store = store_of(raw_client, "hash")
+    for start in range(0, 30_000, 1000):
+        store.offer("quite", *(_offer(n) for n in range(start, start + 1000)))
+    completion = {"_DELAYQ_COMPLETE": "bash_complete", "COMP_WORDS": "delayq convert qu", "COMP_CWORD": "2"}
+    done = subprocess.run(
+        [BIN / "delayq"],
+        env={**os.environ, **completion, "DELAYQ_BROKER_URL": broker.url},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stdout == "plain,quite\n"
+    with terminal(broker, "convert", "quite", "--to", "list") as process:
+        process.read_until("converting")
+        assert process.wait() == 0
+        assert "30,000 messages moved" in process.script

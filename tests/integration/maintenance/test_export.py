@@ -1,0 +1,421 @@
+"""``delayq export`` and ``import``: a backlog goes to a file and comes back as it was."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
+from tests.support.conditions import until
+from tests.support.shell import BIN, lines, run, terminal
+from tests.support.workers.harness import MakeProj, Proj
+
+FUTURE_MS = 4_102_444_800_000.0
+#: Runs `delayq` and then tells on stderr how much memory it ever took, in KB.
+MEASURED = """
+import re, sys
+from pathlib import Path
+from celery_ext.cli import delayq
+try:
+    delayq(sys.argv[1:])
+finally:  # not by getrusage, which also knows of the parent
+    print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1], file=sys.stderr)
+"""
+
+
+def message(identity: str, task_id: str | None = None, **more: Any) -> str:
+    """Makes a message as kombu keeps it."""
+    info = {"exchange": "", "routing_key": "q"}
+    properties = {"delivery_tag": f"tag of {identity}", "delivery_info": info, "priority": 0, **more}
+    headers = {"task": "proj.record", "id": task_id or identity}
+    return json.dumps({"body": "W1tdLCB7fSwge31d", "headers": headers, "properties": properties})
+
+
+def offer(identity: str, due_ms: float = FUTURE_MS, priority: int = 0, body: str | bytes = "") -> Offer:
+    return Offer(identity, repr(due_ms), priority, body or message(identity))
+
+
+def keys(raw_client: redis.Redis) -> dict[bytes, Any]:
+    """All that is stored in keys of ours, except for the counts of marked messages."""
+    found: dict[bytes, Any] = {}
+    for key in raw_client.keys("delayq:*"):
+        kind = raw_client.type(key)
+        if kind == b"zset":
+            found[key] = raw_client.zrange(key, 0, -1, withscores=True)
+        elif kind == b"hash":
+            found[key] = raw_client.hgetall(key)
+        elif kind == b"set":
+            found[key] = raw_client.smembers(key)
+    return found
+
+
+@pytest.fixture
+def store(raw_client: redis.Redis) -> DelayStore:
+    return DelayStore(raw_client)
+
+
+def exported(broker: PrivateRedis, *args: str, **expected: Any) -> list[str]:
+    """Returns the lines of an export."""
+    return run(broker, "export", *args, **expected).stdout.splitlines()
+
+
+def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_proj: MakeProj) -> None:
+    """Tasks of two queues, with priorities, twins and an equal eta, go to another server and run there once each."""
+    proj = make_proj(broker_transport_options={"queue_order_strategy": "priority"})
+    for n in range(200):
+        proj.send("record", n, eta=f"2100-01-01T00:00:{n // 40:02d}+00:00", queue="celery", priority=(n % 2) * 5)
+    eta = time.time() + 4
+    for n in range(100):
+        due = datetime.fromtimestamp(eta if n % 2 else eta + 3600, UTC)
+        proj.send("record", n, eta=due, queue="mail", task_id=f"t{n // 2}")
+    run(proj.server, "export", "-o", "/dev/null")
+    text = "\n".join(exported(proj.server)) + "\n"
+    before = keys(redis.Redis(port=proj.server.port))
+    with PrivateRedis() as other:
+        result = run(other, "import", stdin=text)
+        assert result.stdout.splitlines() == [
+            "queue celery: 200 imported",
+            "queue mail: 50 imported, 50 imported beside others of the same id",
+        ]
+        elsewhere = Proj(other, {**proj.conf, "broker_url": other.url}, proj.journal_server)
+        try:
+            elsewhere.worker("-Q", "celery,mail", concurrency=1)
+            ran = elsewhere.await_runs(50)
+            assert min(run["at"] for run in ran) >= eta - 0.1
+            assert [run["value"] for run in ran] == list(range(1, 100, 2))
+            # What still waits is in the order in which it would have been delivered here.
+            assert _order(DelayStore(redis.Redis(port=other.port))) == _order(
+                DelayStore(redis.Redis(port=proj.server.port))
+            )
+        finally:
+            elsewhere.close()
+    assert keys(redis.Redis(port=proj.server.port)) == before
+
+
+def _order(store: DelayStore) -> list[bytes | None]:
+    return [each.body for each in store.browse("celery", count=1000).messages]
+
+
+def test_an_export_has_all_that_waits_and_says_so(broker: PrivateRedis, store: DelayStore) -> None:
+    """Between a header and a closing line, each message has a line, of each queue in the order of the due times."""
+    store.offer("b", offer("late", 3_000_000_000_000.125), offer("early", 2_000_000_000_000.5, priority=7))
+    store.offer("a", offer("other"))
+    header, *found, closing = map(json.loads, exported(broker))
+    assert {name: header[name] for name in ("format", "version", "broker")} == {
+        "format": "delayq-export",
+        "version": 1,
+        "broker": broker.url,
+    }
+    assert [(each["queue"], each["id"], each["due_ms"], each["priority"]) for each in found] == [
+        ("a", "other", FUTURE_MS, 0),
+        ("b", "early", 2_000_000_000_000.5, 7),
+        ("b", "late", 3_000_000_000_000.125, 0),
+    ]
+    assert found[1]["due"] == "2033-05-18T03:33:20.000500+00:00"
+    assert found[1]["body"] == message("early")
+    assert closing == {"format": "delayq-export", "messages": 3}
+
+
+def test_an_export_may_be_of_some_queues_and_due_times(broker: PrivateRedis, store: DelayStore) -> None:
+    """Queues and bounds of due times choose; an unknown queue is named, with exit code 1."""
+    for n in range(4):
+        store.offer("a", offer(f"a{n}", FUTURE_MS + n * 1000))
+    store.offer("b", offer("b"))
+    bounds = ("--due-after", "2100-01-01T00:00:01+00:00", "--due-before", "2100-01-01T00:00:03+00:00")
+    found = [json.loads(line).get("id") for line in exported(broker, "a", "unknown", *bounds, code=1)]
+    assert found == [None, "a1", "a2", None]
+
+
+def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, raw_client: redis.Redis) -> None:
+    """Ids, queue names, due times and bodies of any bytes, twins and marked messages are stored as they were."""
+    odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
+    for n, each in enumerate(odd):
+        text = each if isinstance(each, str) else each.decode(errors="surrogateescape")
+        body = message("x", "an id").replace(
+            "W1td", text.replace("\0", "").replace("\r\n", "").replace("\x7f", "\\u007f")
+        )
+        store.offer("ü {q}", Offer(each, repr(FUTURE_MS + n / 7), n, body.encode(errors="surrogateescape")))
+    for n in range(3):
+        store.offer("twins", Offer("t", repr(FUTURE_MS - n), 0, message(f"n{n}", "t")))
+    before = keys(raw_client)
+    assert before[b"delayq:{twins}:twins"]
+    text = "\n".join(exported(broker)) + "\n"
+    raw_client.flushall()
+    run(broker, "import", stdin=text)
+    assert _by_message(keys(raw_client)) == _by_message(before)
+    run(broker, "cancel", "--yes", "t")
+    assert store.size("twins") == 0, "a twin was not found by its id"
+
+
+def _by_message(found: dict[bytes, Any]) -> dict[bytes, list[Any]]:
+    """Keys with what is in them, without the marks and without which of several twins has the bare id."""
+    plain: dict[bytes, list[Any]] = {}
+    for key, value in found.items():
+        if key.endswith(b":due"):
+            plain[key] = sorted(due for _, due in value)
+        elif key.endswith(b":backup"):
+            plain[key] = sorted(body[9:] if body.startswith(b"\x7f") else b"0" + body for body in value.values())
+    return plain
+
+
+def test_an_import_can_be_repeated(broker: PrivateRedis, store: DelayStore) -> None:
+    """The second import finds each message there already, twins and marked ones among them, and adds none."""
+    store.offer("q", *(offer(f"t{n}") for n in range(700)))
+    store.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
+    text = "\n".join(exported(broker)) + "\n"
+    store.client.flushall()
+    first = lines(broker, "import", stdin=text)
+    assert first == [{"queue": "q", "offered": 700, "repeated": 0, "renamed": 3}]
+    before = keys(store.client)
+    assert lines(broker, "import", stdin=text + text) == [{"queue": "q", "offered": 0, "repeated": 1406, "renamed": 0}]
+    assert keys(store.client) == before
+
+
+def test_what_is_overdue_is_delivered_at_once_and_a_renamed_queue_gets_retries_too(make_proj: MakeProj) -> None:
+    """With --queue, tasks run from the new queue, and what they retry goes there as well."""
+    proj = make_proj()
+    proj.send("flaky", 1, 0.5, countdown=1.5, queue="old", task_id="t")
+    lines_ = exported(proj.server)
+    proj.server.client().flushall()
+    until(lambda: time.time() > json.loads(lines_[1])["due_ms"] / 1000, what="it is overdue")
+    run(proj.server, "import", "--rename", "old=new", stdin="\n".join(lines_))
+    proj.worker("-Q", "new", concurrency=1)
+    assert [(each["id"], each["queue"]) for each in proj.await_runs(2)] == [("t", "new"), ("t", "new")]
+
+
+def test_an_export_that_is_cut_off_is_noticed(broker: PrivateRedis, store: DelayStore) -> None:
+    """Without its end, its beginning or a line in between, all that is there is imported, and the exit code is 1."""
+    store.offer("q", *(offer(f"t{n}") for n in range(5)))
+    found = exported(broker)
+    for part, what in (
+        (found[:-1], "cut off"),
+        (found[1:], "without a header"),
+        ([*found[:2], *found[3:]], "the export had 5 messages, and 4 are here"),
+        ([*found[:-1], *found], "cut off"),
+        (found[-1:], "without its beginning"),
+        ([], "the export is empty"),
+    ):
+        store.client.flushall()
+        result = run(broker, "import", stdin="\n".join(part), code=1)
+        assert what in result.stderr
+        assert store.size("q") == len({each for each in part if '"id"' in each})
+    store.client.flushall()
+    empty = [found[0], found[-1].replace("5", "0")]
+    run(broker, "import", stdin="\n".join(["", *empty, *found, "", *found, *empty, ""]))
+    assert store.size("q") == 5
+
+
+BAD_LINES = {
+    '{"queue": "q"': "no JSON, or cut off",
+    "[" * 5000: "no JSON",
+    "[1]": "no JSON object",
+    '{"format": "other"}': "the format is 'other'",
+    '{"format": "delayq-export", "version": 2}': "the version of the format is 2",
+    '{"format": "delayq-export", "messages": "many"}': "messages is 'many'",
+    "without:id": "it has no 'id'",
+    "queue:1": "queue is 1",
+    'queue:""': "queue is empty",
+    r'queue:"\ud800"': "queue is '\\ud800'",
+    r'id:"\ud800"': "stands for no bytes",
+    "due_ms:NaN": "due_ms is nan",
+    "due_ms:1e999": "due_ms is inf",
+    'due_ms:"1"': "due_ms is '1'",
+    "due_ms:true": "due_ms is True",
+    "due_ms:1": "name different times",
+    'due:"soon"': "no time in ISO 8601",
+    'due:"2100-01-01T00:00:00"': "no time in ISO 8601 with a zone",
+    "priority:10": "priority is 10",
+    "priority:-1": "priority is -1",
+    "priority:1.5": "priority is 1.5",
+    "priority:false": "priority is False",
+    "body:{}": "body is dict",
+    'body:"x"': "the body: it is no JSON",
+    'body:"[]"': "the body: it is no JSON object",
+    r'body:"{\"properties\": {}}"': "no message of kombu",
+    r'body:"{\"body\": 1, \"headers\": {}, \"properties\": {}}"': "no message of kombu",
+}
+
+
+@pytest.mark.parametrize("change", BAD_LINES)
+def test_a_bad_line_is_named_and_ends_the_import(broker: PrivateRedis, store: DelayStore, change: str) -> None:
+    """What is before it is imported, what is after it is not; with --skip-bad it is."""
+    store.offer("q", *(offer(f"t{n}") for n in range(3)))
+    found = exported(broker)
+    name, _, value = change.partition(":")
+    if name == "without":
+        fields = json.loads(found[2])
+        del fields[value]
+        bad = json.dumps(fields)
+    elif change[0] in "{[":
+        bad = change
+    else:
+        fields = json.loads(found[2])
+        bad = found[2].replace(f'"{name}": {json.dumps(fields[name])}', f'"{name}": {value}')
+        assert bad != found[2]
+    text = "\n".join([*found[:2], bad, *found[3:]])
+    store.client.flushall()
+    result = run(broker, "import", stdin=text.encode(), code=1)
+    assert "line 3: " in result.stderr
+    assert BAD_LINES[change] in result.stderr
+    assert result.stdout == "queue q: 1 imported\n"
+    run(broker, "import", "--skip-bad", stdin=text.encode())
+    assert store.size("q") == 2
+
+
+def test_a_file_replaces_another_only_when_asked_and_when_complete(
+    broker: PrivateRedis, store: DelayStore, tmp_path: Path
+) -> None:
+    """Without --yes an export that is there stays, and one that fails half way leaves it as it was."""
+    file = tmp_path / "backlog.jsonl"
+    file.write_text("precious")
+    store.offer("q", offer("t"))
+    store.client.set("delayq:{damaged}:due", "x")
+    store.know("damaged")
+    assert "Replace" in run(broker, "export", "-o", str(file), code=2).stderr
+    assert file.read_text() == "precious"
+    result = run(broker, "export", "--yes", "--json", "-o", str(file), code=1)
+    assert json.loads(result.stdout) == {"queue": "q", "messages": 1}
+    assert "queue 'damaged': WRONGTYPE" in result.stderr
+    assert [json.loads(line).get("messages") for line in file.read_text().splitlines()] == [None, None, 1]
+    assert os.listdir(tmp_path) == ["backlog.jsonl"]
+    store.client.delete("delayq:{damaged}:due")
+    assert run(broker, "export", "-o", str(tmp_path / "none" / "x"), code=1).stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_an_export_that_is_broken_off_leaves_nothing(
+    broker: PrivateRedis, store: DelayStore, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The file of its name stays as it was, without a part beside it; after SIGKILL the next export takes it away."""
+    body = json.dumps({"headers": {"task": "t", "argsrepr": "x" * 1000}})
+    for at in range(0, 30_000, 500):
+        store.offer("q", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, at + 500)))
+    file, part = tmp_path / "backlog.jsonl", tmp_path / "backlog.jsonl.part"
+    file.write_text("precious")
+    args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "-o", file]
+    with subprocess.Popen(args, stderr=subprocess.PIPE, text=True) as process:
+        until(lambda: part.exists() and part.stat().st_size)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode not in (0, 2)
+    assert file.read_text() == "precious"
+    if number != signal.SIGKILL:
+        assert (part.exists(), f"broken off; {file} is not written" in said) == (False, True)
+    run(broker, "export", "--yes", "-o", str(file))
+    assert len(file.read_text().splitlines()) == 30_002
+    assert os.listdir(tmp_path) == [file.name]
+
+
+def test_an_export_to_a_full_disk_gives_the_space_back(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
+    """Where no more can be written, nothing of the file is left, the reason is said, and the exit code is 1."""
+    store.offer("q", *(Offer(f"{n}", "+3600000", 0, "x" * 10_000) for n in range(500)))
+    limited = f"ulimit -f 1000; {BIN}/delayq -b {broker.url} export -o {tmp_path}/backlog.jsonl"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, os.listdir(tmp_path)) == (1, [])
+    assert f"{tmp_path}/backlog.jsonl is not written: [Errno 27] File too large" in done.stderr
+
+
+def test_the_old_name_of_the_option_that_renames_still_works(broker: PrivateRedis, store: DelayStore) -> None:
+    """`--queue OLD=NEW` renames as `--rename` does, and the new name is said."""
+    store.offer("old", offer("t"))
+    exported = run(broker, "export").stdout
+    result = run(broker, "import", "-q", "old=new", stdin=exported)
+    assert result.stdout == "queue new: 1 imported\n"
+    assert "--rename" in result.stderr
+
+
+def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store: DelayStore) -> None:
+    """An index entry without a body is counted on stderr and not among the messages."""
+    store.offer("q", offer("a"), offer("b"))
+    store.client.hdel("delayq:{q}:backup", "a")
+    result = run(broker, "export")
+    assert json.loads(result.stdout.splitlines()[-1])["messages"] == 1
+    assert "1 messages are not in it, because their bodies are lost" in result.stderr
+
+
+def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
+    broker: PrivateRedis, store: DelayStore, tmp_path: Path
+) -> None:
+    """Neither the export nor the import of 100,000 messages takes 15 MB more than that of one, and both show a bar.
+
+    The file has more than 20 MB.
+    """
+    file, small = tmp_path / "backlog.jsonl", tmp_path / "small.jsonl"
+    store.offer("q", offer("one"))
+    base = _measured(broker, "export", "-o", str(small))
+    base = max(base, _measured(broker, "import", str(small)))
+    for start in range(0, 100_000, 1000):
+        store.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 100, n % 3) for n in range(start, start + 1000)))
+    raw_client = store.client
+    assert _measured(broker, "export", "-o", str(file)) < base + 15_000
+    assert file.stat().st_size > 20_000_000
+    before = keys(raw_client)
+    order = [each.body for each in _pages(store)]
+    raw_client.delete(*before)
+    assert _measured(broker, "import", str(file)) < base + 15_000
+    assert [each.body for each in _pages(store)] == order
+    with terminal(broker, "import", str(file)) as bar:
+        assert "importing" in bar.read_until("importing")
+        assert bar.wait() == 0
+    assert "100,001 were there already" in bar.script
+
+
+def _pages(store: DelayStore) -> Any:
+    page = None
+    while page is None or page.more:
+        page = store.browse("q", page, count=1000)
+        yield from page.messages
+
+
+def _measured(broker: PrivateRedis, *args: str) -> int:
+    """Runs a command in a process of its own. Returns the most memory it took, in KB."""
+    command = [sys.executable, "-c", MEASURED, "--broker", broker.url, *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return int(done.stderr.splitlines()[-1])
+
+
+def test_an_import_that_is_killed_can_be_repeated(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
+    """After kill -9 half way, a second import adds what is missing: nothing lost, nothing double, in the same order."""
+    file = tmp_path / "backlog.jsonl"
+    for start in range(0, 30_000, 1000):
+        store.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 500) for n in range(start, start + 1000)))
+    order = [each.body for each in _pages(store)]
+    run(broker, "export", "-o", str(file))
+    store.client.flushall()
+    process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "import", str(file)])
+    until(lambda: store.size("q") > 3000, what="some are imported")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    there = store.size("q")
+    assert there < 30_000, "it was through before it was killed"
+    [counts] = lines(broker, "import", str(file))
+    assert counts == {"queue": "q", "offered": 30_000 - there, "repeated": there, "renamed": 0}
+    assert [each.body for each in _pages(store)] == order
+
+
+def test_a_full_redis_ends_the_import_in_words(own_server: PrivateRedis, tmp_path: Path) -> None:
+    """When Redis refuses, the command says up to which line all is imported, and can be repeated when there is room."""
+    store = DelayStore(redis.Redis(port=own_server.port))
+    store.offer("q", *(offer(f"t{n}", body=message("x", f"t{n}", pad="p" * 5000)) for n in range(1000)))
+    file = tmp_path / "backlog.jsonl"
+    run(own_server, "export", "-o", str(file))
+    store.client.flushall()
+    store.client.config_set("maxmemory", int(store.client.info("memory")["used_memory"]) + 2_000_000)
+    result = run(own_server, "import", str(file), code=1)
+    assert "maxmemory" in result.stderr
+    stored = int(result.stderr.partition("the lines up to ")[2].split()[0].replace(",", ""))
+    assert store.size("q") == stored - 1
+    store.client.config_set("maxmemory", 0)
+    run(own_server, "import", str(file))
+    assert store.size("q") == 1000

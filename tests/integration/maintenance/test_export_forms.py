@@ -1,0 +1,105 @@
+"""``delayq export`` and ``import`` between the two forms of backup: a backlog comes back as it was, but for the ms."""
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
+from tests.integration.maintenance.test_export import FUTURE_MS, exported, keys, message, offer
+from tests.lua import test_index
+from tests.support.messages import plain_message, task_message
+from tests.support.shell import lines, run
+
+ETA = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def store_of(raw_client: redis.Redis, backup: str) -> DelayStore:
+    return DelayStore(raw_client, options=Options(backup=backup))
+
+
+def fill(store: DelayStore) -> None:
+    """Lets messages of all kinds wait: with priorities, of one due time, of one id, of ids that they do not tell."""
+    store.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 40 * 0.3, n % 10) for n in range(150)))
+    store.offer("twins", *(Offer("t", repr(FUTURE_MS + n % 2), n % 3, message(f"n{n}", "t")) for n in range(7)))
+    odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
+    store.offer("odd", *(Offer(each, repr(FUTURE_MS), n, message(f"odd {n}")) for n, each in enumerate(odd)))
+    for n, made in enumerate(
+        (task_message(task_id="old", eta=ETA, conf={"task_protocol": 1}), plain_message({"id": "in the body"}))
+    ):
+        store.offer("kinds", Offer(f"kind {n}", repr(FUTURE_MS - n / 7), 5, json.dumps(made)))
+
+
+def told(found: list[str]) -> list[dict[str, Any]]:
+    """Returns the messages of an export."""
+    return [{name: each[name] for name in each if name != "due"} for each in map(json.loads, found[1:-1])]
+
+
+@pytest.mark.parametrize("first", BACKUPS)
+def test_a_backlog_goes_from_one_form_to_the_other_and_back(
+    broker: PrivateRedis, raw_client: redis.Redis, first: str
+) -> None:
+    """Id, priority, body and order of all messages stay, and due times are rounded up to whole ms."""
+    fill(store_of(raw_client, first))
+    found = exported(broker)
+    other = next(each for each in BACKUPS if each != first)
+    expected = told(found)
+    for backup in (other, first):
+        raw_client.flushall()
+        imported = lines(broker, "-o", f"backup={backup}", "import", stdin="\n".join(found) + "\n")
+        assert sum(each["offered"] + each["renamed"] for each in imported) == len(expected)
+        kept = {"hash": "delayq:{q}:due", "list": "redisson_delay_queue_timeout:{q}"}[backup]
+        assert raw_client.zcard(kept) == 150
+        expected = [{**each, "due_ms": float(math.ceil(each["due_ms"]))} for each in expected]
+        found = exported(broker)
+        assert _sorted(told(found)) == _sorted(expected)
+        # Of messages that have become due in one ms, the order is that of delivery before.
+        assert [each["body"] for each in told(found)] == [each["body"] for each in expected]
+
+
+def _sorted(messages: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(each, sort_keys=True) for each in messages)
+
+
+def test_messages_of_other_clients_and_of_both_forms_are_exported(
+    broker: PrivateRedis, raw_client: redis.Redis
+) -> None:
+    """An export has what waits in either form, also what Redisson has offered, and imports it into one form."""
+    stores = {backup: store_of(raw_client, backup) for backup in BACKUPS}
+    for backup, store in stores.items():
+        store.offer("q", offer(f"of {backup}", priority=3))
+    theirs = message("theirs", priority=7)
+    test_index.offer(stores["list"], 5, theirs.encode())
+    test_index.offer(stores["list"], 6, message("old", "old").encode(), old=True)
+    found = exported(broker)
+    assert {(each["id"], each["priority"]) for each in told(found)} == {
+        ("of hash", 3),
+        ("of list", 3),
+        ("theirs", 7),
+        ("old", 0),
+    }
+    for backup in BACKUPS:
+        raw_client.flushall()
+        run(broker, "-o", f"backup={backup}", "import", stdin="\n".join(found))
+        assert _sorted(told(exported(broker))) == _sorted(told(found))
+        assert stores[backup].get(["q"], ["theirs"])["theirs"][0].backup == backup
+
+
+def test_an_import_into_the_list_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """The second import finds each message there already, twins and those of one due time among them, and adds none."""
+    store = store_of(raw_client, "hash")
+    store.offer("q", *(offer(f"t{n}", FUTURE_MS + n / 7) for n in range(700)))
+    store.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
+    text = "\n".join(exported(broker)) + "\n"
+    raw_client.flushall()
+    command = ("-o", "backup=list", "import")
+    assert lines(broker, *command, stdin=text) == [{"queue": "q", "offered": 700, "repeated": 0, "renamed": 3}]
+    before = keys(raw_client)
+    assert lines(broker, *command, stdin=text + text) == [{"queue": "q", "offered": 0, "repeated": 1406, "renamed": 0}]
+    assert keys(raw_client) == before

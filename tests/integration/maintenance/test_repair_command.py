@@ -1,0 +1,351 @@
+"""``delayq repair``: whatever was lost or damaged, what can be delivered is delivered, once and in order."""
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.maintenance.repair import Findings, all_queues, check
+from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+from tests.support.conditions import until
+from tests.support.shell import BIN, lines, run, terminal
+from tests.support.store.keyspace import contents
+from tests.support.workers.harness import MakeProj
+
+DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins"))
+PAST = datetime(2020, 1, 1, tzinfo=UTC)
+#: How many messages each test has, three a due time, and every fifth with a priority.
+COUNT = 300
+SOUND = {"lost": 0, "stale": 0, "unindexed": 0, "undated": 0, "untwinned": 0, "misordered": 0, "unreadable": 0}
+SOUND |= {"unnamed": 0, "unlisted": 0, "unknown": False, "error": None, "examples": {}}
+
+
+def message(identity: str, eta: datetime | None = None, tag: str = "") -> str:
+    """Makes a task's message as kombu keeps it."""
+    properties = {"delivery_tag": tag or identity, "delivery_info": {"exchange": "", "routing_key": "q"}}
+    headers = {"task": "t", "id": identity, "eta": eta and eta.isoformat()}
+    return json.dumps({"body": "W1tdLCB7fSwge31d", "headers": headers, "properties": {**properties, "priority": 0}})
+
+
+def offer(n: int, identity: str = "", priority: int = 0) -> Offer:
+    """Makes an offer that has been due for long; three have the same due time."""
+    eta = PAST + timedelta(milliseconds=n // 3 * 10.125)
+    due_ms = (eta - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)
+    return Offer(identity or f"t{n}", repr(due_ms), priority, message(identity or f"t{n}", eta, f"tag {n}"))
+
+
+@pytest.fixture
+def store(raw_client: redis.Redis) -> DelayStore:
+    """A store with one queue, whose messages are published in an order that is not that of their due times."""
+    store = DelayStore(raw_client)
+    order = [n for third in range(3) for n in range(third, COUNT, 3)]
+    for start in range(0, COUNT, 50):
+        store.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
+    return store
+
+
+def delivered(store: DelayStore, queue: str = "q") -> list[int]:
+    """Transfers all that is due. Returns the numbers in the tags of what was pushed to the queue's list."""
+    while store.transfer(queue).moved:
+        pass
+    bodies = [*store.client.lrange(queue, 0, -1)[::-1], *store.client.lrange(f"{queue}\x06\x163", 0, -1)[::-1]]
+    return [int(json.loads(body)["properties"]["delivery_tag"].split()[1]) for body in bodies]
+
+
+def expected(gone: Callable[[int], bool] = lambda n: False) -> list[int]:
+    """The numbers of the messages in the order of delivery: those without a priority, then the others."""
+    plain, urgent = ([n for n in range(COUNT) if (n % 5 == 0) == first and not gone(n)] for first in (False, True))
+    return plain + urgent
+
+
+def members(raw_client: redis.Redis) -> dict[int, bytes]:
+    """The index members by the numbers of their messages."""
+    return {int(member.rpartition(b"t")[2]): member for member in raw_client.zrange(DUE, 0, -1)}
+
+
+def drop_members(raw_client: redis.Redis) -> None:
+    raw_client.zrem(DUE, *(member for n, member in members(raw_client).items() if n % 7 == 0))
+
+
+def drop_bodies(raw_client: redis.Redis) -> None:
+    raw_client.hdel(BACKUP, *(f"t{n}" for n in range(0, COUNT, 7)))
+
+
+def add_ghosts(raw_client: redis.Redis) -> None:
+    raw_client.zadd(DUE, {f"ghost{n}": n for n in range(600)} | {"\x7f00000001ghost": 1, "\x7f": 2, "": 3})
+
+
+def make_stale(raw_client: redis.Redis) -> None:
+    """Gives every seventh message an index entry that is not the one of its body, with its due time."""
+    for n, member in members(raw_client).items():
+        if n % 7 == 0:
+            wrong = member[9:] if member.startswith(b"\x7f") else b"\x7f00000001" + member
+            raw_client.zadd(DUE, {wrong: raw_client.zscore(DUE, member)})
+            raw_client.zrem(DUE, member)
+
+
+def forget_queue(raw_client: redis.Redis) -> None:
+    raw_client.delete("delayq:queues")
+
+
+def all_at_once(raw_client: redis.Redis) -> None:
+    make_stale(raw_client)
+    drop_bodies(raw_client)
+    raw_client.zrem(DUE, *(member for n, member in members(raw_client).items() if n % 7 and n % 2))
+    add_ghosts(raw_client)
+    forget_queue(raw_client)
+    raw_client.delete(ORDER, TWINS)
+
+
+DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any], Callable[[int], bool]]] = {
+    "nothing": (lambda raw_client: None, {}, lambda n: False),
+    "due": (lambda raw_client: raw_client.delete(DUE), {"unindexed": COUNT}, lambda n: False),
+    "backup": (lambda raw_client: raw_client.delete(BACKUP), {"lost": COUNT}, lambda n: True),
+    "order": (lambda raw_client: raw_client.delete(ORDER), {"misordered": 1}, lambda n: False),
+    "twins": (lambda raw_client: raw_client.delete(TWINS), {}, lambda n: False),
+    "members": (drop_members, {"unindexed": 43}, lambda n: False),
+    "bodies": (drop_bodies, {"lost": 43}, lambda n: n % 7 == 0),
+    "ghosts": (add_ghosts, {"lost": 603}, lambda n: False),
+    "stale": (make_stale, {"stale": 43}, lambda n: False),
+    "queues": (forget_queue, {"unknown": True}, lambda n: False),
+    "all": (all_at_once, {"unknown": True, "lost": 646, "unindexed": 129}, lambda n: n % 7 == 0),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
+    broker: PrivateRedis, store: DelayStore, what: str
+) -> None:
+    """A dry run tells the damage and changes nothing, a repair mends it, a second one finds all sound."""
+    raw_client = store.client
+    damage, found, gone = DAMAGE[what]
+    damage(raw_client)
+    before = contents(raw_client)
+    [dry] = lines(broker, "repair", "--dry-run", code=int(bool(found)))
+    assert contents(raw_client) == before
+    [mended] = lines(broker, "repair", "--yes")
+    for findings in (dry, mended):
+        for kind, count in found.items():
+            if kind == "misordered":  # each body that the count is behind of, and only one when it is mended
+                assert findings[kind] >= count
+            else:
+                assert findings[kind] == count, kind
+    assert mended["mended"] == bool(found)
+    again = lines(broker, "repair", "--dry-run")
+    assert [{kind: each[kind] for kind in SOUND} for each in again] == [SOUND] * len(again)
+    assert store.queues() == ["q"]
+    if what == "nothing":
+        assert contents(raw_client) == before
+    # A message that comes later, to the due time of others, goes behind them.
+    late = offer(150)
+    store.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
+    order = expected(gone)
+    order.insert(order.index(151) + 1 + (152 in order) if 151 in order else 0, -1)
+    assert delivered(store) == order
+    assert store.size("q") == raw_client.hlen(BACKUP) == 0
+
+
+def test_twins_are_found_by_their_id_again(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """When the index of twins is lost, a repair makes it again, and all messages of an id are cancelled by it."""
+    store = DelayStore(raw_client)
+    store.offer("q", *(offer(n, "shared") for n in range(10)))
+    twins = raw_client.zrange(TWINS, 0, -1)
+    raw_client.delete(TWINS)
+    assert len(store.get(["q"], ["shared"])["shared"]) == 1
+    [found] = lines(broker, "repair", "--yes")
+    assert found["untwinned"] == len(twins) == 9
+    assert raw_client.zrange(TWINS, 0, -1) == twins
+    assert len(store.cancel(["q"], ["shared"])["shared"]) == 10
+
+
+def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone(
+    broker: PrivateRedis, raw_client: redis.Redis
+) -> None:
+    """Messages without an eta are named and due now; what no consumer could take is named and stays, exit code 1."""
+    store = DelayStore(raw_client)
+    plain = message("plain")
+    odd_eta = message("odd", None).replace('"eta": null', '"eta": "soon"')
+    odd = {"text": b"no json", "binary": b"\xff\xfe\x00", "list": b"[]", "bare": b"{}", "empty": b"", "\x7f": b"\x7f"}
+    raw_client.hset(
+        BACKUP, mapping={"plain": plain, "odd eta": odd_eta, "marked": b"\x7f00000009" + b"3" + plain.encode()}
+    )
+    raw_client.hset(BACKUP, mapping=odd)  # type: ignore[arg-type]
+    before_ms = store.now_ms()
+    for _ in range(2):
+        result = run(broker, "repair", "--dry-run", code=1)
+        assert "3 of these tell no eta" in result.stdout
+        assert "6 bodies without an index entry that are no messages" in result.stdout
+    [found] = lines(broker, "repair", "--yes", code=1)
+    assert (found["unindexed"], found["undated"], found["unreadable"], found["unknown"]) == (3, 3, 6, True)
+    assert sorted(found["examples"]["undated"]) == ["marked", "odd eta", "plain"]
+    assert sorted(found["examples"]["unreadable"]) == sorted(odd)
+    assert all(before_ms <= due <= store.now_ms() for _, due in raw_client.zrange(DUE, 0, -1, withscores=True))
+    assert store.transfer("q").moved == 3
+    assert raw_client.hgetall(BACKUP) == {key.encode(): body for key, body in odd.items()}
+    assert [each["unreadable"] for each in lines(broker, "repair", "--yes", code=1)] == [6]
+
+
+def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: PrivateRedis, store: DelayStore) -> None:
+    """Whichever key of a queue has another type is named, the other queues are mended, and the exit code is 1."""
+    raw_client = store.client
+    keys = Keys()
+    for what in ("due", "backup", "order", "twins"):
+        store.offer(what, offer(0))
+        key = getattr(keys, what)(what)
+        raw_client.delete(key)
+        raw_client.lpush(key, "x")
+    raw_client.delete(DUE)
+    raw_client.rename("delayq:queues", "elsewhere")
+    raw_client.set("delayq:queues", "x")
+    result = run(broker, "repair", "--yes", code=1)
+    assert "key delayq:queues: WRONGTYPE" in result.stderr
+    for what in ("due", "backup", "order", "twins"):
+        assert f"left: WRONGTYPE key {getattr(keys, what)(what)} holds a list" in result.stdout
+    raw_client.rename("elsewhere", "delayq:queues")
+    found = {each["queue"]: each["error"] is None for each in lines(broker, "repair", code=1)}
+    assert found == {"backup": False, "due": False, "order": False, "q": True, "twins": False}
+    assert delivered(store) == expected()
+
+
+def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
+    broker: PrivateRedis, raw_client: redis.Redis
+) -> None:
+    """Queues with braces, colons, stars and a key prefix are found; keys of others, and queues not asked for, stay."""
+    names = ["a", "{a}", "a{b}c", "due", "x:due", "*", "a b", "ü", "tagged:{x}", "{a}:due"]
+    for prefix in ("", "p?*:"):
+        store = DelayStore(raw_client, Keys(prefix))
+        for name in names:
+            store.offer(name, offer(0), offer(1))
+            raw_client.delete(store.keys.due(name))
+        raw_client.delete(store.keys.queues)
+    raw_client.set("delayq:other", 1)
+    raw_client.hset("delayq:{no}:bodies", "a", "b")
+    raw_client.hset(b"delayq:{\xff}:backup", "a", "b")
+    run(broker, "repair", "--yes", "*", "{a}")
+    assert sorted(DelayStore(raw_client).queues()) == ["*", "{a}"]
+    found = lines(broker, "repair", "--yes", code=1)  # one body has no eta
+    errors = {each["queue"]: each["error"] for each in found}
+    assert errors == dict.fromkeys([*names, "\udcff"])
+    assert {each["queue"] for each in found if each["unindexed"]} == {*names} - {"*", "{a}"}
+    prefixed = DelayStore(raw_client, Keys("p?*:"))
+    assert prefixed.queues() == []
+    result = run(broker, "-o", "global_keyprefix=p?*:", "repair", "--yes")
+    assert result.stdout.count("2 bodies without an index entry") == len(names)
+    for each in (DelayStore(raw_client), prefixed):
+        assert {name: each.size(name) for name in names} == dict.fromkeys(names, 2)
+        assert set(each.queues()) == set(names)
+
+
+def test_nothing_is_mended_unasked(broker: PrivateRedis, store: DelayStore) -> None:
+    """Without --yes the findings are shown first; nobody can be asked without a terminal, and a no changes nothing."""
+    store.client.delete(DUE)
+    before = contents(store.client)
+    result = run(broker, "repair", code=2)
+    assert "300 bodies without an index entry" in result.stdout
+    assert "give --yes" in result.stderr
+    with terminal(broker, "repair") as shell:
+        shell.read_until(f"Mend this on {broker.url}?")
+        shell.type("n")
+        assert shell.wait() == 1
+    assert contents(store.client) == before
+    with terminal(broker, "repair") as shell:
+        shell.read_until("Mend this on")
+        shell.type("y")
+        assert shell.wait() == 0
+        assert "indexed by the due time that is kept, or the eta that they have" in shell.script
+    assert delivered(store) == expected()
+    run(broker, "repair")
+
+
+def test_an_empty_broker_is_sound(broker: PrivateRedis) -> None:
+    """Without any queue there is nothing to mend, and no error."""
+    assert run(broker, "repair").stdout == "no queue holds delayed messages\n"
+
+
+def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore) -> None:
+    """A repair of a queue with an expiry gives it to the keys that it makes, too."""
+    store.keep_alive("q", 60_000)
+    store.client.delete(DUE)
+    run(broker, "repair", "--yes")
+    assert 0 < store.client.pttl(DUE) <= 60_000
+
+
+@pytest.mark.parametrize("backup", BACKUPS)
+def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis, backup: str) -> None:
+    """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
+    store = DelayStore(raw_client, options=Options(backup=backup))
+    for start in range(0, 30_000, 300):
+        store.offer("q", *(offer(n) for n in range(start, start + 300)))
+    raw_client.delete(store.keys.stored("q", backup)[0])
+    process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "repair", "--yes"])
+    until(lambda: store.size("q") > 2000, what="some are mended")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert store.size("q") < 30_000, "it was through before it was killed"
+    run(broker, "repair", "--yes")
+    assert delivered(store) == list(range(30_000))
+
+
+@pytest.mark.timeout(240)  # on a busy machine, whose every process takes part
+@pytest.mark.parametrize("backup", BACKUPS)
+def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakeProj, backup: str) -> None:
+    """While tasks are published, damaged, transferred and run, repairs go on: each task runs once, and not early."""
+    proj = make_proj(broker_transport_options={"backup": backup})
+    early = [f"early{n}" for n in range(300)]
+    for n, each in enumerate(early):
+        proj.send("record", countdown=2 + n / 100, task_id=each)
+    raw_client = redis.Redis(port=proj.server.port)
+    key = Keys().stored("celery", backup)[0]
+    raw_client.zrem(key, *(member for n, member in enumerate(raw_client.zrange(key, 0, -1)) if n % 2))
+    raw_client.delete("delayq:queues")
+    proj.worker(concurrency=2)
+    published: dict[str, float] = {}
+    repairs: list[Findings] = []
+    stop = threading.Event()
+
+    def publish() -> None:
+        while not stop.is_set():
+            # No more than a slow worker can run soon.
+            until(lambda: stop.is_set() or len(published) < proj.journal.llen("runs") + 300, 100)
+            name = f"live{len(published)}"
+            published[name] = time.time() + 0.3
+            proj.send("record", countdown=0.3, task_id=name, priority=len(published) % 2 * 3)
+
+    def repair() -> None:
+        store = DelayStore(redis.Redis(port=proj.server.port))
+        while not stop.wait(0.01):
+            for name in all_queues(store, ()):
+                found = Findings(name)
+                for _ in check(store, found, store.queues(), mend=True):
+                    pass
+                repairs.append(found)
+
+    threads = [threading.Thread(target=each) for each in (publish, repair, repair)]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: len(published) > 600 and proj.journal.llen("runs") > 800, 100, "tasks run meanwhile")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    proj.await_runs(len(early) + len(published), 100)
+    until(lambda: proj.delayed() == 0)
+    assert Counter(each["id"] for each in proj.runs()) == Counter([*early, *published])
+    assert all(each["at"] >= published.get(each["id"], 0) - 0.05 for each in proj.runs())
+    # Two repairs may find the same.
+    assert len(early) / 2 <= sum(each.unindexed for each in repairs) <= len(early)
+    assert not [each for each in repairs if each.lost or each.stale or each.unlisted or each.beyond_repair]
+    run(proj.server, "repair")

@@ -1,0 +1,120 @@
+"""``delayq repair`` in Redisson's form: what can be delivered is delivered, once and in order, and found by its id."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from tests.integration.maintenance.test_repair_command import COUNT, PAST, SOUND, delivered, expected, message, offer
+from tests.lua.test_repair_list import IDS, LISTED, NOTES, TIMEOUT
+from tests.support.shell import lines, run
+from tests.support.store.keyspace import contents
+
+
+def store_of(raw_client: redis.Redis) -> DelayStore:
+    return DelayStore(raw_client, options=Options(backup="list"))
+
+
+@pytest.fixture
+def store(raw_client: redis.Redis) -> DelayStore:
+    """A store with one queue, whose messages are published in an order that is not that of their due times."""
+    store = store_of(raw_client)
+    order = [n for third in range(3) for n in range(third, COUNT, 3)]
+    for start in range(0, COUNT, 50):
+        store.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
+    return store
+
+
+def drop_members(raw_client: redis.Redis) -> None:
+    raw_client.zrem(TIMEOUT, *raw_client.zrange(TIMEOUT, 0, -1)[::7])
+
+
+def add_ghosts(raw_client: redis.Redis) -> None:
+    raw_client.zadd(TIMEOUT, {f"ghost{n}": n for n in range(600)} | {"": 1, b"\x08": 2, b"\x07" * 17: 3})
+
+
+def all_at_once(raw_client: redis.Redis) -> None:
+    drop_members(raw_client)
+    add_ghosts(raw_client)
+    raw_client.delete(NOTES, "delayq:queues")
+
+
+DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any]]] = {
+    "nothing": (lambda raw_client: None, {}),
+    "index": (lambda raw_client: raw_client.delete(TIMEOUT), {"unindexed": COUNT}),
+    "list": (lambda raw_client: raw_client.delete(LISTED), {"unlisted": COUNT}),
+    "notes": (lambda raw_client: raw_client.delete(NOTES), {"misordered": 1}),
+    "ids": (lambda raw_client: raw_client.delete(IDS), {"unnamed": COUNT}),
+    "members": (drop_members, {"unindexed": 43}),
+    "ghosts": (add_ghosts, {"lost": 603}),
+    "queues": (lambda raw_client: raw_client.delete("delayq:queues"), {"unknown": True}),
+    "all but the index": (lambda raw_client: raw_client.delete(LISTED, NOTES, IDS), {"unlisted": COUNT}),
+    "all": (all_at_once, {"unknown": True, "lost": 603, "unindexed": 43, "misordered": 1}),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_after_a_repair_all_is_delivered_once_and_in_order(broker: PrivateRedis, store: DelayStore, what: str) -> None:
+    """A dry run tells the damage and changes nothing, a repair mends it, a second one finds all sound."""
+    raw_client = store.client
+    damage, found = DAMAGE[what]
+    damage(raw_client)
+    before = contents(raw_client)
+    # Whatever form the command itself would write: it looks at both.
+    [dry] = lines(broker, "repair", "--dry-run", *(["q"] if "but" in what else []), code=int(bool(found)))
+    assert contents(raw_client) == before
+    [mended] = lines(broker, "-o", "backup=list", "repair", "--yes", *(["q"] if "but" in what else []))
+    for findings in (dry, mended):
+        for kind, count in found.items():
+            assert findings[kind] >= count if kind == "misordered" else findings[kind] == count, kind
+    assert mended["mended"] == bool(found)
+    again = lines(broker, "repair", "--dry-run")
+    assert [{kind: each[kind] for kind in SOUND} for each in again] == [SOUND] * len(again)
+    assert again[0]["delayed"] == COUNT
+    assert store.queues() == ["q"]
+    if what == "nothing":
+        assert contents(raw_client) == before
+    assert len(store.get(["q"], [f"t{n}" for n in range(COUNT)])) == COUNT
+    # A message that comes later, to the due time of others, goes behind them.
+    late = offer(150)
+    store.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
+    order = expected()
+    order.insert(order.index(151) + 2, -1)
+    assert delivered(store) == order
+    assert not raw_client.exists(TIMEOUT, LISTED, NOTES, IDS)
+
+
+def test_both_forms_of_a_queue_are_mended(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Of a queue with messages in either form, what lost its index entry in either is found, told in one and mended."""
+    stores = [DelayStore(raw_client), store_of(raw_client)]
+    for at, store in enumerate(stores):
+        store.offer("q", *(offer(n) for n in range(at, 40, 2)))
+        raw_client.delete(store.keys.stored("q", store.backup)[0])
+    [found] = lines(broker, "repair", "--yes")
+    assert (found["unindexed"], found["delayed"]) == (40, 0)
+    for store in stores:
+        assert store.transfer("q").moved
+    assert sorted(delivered(stores[0])) == list(range(40))
+
+
+@pytest.mark.parametrize("key", [TIMEOUT, LISTED, NOTES, IDS])
+def test_a_key_of_another_type_is_named_and_left(broker: PrivateRedis, store: DelayStore, key: str) -> None:
+    """Whichever key has another type is named, and nothing of the queue is changed."""
+    raw_client = store.client
+    raw_client.delete(key)
+    raw_client.sadd(key, "x")
+    before = contents(raw_client)
+    assert f"left: WRONGTYPE key {key} holds a set" in run(broker, "repair", "--yes", code=1).stdout
+    assert contents(raw_client) == before
+
+
+def test_queues_of_redisson_alone_are_left_alone(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """A queue that only other clients ever used is not searched for, and not made known."""
+    raw_client.zadd(TIMEOUT, {b"\x07" * 17: 1})
+    before = contents(raw_client)
+    assert run(broker, "repair").stdout == "no queue holds delayed messages\n"
+    assert contents(raw_client) == before

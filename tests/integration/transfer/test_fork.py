@@ -1,0 +1,106 @@
+"""Pool children, which are forked from a process that runs a transfer worker."""
+
+import subprocess
+import sys
+from collections import Counter
+from datetime import datetime
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.keys import Keys
+from tests.support.conditions import stays
+from tests.support.workers.harness import MakeProj
+
+TASKS = 10
+
+
+def test_tasks_in_short_lived_children_publish_with_a_countdown(make_proj: MakeProj) -> None:
+    """Retries with a countdown from children that are forked all the time run once each; only the parent transfers."""
+    proj = make_proj()
+    worker = proj.worker("--max-tasks-per-child", "1", concurrency=3)
+    for _ in range(TASKS):
+        proj.send("flaky", 2, 0.3)
+    runs = proj.await_runs(3 * TASKS, timeout_s=60)
+    stays(lambda: len(proj.runs()) == 3 * TASKS, 1)
+    assert Counter(run["retries"] for run in runs) == {0: TASKS, 1: TASKS, 2: TASKS}
+    assert len({(run["id"], run["retries"]) for run in runs}) == len(runs)
+    assert len({run["pid"] for run in runs}) > TASKS
+
+    for run in (run for run in runs if run["eta"]):
+        assert run["at"] >= datetime.fromisoformat(run["eta"]).timestamp()
+    lease = str(proj.server.client().get(Keys().lease))
+    assert int(lease.split(":")[1]) == worker.process.pid
+    assert proj.delayed() == 0
+
+
+#: A program whose parent consumes, and that goes on as told: prints whether the process transfers, and what it gets.
+FORKING = """
+import multiprocessing, os, sys, threading
+from kombu import Connection, Consumer, Queue
+
+def connected():
+    connection = Connection(sys.argv[1], transport="kombu_delayq.transport:Transport")
+    Consumer(connection, [Queue("q")], callbacks=[lambda body, message: got.append(body)], no_ack=True).consume()
+    return connection
+
+def transfers():
+    return sum(thread.name == "delayq-transfer" and thread.is_alive() for thread in threading.enumerate())
+
+def receive(connection):
+    connection.Producer().publish("late", routing_key="q", serializer="json", headers={}, DelaySeconds=1)
+    while not got:
+        try:
+            connection.drain_events(timeout=1)
+        except TimeoutError:
+            pass
+    print(transfers(), *got, flush=True)
+
+def consume_anew():
+    receive(connected())
+
+got, how = [], sys.argv[2]
+parents = connected()
+assert transfers() == 1
+if how == "released":
+    parents.release()
+if how == "multiprocessing":
+    child = multiprocessing.get_context("fork").Process(target=consume_anew)
+    child.start()
+    child.join()
+elif how == "daemon":  # the parent ends, and so does the child that its own child is to outlive
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    receive(parents)
+    os._exit(0)
+elif os.fork():
+    os.wait()
+else:
+    consume_anew()
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("how", ["consuming", "released", "multiprocessing", "daemon"])
+def test_a_forked_consumer_transfers(redis_server: PrivateRedis, how: str) -> None:
+    """A consumer in a forked process runs a transfer worker of its own, whether its parent consumes, or has ended."""
+    redis_server.client().flushall()
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, redis_server.url, how]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=40).stdout
+    assert printed.splitlines() == ["1 late"]
+
+
+def test_a_task_that_consumes_leaves_the_transfer_to_the_worker(make_proj: MakeProj) -> None:
+    """A task in a pool child that consumes a queue for a moment runs no transfer worker there; its parent does."""
+    proj = make_proj()
+    proj.worker()
+    proj.send("receive", "q")
+    proj.await_runs(1)
+    with proj.connection() as connection:
+        connection.Producer().publish("late", routing_key="q", serializer="json", DelaySeconds=1)
+    [_, run] = proj.await_runs(2)
+    assert run["value"] == "late"
+    assert "delayq-transfer" not in run["threads"]

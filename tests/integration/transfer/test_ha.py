@@ -1,0 +1,142 @@
+"""Transfer workers that die, stop, or run as processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from kombu_delayq.store.keys import Keys
+from tests.support.conditions import stays, until
+from tests.support.workers.harness import MakeProj, Proj
+
+#: A killed leader costs less than 2 s, and one that is killed with its deputies 12 s; the rest is for a busy machine.
+LATE_S = 20.0
+
+STANDALONE = """
+import sys
+from redis import Redis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.transfer.worker import TransferWorker
+TransferWorker(lambda: DelayStore(Redis(port=int(sys.argv[1])))).run()
+"""
+
+#: Starts a transfer worker in a process of its own.
+Standalone = Callable[[Proj], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def standalone() -> Iterator[Standalone]:
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(proj: Proj) -> "subprocess.Popen[bytes]":
+        processes.append(subprocess.Popen([sys.executable, "-c", STANDALONE, str(proj.server.port)]))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait(10)
+
+
+def _holder(proj: Proj, lease: str) -> int | None:
+    """Process id of the transfer worker that holds a lease."""
+    name = proj.server.client().get(lease)
+    return int(str(name).split(":")[1]) if name else None
+
+
+def _leader(proj: Proj) -> int | None:
+    """Process id of the leading transfer worker."""
+    return _holder(proj, Keys().lease)
+
+
+def _send_spread(proj: Proj, count: int, first_s: float, every_s: float) -> dict[str, float]:
+    """Publishes tasks that are due one after the other. Returns when, by value."""
+    now = time.time()
+    dues = {str(n): now + first_s + every_s * n for n in range(count)}
+    for value, due in dues.items():
+        proj.send("record", value, eta=datetime.fromtimestamp(due, UTC))
+    return dues
+
+
+def _await_each_once(proj: Proj, dues: dict[str, float]) -> None:
+    """Waits for all tasks: each runs once, not before its time and not much after it."""
+    runs = proj.await_runs(len(dues))
+    assert Counter(run["value"] for run in runs) == Counter(dues.keys())
+    lateness = [run["at"] - dues[run["value"]] for run in runs]
+    assert min(lateness) >= 0
+    assert max(lateness) < LATE_S
+
+
+def test_a_killed_leader_is_stood_in_for_at_once(make_proj: MakeProj) -> None:
+    """When the leader is killed while messages are due, the others deliver each once and in time; one of them leads."""
+    proj = make_proj()
+    # A worker that consumes nothing of this takes nothing with it.
+    doomed = proj.worker("-Q", "elsewhere", pool="solo")
+    until(lambda: _leader(proj) == doomed.process.pid)
+    others = [proj.worker(pool="solo", wait=False) for _ in range(2)]
+    for worker in others:
+        worker.ready()
+
+    dues = _send_spread(proj, 60, first_s=1, every_s=0.06)
+    proj.await_runs(10)
+    doomed.kill()
+    assert proj.delayed() > 0
+
+    _await_each_once(proj, dues)
+    until(lambda: _leader(proj) in {worker.process.pid for worker in others}, 10, "another one leads")
+
+
+def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
+    """A leader that is stopped gives its lease back; another leads within a poll interval, and nothing is lost."""
+    proj = make_proj(broker_transport_options={"lease_ttl": 300.0})
+    first = proj.worker(pool="solo")
+    until(lambda: _leader(proj) == first.process.pid)
+    second = proj.worker(pool="solo")
+    assert _leader(proj) == first.process.pid
+
+    dues = _send_spread(proj, 40, first_s=1, every_s=0.05)
+    proj.await_runs(5)
+    assert first.stop() == 0
+    until(lambda: _leader(proj) == second.process.pid, 20, "the other one leads")
+    _await_each_once(proj, dues)
+
+
+def test_standalone_transfer_workers_serve_workers_that_have_none(make_proj: MakeProj, standalone: Standalone) -> None:
+    """With transfer=False, transfer workers in processes of their own deliver, also when the leader is killed."""
+    proj = make_proj(broker_transport_options={"transfer": False})
+    proj.worker()
+    proj.send("record", "waits", countdown=1)
+    stays(lambda: proj.delayed() == 1, 2, "nobody transfers")
+
+    both = [standalone(proj) for _ in range(2)]
+    proj.await_runs(1, value="waits")
+    proj.journal.delete("runs")
+    leader = until(lambda: _leader(proj))
+    assert leader in {process.pid for process in both}
+    dues = _send_spread(proj, 30, first_s=1, every_s=0.05)
+    proj.await_runs(5)
+    os.kill(leader, signal.SIGKILL)
+    _await_each_once(proj, dues)
+
+
+def test_a_leader_and_its_deputies_killed_at_once_are_stood_in_for(make_proj: MakeProj, standalone: Standalone) -> None:
+    """When all are killed while messages are due, one that stood by delivers each once and soon, and leads."""
+    proj = make_proj(broker_transport_options={"transfer": False})
+    proj.worker()
+    pids = {standalone(proj).pid for _ in range(4)}
+    doomed = {until(lambda: _holder(proj, lease)) for lease in Keys().leases}  # noqa: B023
+    dues = _send_spread(proj, 40, first_s=1, every_s=0.1)
+    proj.await_runs(5)
+    for pid in doomed:
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+    assert proj.delayed() > 0
+    _await_each_once(proj, dues)
+    [left] = pids - doomed
+    until(lambda: _leader(proj) == left, LATE_S)

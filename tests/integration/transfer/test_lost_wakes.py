@@ -1,0 +1,108 @@
+"""Announcements of new heads that do not arrive, and transfer workers that compete."""
+
+import json
+import time
+from collections import Counter
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+from tests.support.conditions import until
+from tests.support.workers.harness import MakeProj
+from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
+from tests.support.workers.transfers import transfer as transfer  # a fixture
+
+#: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
+LATE_S = 10.0
+
+pytestmark = pytest.mark.both_forms
+
+
+class _Mute(Keys):
+    """Announces new heads where nobody listens."""
+
+    @property
+    def wake(self) -> str:
+        return "nobody"
+
+    def channel(self, queue: str) -> str:
+        return "nobody"
+
+
+def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, transfer: Transfer, backup: str) -> None:
+    """A new head that was never announced to the leader is delivered all the same, and once."""
+    transfer()
+    mute = DelayStore(client, _Mute(), options=Options(backup=backup))
+    offer(mute, "far", 300)
+    until(lambda: listeners(client, backup) == 1)
+    time.sleep(0.2)  # the leader waits for the far one by now
+    offer(mute, "near", 0.3)
+    until(lambda: arrived(client) == {"near": 1}, LATE_S)
+
+
+def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer, backup: str) -> None:
+    """Messages published while subscriptions are being cut arrive once each, and the leader listens again."""
+    transfer()
+    store = DelayStore(client, options=Options(backup=backup))
+    store.know(QUEUE)
+    until(lambda: listeners(client, backup) == 1)
+    for n in range(20):
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        offer(store, str(n), 0.05)
+        time.sleep(0.02)
+    until(lambda: len(arrived(client)) == 20, LATE_S)
+    until(lambda: listeners(client, backup) == 1, LATE_S, "the leader listens again")
+    assert set(arrived(client).values()) == {1}
+
+
+def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj, backup: str) -> None:
+    """A worker whose subscriptions are cut again and again loses no task and stays the same process."""
+    proj = make_proj()
+    worker = proj.worker()
+    client = proj.server.client()
+    until(lambda: listeners(client, backup) == 1)
+    for n in range(15):
+        proj.send("record", n, countdown=0.5 + n / 20)
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        time.sleep(0.1)
+    until(lambda: {run["value"] for run in proj.runs()} == set(range(15)))
+    # With them go those of kombu, and at times, more rarely from 5.7 on, its connection: it gives back what the pool
+    # has just begun.
+    once = [run for run in proj.runs() if not run["redelivered"]]
+    assert len(once) == len({run["value"] for run in once})
+    until(lambda: listeners(client, backup) == 1, 10, "the leader listens again")
+    assert worker.alive()
+
+
+def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_server: PrivateRedis) -> None:
+    """Where an ACL forbids the channel of announcements, tasks run once and in time, and the log says so once."""
+    own_server.client().execute_command(
+        *("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", "resetchannels", "&/0.celery.pidbox")
+    )
+    proj = make_proj(own_server, broker_url=f"redis://app:secret@127.0.0.1:{own_server.port}/0")
+    worker = proj.worker()
+    due = time.time() + 1
+    proj.send("record", "far", countdown=300, retry=False)
+    proj.send("record", "near", countdown=1, retry=False)
+    [run] = proj.await_runs(1)
+    assert due <= run["at"] < due + LATE_S
+    assert until(lambda: worker.log.count("delayed messages are noticed only every poll interval")) == 1
+
+
+def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, transfer: Transfer, backup: str) -> None:
+    """Transfer workers that all poll for the same due messages deliver each of them once."""
+    count = 3000
+    store = DelayStore(client, options=Options(backup=backup))
+    for first in range(0, count, 500):
+        store.offer(QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500)))
+    transfer(8, poll_interval=0.05, transfer_batch=7)
+    until(lambda: store.stats(QUEUE).delayed == 0, 30)
+    stats = store.stats(QUEUE)
+    assert stats.ready == count
+    bodies = [body for key in Keys().ready(QUEUE, (0, 3, 6, 9)) for body in client.lrange(key, 0, -1)]
+    assert set(Counter(bodies).values()) == {1}

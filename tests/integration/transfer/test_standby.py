@@ -1,0 +1,129 @@
+"""Transfer workers that stand by, for whom a leader and its deputies are enough."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.transfer.worker import STANDBY_LOOKS, TransferWorker
+from tests.support.conditions import stays, until
+from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
+from tests.support.workers.transfers import transfer as transfer  # a fixture
+
+POLL_S = 0.1
+LEASES = Keys().leases
+#: Looks of one that stands by are at most 1.2 s apart; the rest is for a busy machine.
+LATE_S = 12.0
+
+#: Starts a transfer worker without waiting until one leads; keywords are its own.
+Standby = Callable[..., TransferWorker]
+
+pytestmark = pytest.mark.both_forms
+
+
+@pytest.fixture
+def store(client: redis.Redis, backup: str) -> DelayStore:
+    return DelayStore(client, options=Options(backup=backup))
+
+
+@pytest.fixture
+def standby(redis_server: PrivateRedis, backup: str) -> Iterator[Standby]:
+    workers: list[TransferWorker] = []
+
+    def start(queues: Callable[[], list[str]] = list) -> TransferWorker:
+        options = Options(backup=backup, poll_interval=POLL_S)
+        workers.append(
+            TransferWorker(
+                lambda: DelayStore(redis.Redis(port=redis_server.port), options=options),
+                queues=queues,
+            )
+        )
+        workers[-1].start()
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.stop()
+
+
+def _hold_leases(client: redis.Redis, px: int = 600_000) -> None:
+    """Leaves the leases as workers that were killed leave them."""
+    for key in LEASES:
+        client.set(key, f"dead:{key}", px=px)
+
+
+def _scripts(client: redis.Redis) -> int:
+    return int(client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))
+
+
+def test_who_stands_by_delivers_while_dead_workers_hold_the_leases(
+    store: DelayStore, client: redis.Redis, standby: Standby
+) -> None:
+    """With leader and deputies dead and their leases held, messages arrive some poll intervals late, each once."""
+    _hold_leases(client)
+    worker = standby()
+    for n in range(10):
+        offer(store, str(n), 0.1 * n)
+        offer(store, str(n), 0.1 * n, "new")
+    for queue in (QUEUE, "new"):
+        until(lambda: len(arrived(client, queue)) == 10, LATE_S)  # noqa: B023
+        assert set(arrived(client, queue).values()) == {1}
+    assert not worker.leading
+    assert STANDBY_LOOKS[1] <= 12  # as the documentation says
+
+
+def test_who_stands_by_leads_when_the_leases_end(store: DelayStore, client: redis.Redis, standby: Standby) -> None:
+    """One that stands by leads soon after the leases of the dead have ended, and the next are its deputies."""
+    _hold_leases(client, 700)
+    workers = [standby() for _ in range(4)]
+    until(lambda: any(worker.leading for worker in workers), LATE_S)
+    until(lambda: client.exists(*LEASES) == 3, LATE_S)
+    names = {str(client.get(key)) for key in LEASES}
+    assert len(names) == 3
+    assert names < {worker.name for worker in workers}
+    until(lambda: listeners(client, store.backup) == 1 or store.backup == "list", LATE_S, "the leader listens")
+
+
+def test_a_leader_and_deputies_that_stop_are_replaced(client: redis.Redis, standby: Standby) -> None:
+    """As workers stop one after the other, the next ones lead and are deputies; the last one leads alone."""
+    workers = [standby() for _ in range(6)]
+    while len(workers) > 1:
+        until(lambda: client.exists(*LEASES) == min(len(workers), 3), LATE_S)
+        holders = [str(client.get(key)) for key in LEASES]
+        for gone in [worker for worker in workers if worker.name in holders][: len(workers) - 1]:
+            gone.stop()
+            workers.remove(gone)
+    until(lambda: workers[0].leading, LATE_S)
+    stays(lambda: not client.exists(*LEASES[1:]), 0.3)
+
+
+def test_a_message_of_another_client_in_a_queue_of_ones_own_is_found(
+    client: redis.Redis, transfer: Transfer, standby: Standby
+) -> None:
+    """A queue that only one that stands by looks after becomes known when a message of a JVM service is in it."""
+    transfer(3, poll_interval=POLL_S)
+    until(lambda: client.exists(*LEASES) == 3)
+    standby(queues=lambda: ["own"])
+    # Only who stands by looks with plain commands, of which this is the last.
+    until(lambda: any(each["cmd"] == "zrange" for each in client.client_list()), LATE_S, "it stands by")
+    client.zadd(Keys().timeout("own"), {"entry": 9e15})
+    until(lambda: client.sismember(Keys().queues, "own"), LATE_S)
+
+
+def test_who_stands_by_runs_hardly_a_script(store: DelayStore, client: redis.Redis, transfer: Transfer) -> None:
+    """With ten transfer workers and nothing due, the scripts that run are about those of three."""
+    offer(store, "far", 3000)
+    transfer(10, poll_interval=POLL_S)
+    until(lambda: client.exists(*LEASES) == 3)
+
+    def scripts_per_poll() -> float:
+        begun, before = time.monotonic(), _scripts(client)
+        time.sleep(10 * POLL_S)
+        return (_scripts(client) - before) / ((time.monotonic() - begun) / POLL_S)
+
+    until(lambda: scripts_per_poll() <= 7, what="two scripts each of the leader and its deputies")

@@ -1,0 +1,150 @@
+"""Messages whose time cannot be read, is out of bounds, or that are sent twice."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from kombu.exceptions import OperationalError
+
+from celery_ext import browse
+from kombu_delayq import DelayTooLong, InvalidDelay, UnsupportedRedis
+from tests.support.conditions import stays, until
+from tests.support.servers.proxies import LosesReply, old_redis
+from tests.support.workers.harness import MakeProj, Proj
+
+pytestmark = pytest.mark.both_forms
+
+YEAR_9999 = "9999-12-31T23:59:59.999999"
+#: Etas that no worker can read: each ends in an error in the worker's log, as with stock Celery.
+UNREADABLE = ["soon", "2026-13-45T99:00:00", " ", 12345, 1.5e12, True, ["2030-01-01"], {"at": "2030-01-01"}]
+#: Etas that are past.
+PAST = ["1960-01-01T00:00:00+00:00", "1969-12-31T23:59:59.999999", "2001-02-03T04:05:06Z", None]
+#: Etas after the last one that a datetime can name in UTC included.
+FAR = [f"{YEAR_9999}+00:00", f"{YEAR_9999}-12:00", f"{YEAR_9999}+14:00", "3000-01-01"]
+
+
+def _dues_ms(proj: Proj) -> list[float]:
+    raw = redis.Redis(port=proj.server.port)
+    return [due for _, due in raw.zrange(proj.keys()[0], 0, -1, withscores=True)]
+
+
+def _publish_task(proj: Proj, eta: object, task_id: str) -> None:
+    """Publishes a task as another language would, with whatever eta."""
+    headers = {"lang": "go", "task": "proj.record", "id": task_id, "root_id": task_id, "eta": eta}
+    with proj.connection() as connection:
+        connection.Producer(serializer="json").publish(([task_id], {}, {}), routing_key="celery", headers=headers)
+
+
+def test_every_eta_gives_a_run_a_wait_or_an_error(proj: Proj) -> None:
+    """Past etas run, far ones wait in Redis, unreadable ones are reported by the worker, which lives."""
+    worker = proj.worker()
+    for number, eta in enumerate(UNREADABLE):
+        _publish_task(proj, eta, f"unreadable-{number}")
+    for number, eta in enumerate(PAST):
+        _publish_task(proj, eta, f"past-{number}")
+    for number, eta in enumerate(FAR):
+        _publish_task(proj, eta, f"far-{number}")
+    same = [proj.send("record", f"same-{number}", countdown=1, task_id="same") for number in range(2)]
+    assert same[0].id == same[1].id
+    proj.await_runs(len(PAST) + 2)
+    until(lambda: all(f"unreadable-{number}" in worker.log for number in range(len(UNREADABLE))), 20, "reported")
+    assert sorted(run["value"] for run in proj.runs()) == sorted(
+        [*(f"past-{number}" for number in range(len(PAST))), "same-0", "same-1"]
+    )
+    far = list(browse(proj.app, "celery"))
+    assert sorted(task.id for task in far) == [f"far-{number}" for number in range(len(FAR))]
+    assert proj.lengths() == (len(FAR), len(FAR))
+    assert all(due > 32e12 for due in _dues_ms(proj))
+    assert "the transfer worker failed" not in worker.log
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "delay",
+    [math.inf, -math.inf, math.nan, "soon", 1e300, -1e300, 10**400, [5], "inf", {}],
+    ids=lambda delay: str(delay)[:9],
+)
+def test_delay_that_is_no_number_is_refused(proj: Proj, delay: Any) -> None:
+    """``DelaySeconds`` that is not a finite number of this era is refused, and nothing is stored."""
+    with proj.connection() as connection, pytest.raises(InvalidDelay, match="DelaySeconds="):
+        connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
+    assert not proj.server.client().exists(*proj.keys(), "celery")
+
+
+@pytest.mark.parametrize("delay", [0, -5, -0.0, None, "0", "-1", False])
+def test_delay_that_is_over_is_no_delay(proj: Proj, delay: Any) -> None:
+    """``DelaySeconds`` of zero, less, or None goes to the queue at once."""
+    with proj.connection() as connection:
+        connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
+    assert proj.server.client().llen("celery") == 1
+    assert not proj.server.client().exists(*proj.keys())
+
+
+@pytest.mark.parametrize("delay", [600, "600", 600.5])
+def test_delay_in_any_form_of_a_number_waits(proj: Proj, delay: Any) -> None:
+    """``DelaySeconds`` as a number or the text of one waits that long by the clock of Redis."""
+    with proj.connection() as connection:
+        connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
+    seconds, microseconds = proj.server.client().time()
+    [due] = _dues_ms(proj)
+    assert due / 1000 - (seconds + microseconds / 1e6) == pytest.approx(float(delay), abs=10)
+
+
+def test_longest_delay(make_proj: MakeProj) -> None:
+    """A delay above ``max_delay`` raises DelayTooLong and stores nothing; one below it is stored."""
+    proj = make_proj(broker_transport_options={"max_delay": 60})
+    far: list[Callable[[], object]] = [
+        lambda: proj.send("record", countdown=61),
+        lambda: proj.send("record", eta=time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 65))),
+        lambda: _publish_task(proj, f"{YEAR_9999}-12:00", "far"),
+    ]
+    for publish in far:
+        with pytest.raises(DelayTooLong, match="max_delay allows, 60 s"):
+            publish()
+    with proj.connection() as connection, pytest.raises(DelayTooLong):
+        connection.Producer().publish({}, routing_key="celery", DelaySeconds=60.5)
+    assert not proj.server.client().exists(*proj.keys(), "celery")
+    proj.send("record", countdown=59)
+    assert proj.lengths() == (1, 1)
+
+
+def test_retry_after_a_lost_reply_is_stored_once(make_proj: MakeProj) -> None:
+    """A task whose publisher loses the reply and publishes again is stored once, and runs once."""
+    proj = make_proj()
+    with LosesReply(proj.server.port, proj.keys()[0].encode()) as proxy:
+        through = make_proj(broker_url=proxy.url)
+        for number in range(2):  # the first message of a queue, and one behind it, go different ways
+            through.send("record", number, countdown=600)
+            proxy.arm()
+            through.send("record", number + 10, countdown=600 + number)
+            assert proxy.lost == number + 1
+    assert proj.lengths() == (4, 4)
+
+
+def test_old_redis_is_refused(make_proj: MakeProj) -> None:
+    """With Redis before 6.2 publishing raises, a worker says critically why, and what is not delayed still works."""
+    server = make_proj().server
+    with old_redis(server.port) as proxy:
+        proj = make_proj(broker_url=proxy.url)
+        with pytest.raises(UnsupportedRedis, match=r"Redis 6\.0\.\d+ is too old for kombu-delayq, which needs 6\.2"):
+            proj.send("record", countdown=5)
+        assert not server.client().exists(*proj.keys())
+        worker = proj.worker()
+        until(lambda: "no transfer worker runs in this process: Redis 6.0." in worker.log, 20, "said why")
+        assert "CRITICAL" in worker.log
+        proj.send("record", "now")
+        proj.await_runs(1)
+        assert worker.alive()
+
+
+def test_publish_to_a_dead_broker_raises(make_proj: MakeProj) -> None:
+    """Where Redis is gone, the caller of ``apply_async`` gets the error after kombu's own retries."""
+    with old_redis(1) as nobody:
+        proj = make_proj(broker_url=nobody.url, task_publish_retry_policy={"max_retries": 1, "interval_max": 0.1})
+        with pytest.raises((OperationalError, redis.ConnectionError)):
+            proj.send("record", countdown=5)
+    proj = make_proj()
+    stays(lambda: not proj.server.client().exists(*proj.keys()), 0.1)

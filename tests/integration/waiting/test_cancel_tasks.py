@@ -1,0 +1,282 @@
+"""``celery_ext.cancel`` with real workers: what is cancelled never runs, and all who look at it can see so."""
+
+import logging
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from celery import chord, group
+from celery.exceptions import ChordError, TaskRevokedError
+from celery.result import AsyncResult, GroupResult
+from celery.signals import task_revoked
+
+from celery_ext import browse, cancel, get, reschedule, run_now
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.conditions import stays, until
+from tests.support.store.keyspace import ODD_IDS
+from tests.support.workers.events import captured
+from tests.support.workers.harness import MakeProj, Proj
+
+pytestmark = pytest.mark.both_forms
+
+#: Ids that a publisher may choose. Celery makes its own of an empty one, and others are no UTF-8.
+CUSTOM_IDS = [
+    *(each for each in ODD_IDS if each and each != "\udcff"),
+    "{",
+    "{a}:due",
+    "a\nb",
+    "x" * 10_000,
+    "☃ ü",
+    "'\"",
+]
+SOON_S = 3.0
+
+
+def _is_revoked(result: AsyncResult) -> bool:
+    """Whether whoever waits for a result is told at once that it will not come."""
+    with pytest.raises(TaskRevokedError, match="cancelled while it was delayed"):
+        result.get(timeout=5)
+    return bool(result.state == "REVOKED")
+
+
+def test_a_cancelled_task_never_runs(proj: Proj) -> None:
+    """What is cancelled does not run when it would have been due, and nobody waits for its result any more.
+
+    What runs, has run, waits in its queue, was cancelled before or was never sent, is not delayed.
+    """
+    worker = proj.worker(concurrency=1)
+    finished = proj.send("record", "finished")
+    proj.await_runs(1)
+    flaky = proj.send("flaky", 1, 300, countdown=0, task_id="flaky")
+    until(lambda: get(proj.app, flaky.id), 10, "waits for its second run")
+    running = proj.send("busy", SOON_S + 1)
+    proj.await_runs(1, name="busy")
+    ready = proj.send("record", "ready")
+    started = time.time()
+    cancelled = [proj.send("record", number, countdown=SOON_S, priority=number % 10).id for number in range(20)]
+    kept = [proj.send("record", f"kept {number}", countdown=SOON_S, priority=number).id for number in range(10)]
+    unknown = ["never sent", finished.id, running.id, ready.id]
+
+    outcomes = cancel(proj.app, [*cancelled, *unknown])
+    still_waiting = proj.delayed()
+    assert time.time() - started < SOON_S, "too slow to show anything"
+    assert still_waiting == len(kept) + 1
+    assert cancel(proj.app, flaky.id) == "cancelled"
+    assert outcomes == {**dict.fromkeys(cancelled, "cancelled"), **dict.fromkeys(unknown, "not_delayed")}
+    assert set(cancel(proj.app, cancelled).values()) == {"not_delayed"}
+    assert all(_is_revoked(proj.app.AsyncResult(each)) for each in [*cancelled, flaky.id])
+
+    proj.await_runs(len(kept) + 2, name="record")
+    assert (finished.get(timeout=5), ready.get(timeout=5)) == ("finished", "ready")
+    stays(lambda: len(proj.runs()) == len(kept) + 4, 1, "nothing cancelled runs")
+    assert {run["id"] for run in proj.runs()} == {*kept, finished.id, running.id, ready.id, flaky.id}
+    assert running.state == "SUCCESS"
+    assert worker.alive()
+
+
+def test_ids_of_any_characters_and_more_than_one_task_of_an_id(proj: Proj) -> None:
+    """Any id that a publisher chose can be cancelled, rescheduled and run, alone and among others.
+
+    Of two tasks with one id, in whatever queues, both are cancelled, and of ids that look alike, no other.
+    """
+    for queue in ("celery", "other"):
+        for number in range(2):
+            for each in CUSTOM_IDS:
+                proj.send("record", number, countdown=300, task_id=each, queue=queue)
+    alike = proj.send("record", countdown=300, task_id="x" * 9_999)
+    assert cancel(proj.app, CUSTOM_IDS) == dict.fromkeys(CUSTOM_IDS, "cancelled")
+    assert set(cancel(proj.app, CUSTOM_IDS).values()) == {"not_delayed"}
+    assert all(proj.app.AsyncResult(each).state == "REVOKED" for each in CUSTOM_IDS)
+    assert (proj.delayed("celery"), proj.delayed("other")) == (1, 0)
+    assert cancel(proj.app, alike.id) == "cancelled"
+
+    proj.worker()
+    for each in CUSTOM_IDS:
+        proj.send("record", countdown=300, task_id=each)
+        assert reschedule(proj.app, each, countdown=600) == "rescheduled"
+        found = get(proj.app, each)
+        assert found is not None
+        assert found.id == each
+        assert run_now(proj.app, each) == "transferred"
+    proj.await_runs(len(CUSTOM_IDS))
+    assert sorted(run["id"] for run in proj.runs()) == sorted(CUSTOM_IDS)
+    assert list(browse(proj.app, "celery")) == []
+
+
+def test_a_task_is_named_by_what_apply_async_returned(proj: Proj) -> None:
+    """An AsyncResult does for an id, alone, among ids, and in a group's result; the answer is found under it."""
+    alone, *several = (proj.send("record", number, countdown=300) for number in range(4))
+    app = proj.app
+    assert reschedule(app, alone, countdown=600) == "rescheduled"
+    found = get(app, alone)
+    assert found is not None
+    assert found.id == alone.id
+    assert cancel(app, alone) == "cancelled"
+    assert get(app, alone) is None
+    assert {each: task and task.args for each, task in get(app, [alone, several[0].id]).items()} == {
+        alone.id: None,
+        several[0].id: [1],
+    }
+    outcomes = cancel(app, [several[0], several[1].id, several[0]])
+    assert outcomes == {several[0].id: "cancelled", several[1].id: "cancelled"}
+    assert outcomes[several[0]] == "cancelled"
+    sent = group(app.signature("proj.record", (n,)) for n in range(3)).apply_async(countdown=300)
+    assert set(run_now(app, GroupResult(sent.id, sent.results[:2])).values()) == {"transferred"}
+    first, second, third = (result.id for result in sent)
+    assert cancel(app, sent) == {first: "not_delayed", second: "not_delayed", third: "cancelled"}
+
+
+def test_browse_goes_through_all_queues_in_the_order_of_due_times(proj: Proj) -> None:
+    """Without a queue all tasks are there once, the next due first, within the limit and the due times asked for."""
+    sent = {n: proj.send("record", n, countdown=60 * n, queue=f"q{n % 3}").id for n in (7, 3, 9, 1, 8, 2, 6, 4, 5)}
+    in_order = [sent[n] for n in sorted(sent)]
+    assert [task.id for task in browse(proj.app)] == in_order
+    assert [task.id for task in browse(proj.app, limit=4)] == in_order[:4]
+    assert [task.id for task in browse(proj.app, limit=0)] == []
+    after = datetime.now(UTC) + timedelta(seconds=150)
+    assert [task.id for task in browse(proj.app, due_after=after, limit=2)] == in_order[2:4]
+    assert [task.id for task in browse(proj.app, due_before=after)] == in_order[:2]
+    assert [task.id for task in browse(proj.app, "q1")] == [sent[n] for n in (1, 4, 7)]
+
+
+def _failure_of(result: Any) -> str:
+    """Returns what a chord failed with, without what differs between two chords."""
+    with pytest.raises(ChordError) as error:
+        result.app.AsyncResult(result.id).get(timeout=20)  # alone: one that knows its parents tells of theirs
+    text = str(error.value)
+    for member in result.parent.results:
+        text = text.replace(member.id, "member")
+    return text.replace("expired", "cancelled while it was delayed")
+
+
+def test_a_chord_fails_as_with_a_member_that_a_worker_revoked(
+    make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chord of which a member is cancelled fails as one of which a worker discarded a member, also one in pickle."""
+    monkeypatch.setenv("C_FORCE_ROOT", "1")  # a worker of root refuses pickle otherwise
+    proj = make_proj(accept_content=["json", "pickle"])
+    monkeypatch.setattr("celery._state._tls.current_app", proj.app)  # Celery 5.5 looks for chords in that one
+    proj.worker(concurrency=1)
+    record, total = proj.app.signature("proj.record"), proj.app.signature("proj.add")
+
+    def send(serializer: str, **of_member: Any) -> Any:
+        members = [record.clone(args=(1,)), record.clone(args=(2,)).set(serializer=serializer, **of_member)]
+        return chord(members, app=proj.app)(total)
+
+    by_worker = send("json", countdown=1, expires=0.5)
+    for serializer in ("json", "pickle"):
+        cancelled = send(serializer, countdown=300)
+        member = cancelled.parent.results[1]
+        assert cancel(proj.app, member.id) == "cancelled"
+        assert _is_revoked(member)
+        assert _failure_of(cancelled) == _failure_of(by_worker)
+    assert by_worker.parent.results[1].state == "REVOKED"
+    assert not [run for run in proj.runs() if run["name"] == "add"]
+
+
+def test_observers_of_a_cancelled_task(proj: Proj) -> None:
+    """The signal ``task_revoked`` tells of it; a task without a result leaves none; no publisher poses as a worker.
+
+    Who hears an event such as ``task-revoked`` takes its sender for a worker, so a publisher sends none.
+    """
+
+    @proj.app.task(name="proj.record", ignore_result=True, shared=False)
+    def record(value: Any) -> None: ...
+
+    told: list[Any] = []
+
+    def on_revoked(sender: Any, request: Any, **how: Any) -> None:
+        told.append((sender.name, request.id, request.args, how["terminated"], how["expired"]))
+
+    task_revoked.connect(on_revoked)
+    proj.app.conf.task_send_sent_event = True
+    with captured(proj) as seen:
+        until(lambda: proj.server.client().pubsub_numpat(), 10, "the receiver listens")
+        task = record.apply_async(("x",), countdown=300)
+        assert cancel(proj.app, task.id) == "cancelled"
+        record.apply_async(("y",))
+        until(lambda: sum(event["type"] == "task-sent" for event in seen) == 2)
+    assert {event["type"] for event in seen} == {"task-sent"}
+    assert told == [("proj.record", task.id, ["x"], False, False)]
+    assert not proj.server.client(1).keys("celery-task-meta-*")
+    assert task.state == "PENDING"
+
+    kept = proj.send("record", countdown=300)  # by name, which asks for a result
+    assert cancel(proj.app, kept.id) == "cancelled"
+    assert _is_revoked(kept)
+
+
+def test_observers_that_are_out_of_reach_do_not_keep_a_task_waiting(
+    make_proj: MakeProj, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the result backend down, wrong or missing, a task is cancelled all the same, and the log says which."""
+    with PrivateRedis() as backend:
+        proj = make_proj(result_backend=backend.url)
+        ids = [proj.send("record", countdown=300).id for _ in range(2)]
+    with caplog.at_level(logging.ERROR):
+        assert cancel(proj.app, ids) == dict.fromkeys(ids, "cancelled")
+    assert all(f"task {each} is cancelled, but" in caplog.text for each in ids)
+    assert proj.delayed() == 0
+
+    publisher = make_proj(result_backend=None)
+    for backend_url, logged in ((None, False), ("no-such-backend://", True)):
+        task = publisher.send("record", countdown=300)
+        caplog.clear()
+        assert cancel(make_proj(result_backend=backend_url).app, task.id) == "cancelled"
+        assert (task.id in caplog.text) == logged
+        assert publisher.delayed() == 0
+
+
+def test_messages_of_every_form_are_cancelled(make_proj: MakeProj) -> None:
+    """Tasks of protocol 1, in pickle and compressed, and damaged messages are cancelled; tasks get their result."""
+    proj = make_proj(accept_content=["json", "pickle", "yaml", "msgpack"])
+    results = []
+    for protocol in (1, 2):
+        proj.app.conf.task_protocol = protocol
+        proj.app.amqp.__dict__.pop("create_task_message", None)
+        for serializer in ("json", "pickle", "yaml", "msgpack"):
+            for compression in (None, "gzip"):
+                options = {"serializer": serializer, "compression": compression, "countdown": 300}
+                results.append(proj.app.send_task("proj.record", ("x",), **options))
+    with proj.connection() as connection:
+        producer = connection.Producer()
+        headers = {"task": ["no", "name"], "id": "odd", "retries": "many", "eta": "2100-01-01"}
+        producer.publish({"a": 1}, routing_key="celery", headers=headers)
+        producer.publish({"a": 1}, routing_key="celery", DelaySeconds=300, delivery_tag="of plain kombu")
+        plain = connection.default_channel.store.browse("celery").messages
+    [plain_id] = [each.id for each in plain if each.id not in {"odd", *(result.id for result in results)}]
+    ids = [*(result.id for result in results), "odd", plain_id]
+    assert cancel(proj.app, ids) == dict.fromkeys(ids, "cancelled")
+    assert all(_is_revoked(result) for result in results)
+    assert proj.delayed() == 0
+
+
+@pytest.mark.parametrize("queues", [1, 3])
+def test_queues_priorities_prefixes_and_databases(make_proj: MakeProj, queues: int) -> None:
+    """A task is found in whatever queue and with whatever priority it waits, and only in its app's part of Redis."""
+    mine = make_proj(broker_transport_options={"global_keyprefix": "mine:"})
+    others = [
+        make_proj(broker_transport_options={"global_keyprefix": "others:"}),
+        make_proj(broker_url=mine.server.url_of(3)),
+    ]
+    for proj in (mine, *others):
+        for number in range(10):
+            queue = f"q{number % queues}"
+            proj.send("record", countdown=300, task_id="same", queue=queue, priority=number)
+            proj.send("record", countdown=300, task_id=f"task {number}", queue=queue, priority=number)
+    assert cancel(mine.app, "same") == "cancelled"
+    assert cancel(mine.app, "same") == "not_delayed"
+    assert run_now(mine.app, [f"task {number}" for number in range(9)]) == {
+        f"task {number}": "transferred" for number in range(9)
+    }
+    assert reschedule(mine.app, "task 9", countdown=600) == "rescheduled"
+    client = mine.server.client()
+    lists = {key: client.llen(key) for key in client.keys("mine:q*")}
+    assert sum(lists.values()) == 9
+    assert {key.rpartition("\x16")[2][-1:] for key in lists} >= {"3", "6"}
+    assert [task.priority for queue in range(queues) for task in browse(mine.app, f"q{queue}")] == [9]
+    for proj in others:
+        assert sum(proj.delayed(f"q{queue}") for queue in range(queues)) == 20
+        assert cancel(proj.app, "same") == "cancelled"
+        assert sum(proj.delayed(f"q{queue}") for queue in range(queues)) == 10

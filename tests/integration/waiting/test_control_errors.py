@@ -1,0 +1,254 @@
+"""What goes wrong when an app looks at its waiting tasks, cancels or moves them: said, and borne."""
+
+import logging
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from math import inf, nan
+from threading import Thread
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+import pytest
+import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from celery_ext import browse, cancel, count, get, reschedule, run_now
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq import DelayTooLong, OtherTransport
+from kombu_delayq.store import DelayStore
+from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
+
+NOBODY = "redis://127.0.0.1:1/0"
+
+#: Each thing that an app can do with waiting tasks.
+EVERYTHING: list[Callable[[Celery], Any]] = [
+    lambda app: cancel(app, "i"),
+    lambda app: cancel(app, ["i", "j"]),
+    lambda app: reschedule(app, "i", countdown=1),
+    lambda app: run_now(app, "i"),
+    lambda app: get(app, "i"),
+    lambda app: list(browse(app, "celery")),
+    lambda app: list(browse(app)),
+    lambda app: count(app),
+]
+NAMES = ["cancel", "cancel several", "reschedule", "run_now", "get", "browse", "browse all", "count"]
+
+
+@pytest.fixture
+def durable_server() -> Iterator[PrivateRedis]:
+    """A server that has written down all that it has answered."""
+    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
+@pytest.mark.parametrize("act", EVERYTHING, ids=NAMES)
+def test_an_app_on_another_transport_is_told_what_to_set(redis_server: PrivateRedis, act: Callable[..., Any]) -> None:
+    """An app on stock Redis, where nothing waits in the broker, gets an error that names the setting."""
+    with Celery(broker=redis_server.url, set_as_current=False) as app, pytest.raises(OtherTransport) as error:
+        act(app)
+    assert f":{redis_server.port}/0 does not use kombu-delayq" in str(error.value)
+    assert 'broker_transport = "kombu_delayq.transport:Transport"' in str(error.value)
+
+
+@pytest.mark.parametrize("act", EVERYTHING, ids=NAMES)
+def test_a_broker_that_is_down_is_an_operational_error(act: Callable[..., Any]) -> None:
+    """With nobody at the broker's address, callers get kombu's error as soon as those of ``apply_async``, about."""
+    with Celery(broker=NOBODY, set_as_current=False) as app:
+        app.conf.broker_transport = TRANSPORT
+        started = time.monotonic()
+        with pytest.raises(OperationalError, match="refused"):
+            act(app)
+        assert time.monotonic() - started < 15
+
+
+@pytest.mark.both_forms
+def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
+    """Calls after a restart of Redis, which has forgotten its scripts and connections, work as those before."""
+    proj = make_proj(durable_server)
+    ids = [proj.send("record", number, countdown=300).id for number in range(4)]
+    app = proj.app
+    assert cancel(app, ids[0]) == "cancelled"
+    durable_server.stop(signal.SIGKILL)
+    with pytest.raises((OperationalError, redis.ConnectionError)):
+        cancel(app, ids[1])
+    durable_server.start()
+    assert cancel(app, ids[:2]) == {ids[0]: "not_delayed", ids[1]: "cancelled"}
+    durable_server.stop()
+    durable_server.start()
+    assert reschedule(app, ids[2], countdown=600) == "rescheduled"
+    assert run_now(app, ids[3]) == "transferred"
+    assert [task.id for task in browse(app, "celery")] == [ids[2]]
+    assert proj.server.client().llen("celery") == 1
+
+
+@pytest.mark.both_forms
+@pytest.mark.parametrize("which", [0, 1], ids=["due", "backup"])
+def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogCaptureFixture, which: int) -> None:
+    """With a key of the wrong type in one queue, other queues are searched, and the key is named."""
+    harmed = proj.send("record", countdown=300, queue="harmed")
+    sound = [proj.send("record", countdown=300, queue="sound").id for _ in range(3)]
+    client, key = proj.server.client(), proj.keys("harmed")[which]
+    client.rename(key, "aside")
+    client.set(key, "in the way")
+    with caplog.at_level(logging.ERROR):
+        assert cancel(proj.app, [harmed.id, sound[0]]) == {harmed.id: "not_delayed", sound[0]: "cancelled"}
+        assert key in caplog.text
+        assert "'harmed'" in caplog.text
+        assert reschedule(proj.app, sound[1], countdown=600) == "rescheduled"
+        assert run_now(proj.app, sound[2]) == "transferred"
+        assert get(proj.app, sound[1]) is not None
+    client.delete(key)
+    client.rename("aside", key)
+    assert get(proj.app, harmed.id) is not None
+    assert cancel(proj.app, harmed.id) == "cancelled"
+
+
+@pytest.mark.both_forms
+def test_the_only_queue_being_harmed_is_an_error(proj: Proj) -> None:
+    """When no queue at all can be searched, the caller gets Redis's error, which names the key."""
+    task = proj.send("record", countdown=300, queue="harmed")
+    key = proj.keys("harmed")[1]
+    proj.server.client().set(key, "in the way")
+    with pytest.raises(redis.ResponseError, match=re.escape(f"WRONGTYPE key {key}")):
+        cancel(proj.app, task.id)
+
+
+@pytest.mark.parametrize("ids", [5, None, b"abc", [UUID(int=7)], ["a", None], [b"a"], [["a"]]], ids=repr)
+def test_ids_that_are_no_texts_are_refused(proj: Proj, ids: Any) -> None:
+    """What cannot be task ids is an error before anything is changed."""
+    task = proj.send("record", countdown=300, task_id="a")
+    for act in (cancel, run_now, get):
+        with pytest.raises(TypeError):
+            act(proj.app, ids)
+    with pytest.raises(TypeError):
+        reschedule(proj.app, ids, countdown=1)
+    assert get(proj.app, task.id) is not None
+    assert not proj.server.client().exists("delayq:cancelled")
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {},
+        {"eta": datetime(2100, 1, 1, tzinfo=UTC), "countdown": 5},
+        {"countdown": nan},
+        {"countdown": inf},
+        {"countdown": -inf},
+        {"countdown": 1e300},
+        {"countdown": 10**400},
+        {"countdown": 9000 * 366 * 86400},
+        {"countdown": "soon"},
+        {"countdown": "5"},
+        {"countdown": timedelta(seconds=5)},
+        {"countdown": [5]},
+        {"eta": "2100-01-01T00:00:00+00:00"},
+        {"eta": date(2100, 1, 1)},
+        {"eta": 4102444800},
+        {"eta": True},
+    ],
+    ids=lambda when: repr(when)[:50],
+)
+def test_a_time_that_is_none_is_refused(proj: Proj, when: dict[str, Any]) -> None:
+    """A countdown or an eta that names no moment is a ValueError in words, and the task keeps its due time."""
+    task = proj.send("record", eta=datetime(2099, 1, 1, tzinfo=UTC))
+    with pytest.raises(ValueError, match=r"eta=|countdown=|either eta or countdown"):
+        reschedule(proj.app, task.id, **when)
+    waiting = get(proj.app, task.id)
+    assert waiting is not None
+    assert waiting.due == datetime(2099, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "eta", [datetime.max, datetime.max.replace(tzinfo=UTC), datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))]
+)
+def test_the_last_moment_of_all_is_one(proj: Proj, eta: datetime) -> None:
+    """A task can be put off to the end of time, in any zone, and is still listed, found and cancelled."""
+    task = proj.send("record", countdown=300)
+    assert reschedule(proj.app, task.id, eta=eta) == "rescheduled"
+    [waiting] = browse(proj.app, "celery", due_after=datetime(9999, 12, 31, tzinfo=UTC))
+    assert (waiting.id, waiting.due) == (task.id, datetime.max.replace(tzinfo=UTC))
+    assert cancel(proj.app, task.id) == "cancelled"
+
+
+def test_the_first_moment_of_all_is_past(proj: Proj) -> None:
+    """An eta in the year 1, in any zone, runs the task now."""
+    for eta in (datetime.min, datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))):
+        assert reschedule(proj.app, proj.send("record", countdown=300).id, eta=eta) == "transferred"
+
+
+def test_an_id_that_is_given_twice_has_one_word(proj: Proj) -> None:
+    """Of an id that comes again far behind, the word is what became of its task, not what it was the second time."""
+    for act, word in ((run_now, "transferred"), (cancel, "cancelled")):
+        task = proj.send("record", countdown=300)
+        unknown = [str(number) for number in range(1000)]
+        outcomes = act(proj.app, [task.id, *unknown, task.id])
+        assert outcomes == {task.id: word, **dict.fromkeys(unknown, "not_delayed")}
+    assert cancel(proj.app, []) == {}
+
+
+def test_an_id_that_no_publisher_can_write_does_not_stop_the_others(proj: Proj) -> None:
+    """A lone surrogate, which is no UTF-8, is an id that nobody has."""
+    task = proj.send("record", countdown=300)
+    assert cancel(proj.app, ["\ud800", "\udc80", "\ud800\udc80x", task.id])[task.id] == "cancelled"
+    assert cancel(proj.app, "\ud800") == run_now(proj.app, "\ud800") == "not_delayed"
+    assert get(proj.app, "\ud800") is None
+
+
+@pytest.mark.both_forms
+def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -> None:
+    """When another call changes two tasks of one id between the reading and the writing, they are read again, once."""
+    for number in range(2):
+        proj.send("record", number, countdown=300, task_id="twin")
+    real, calls = DelayStore.reschedule, 0
+
+    def overtaken(store: DelayStore, queue: str, changes: Any) -> list[str]:
+        nonlocal calls
+        calls += 1
+        assert calls < 10, "it goes on and on"
+        if calls == 1:
+            with patch.object(DelayStore, "reschedule", real):
+                assert reschedule(proj.app, "twin", countdown=400) == "rescheduled"
+        return real(store, queue, changes)
+
+    # No other process can be made to come exactly here.
+    with patch.object(DelayStore, "reschedule", overtaken):
+        assert reschedule(proj.app, "twin", countdown=500) == "rescheduled"
+    assert calls == 2
+    remaining = [task.due - datetime.now(UTC) for task in browse(proj.app, "celery")]
+    assert all(timedelta(seconds=450) < each < timedelta(seconds=550) for each in remaining)
+    assert len(remaining) == 2
+
+
+@pytest.mark.both_forms
+def test_one_connection_is_enough_for_everything(make_proj: MakeProj) -> None:
+    """With a pool of one connection, a caller can cancel, and can publish while it browses."""
+    proj = make_proj(broker_pool_limit=1, task_send_sent_event=True)
+    ids = [proj.send("record", countdown=300).id for _ in range(3)]
+    done: list[str] = []
+
+    def work() -> None:
+        done.append(cancel(proj.app, ids[0]))
+        for task in browse(proj.app, "celery", limit=2):
+            done.append(task.id)
+            proj.send("record")
+            run_now(proj.app, task.id)
+            next(browse(proj.app, "celery", limit=1), None)  # a generator that is left alone holds nothing
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert done == ["cancelled", *ids[1:]], "it waits for a connection that it holds itself"
+
+
+def test_a_task_is_not_put_off_beyond_max_delay(make_proj: MakeProj) -> None:
+    """What ``max_delay`` forbids to publish cannot be had by rescheduling either."""
+    proj = make_proj(broker_transport_options={"max_delay": 3600})
+    task = proj.send("record", countdown=300)
+    with pytest.raises(DelayTooLong, match="max_delay allows, 3600 s"):
+        reschedule(proj.app, task.id, countdown=4000)
+    assert reschedule(proj.app, task.id, countdown=3000) == "rescheduled"

@@ -1,0 +1,80 @@
+"""Half a million ids at once."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from celery_ext import browse, cancel, count, reschedule, run_now
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS
+from tests.support.workers.backlogs import fill
+from tests.support.workers.harness import MakeProj, Proj
+
+IDS, WAITING, QUEUES = 500_000, 1000, 4
+#: No call keeps Redis busy for longer; on a busy machine, some are interrupted meanwhile.
+CALL_MS, INTERRUPTED = 10, 0.02
+LONGEST_S = 110
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def idle_server() -> Iterator[PrivateRedis]:
+    """A server of which nobody else asks anything, which notes its slow calls."""
+    with PrivateRedis("--slowlog-log-slower-than", str(CALL_MS * 1000), "--slowlog-max-len", "10000") as server:
+        yield server
+
+
+def _fill_queues(proj: Proj, count: int) -> list[str]:
+    """Stores the tasks that wait, and returns ids with theirs among them."""
+    ids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(count)]
+    waiting = ids[:: count // WAITING]
+    eta = datetime.now(UTC) + timedelta(hours=1)
+    for queue in range(QUEUES):
+        fill(proj, f"q{queue}", ((each, eta) for each in waiting[queue::QUEUES]), ignore_result=True)
+    return ids
+
+
+def _check_calls(server: PrivateRedis) -> None:
+    client = server.client()
+    calls = client.info("commandstats")["cmdstat_evalsha"]
+    slow = [(entry["duration"], entry["command"][:60]) for entry in client.slowlog_get(10_000)]
+    assert len(slow) <= calls["calls"] * INTERRUPTED, slow
+    assert calls["usec_per_call"] < CALL_MS * 1000 / 4
+
+
+def test_half_a_million_ids_are_cancelled_in_one_call(make_proj: MakeProj, idle_server: PrivateRedis) -> None:
+    """Half a million ids, most of them unknown, are cancelled in bounded time, by calls that never stop Redis.
+
+    Where nobody uses delay chains it leaves the notes of some of the ids that did not wait, which go by themselves.
+    """
+    proj = make_proj(idle_server)
+    ids, client = _fill_queues(proj, IDS), idle_server.client()
+    before = client.info("memory")["used_memory"]
+    started = time.monotonic()
+    outcomes = cancel(proj.app, ids)
+    assert time.monotonic() - started < LONGEST_S
+    assert list(outcomes) == ids
+    assert [each for each in ids if outcomes[each] == "cancelled"] == ids[:: IDS // WAITING]
+    assert list(outcomes.values()).count("not_delayed") == IDS - WAITING
+    assert count(proj.app) == 0
+    _check_calls(idle_server)
+    assert client.zcard("delayq:cancelled") == NOTES_WITHOUT_CHAINS
+    assert client.info("memory")["used_memory"] - before < 200 * NOTES_WITHOUT_CHAINS + 1_000_000
+    assert DAY_MS * 0.9 < client.pttl("delayq:cancelled") <= DAY_MS
+
+
+def test_many_ids_are_moved_in_one_call(make_proj: MakeProj, idle_server: PrivateRedis) -> None:
+    """Some tenthousands of ids, most of them unknown, are rescheduled and run, by calls that never stop Redis."""
+    proj = make_proj(idle_server)
+    ids = _fill_queues(proj, IDS // 10)
+    waiting = ids[:: len(ids) // WAITING]
+    rescheduled = reschedule(proj.app, ids, countdown=7200)
+    assert [each for each in ids if rescheduled[each] == "rescheduled"] == waiting
+    assert [task.id for task in browse(proj.app, "q0")] == waiting[::QUEUES]
+    transferred = run_now(proj.app, ids)
+    assert [each for each in ids if transferred[each] == "transferred"] == waiting
+    assert list(transferred) == list(rescheduled) == ids
+    assert count(proj.app) == 0
+    _check_calls(idle_server)

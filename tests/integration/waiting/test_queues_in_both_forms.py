@@ -1,0 +1,157 @@
+"""What apps, commands and workers see of a queue whose messages are half in one form of backup, half in the other."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import celery_ext
+from celery_ext.waiting import by_id
+from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Waiting
+from tests.support.conditions import until
+from tests.support.shell import lines, run
+from tests.support.store.keyspace import FUTURE_MS
+from tests.support.workers.backlogs import fill
+from tests.support.workers.harness import MakeProj, Proj
+
+#: Of the tasks t0 to t7 of the queue, those with an even number are in the form of the app.
+IDS = [f"t{n}" for n in range(8)]
+DUE = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(params=BACKUPS)
+def proj(request: pytest.FixtureRequest, make_proj: MakeProj) -> Proj:
+    """An app, and eight tasks that wait, every second of them in the form of backup that is not the app's."""
+    [other] = {*BACKUPS} - {request.param}
+    made, with_other = (make_proj(broker_transport_options={"backup": each}) for each in (request.param, other))
+    for n, each in enumerate(IDS):
+        [made, with_other][n % 2].send("record", each, eta=DUE + timedelta(seconds=n), task_id=each)
+    return made
+
+
+def forms(proj: Proj, queue: str = "celery") -> dict[str, int]:
+    """Counts the delayed messages of a queue in each form."""
+    with proj.connection() as connection:
+        store = connection.default_channel.store
+        return {form: store.client.zcard(store.keys.stored(queue, form)[0]) for form in BACKUPS}
+
+
+def test_an_app_sees_and_changes_both(proj: Proj) -> None:
+    """Functions of the app find tasks by id and by due time, in one order, and change them where they are."""
+    assert [each.id for each in celery_ext.browse(proj.app, "celery")] == IDS
+    assert [each.id for each in celery_ext.browse(proj.app, "celery", limit=3)] == IDS[:3]
+    bounds = {"due_after": DUE + timedelta(seconds=2), "due_before": DUE + timedelta(seconds=5)}
+    assert [each.id for each in celery_ext.browse(proj.app, "celery", **bounds)] == IDS[2:5]
+    assert celery_ext.count(proj.app) == celery_ext.count(proj.app, "celery") == 8
+    assert celery_ext.count(proj.app, **bounds) == 3
+    for each in IDS[:2]:
+        task = celery_ext.get(proj.app, each)
+        assert task is not None
+        assert task.args == [each]
+    assert celery_ext.reschedule(proj.app, IDS[:2], eta=DUE + timedelta(hours=1)) == dict.fromkeys(
+        IDS[:2], "rescheduled"
+    )
+    assert [each.id for each in celery_ext.browse(proj.app, "celery")] == [*IDS[2:], *IDS[:2]]
+    assert celery_ext.cancel(proj.app, [*IDS[2:4], "nope"]) == {
+        **dict.fromkeys(IDS[2:4], "cancelled"),
+        "nope": "not_delayed",
+    }
+    assert celery_ext.run_now(proj.app, IDS[4:6]) == dict.fromkeys(IDS[4:6], "transferred")
+    assert forms(proj) == {"hash": 2, "list": 2}
+    assert proj.server.client().llen("celery") == 2
+
+
+def test_the_commands_see_and_change_both(proj: Proj) -> None:
+    """status, list, show, cancel, reschedule, run-now, export and purge are about the whole queue."""
+    [status] = json.loads(run(proj.server, "status", "--json", "-q", "celery").stdout)["queues"]
+    assert (status["delayed"], status["next_due"]) == (8, DUE.isoformat())
+    assert [each["id"] for each in lines(proj.server, "list", "celery")] == IDS
+    assert [each["id"] for each in lines(proj.server, "list", "--limit", "3")] == IDS[:3]
+    assert [each["id"] for each in lines(proj.server, "show", *IDS)] == IDS
+    exported = [json.loads(line) for line in run(proj.server, "export", "celery").stdout.splitlines()]
+    assert [each["id"] for each in exported[1:-1]] == IDS
+    for args in (["cancel", "--yes", *IDS[:2]], ["run-now", *IDS[2:4]], ["reschedule", *IDS[4:6], "--countdown", "9h"]):
+        run(proj.server, *args)
+    assert {each["id"] for each in lines(proj.server, "list")} == {*IDS[4:]}
+    assert forms(proj) == {"hash": 2, "list": 2}
+    assert lines(proj.server, "purge", "--yes", "celery") == [{"queue": "celery", "removed": 4}]
+    assert forms(proj) == {"hash": 0, "list": 0}
+
+
+def test_an_import_goes_to_the_own_form(proj: Proj) -> None:
+    """What was exported from both forms comes back in that of the broker's app, in the same order."""
+    text = run(proj.server, "export").stdout
+    run(proj.server, "purge", "--yes", "celery")
+    own = proj.conf["broker_transport_options"]["backup"]
+    run(proj.server, "-o", f"backup={own}", "import", stdin=text)
+    assert forms(proj) == {**dict.fromkeys(BACKUPS, 0), own: 8}
+    assert [each.id for each in celery_ext.browse(proj.app, "celery")] == IDS
+
+
+def test_kombu_counts_both(proj: Proj) -> None:
+    """A queue is deleted as empty only when it is in either form; `celery purge` counts, and removes, both."""
+    with proj.connection() as connection:
+        channel = connection.default_channel
+        client = proj.server.client()
+        keep = [key for key in channel.store.keys.stored("celery", "hash") if client.delete(key)]
+        assert keep
+        channel.queue_delete("celery", if_empty=True)
+        assert channel.store.size("celery") == 4
+    proj.send("record", task_id="ready")
+    assert "5 messages" in proj.celery("purge", "-f")
+    assert forms(proj) == {"hash": 0, "list": 0}
+
+
+def test_a_worker_tells_and_revokes_both(proj: Proj) -> None:
+    """Remote control names what waits in either form, and a revoke removes it."""
+    worker = proj.worker(pool="solo")
+    proj.await_answers()
+    inspect = proj.app.control.inspect([worker.node], timeout=10)
+    assert [each["request"]["id"] for each in inspect.scheduled()[worker.node]] == IDS
+    assert {*inspect.query_task(*IDS[:2])[worker.node]} == {*IDS[:2]}
+    proj.app.control.revoke(IDS[:4])
+    until(lambda: forms(proj) == {"hash": 2, "list": 2}, what="the revoked ones are removed")
+    assert [each["request"]["id"] for each in inspect.scheduled()[worker.node]] == IDS[4:]
+
+
+class Moved(DelayStore):
+    """A store whose messages are moved to its own form after it has found some for the first time."""
+
+    moving = True
+
+    def get(self, *args: Any) -> dict[str, list[Waiting]]:
+        """Finds messages where they are no more when this returns."""
+        found = super().get(*args)
+        if self.moving:
+            self.moving = False
+            while self.convert("q").left:
+                pass
+        return found
+
+
+ACTS: list[tuple[Callable[[DelayStore, list[str]], Iterable[tuple[str, str]]], str]] = [
+    (lambda store, ids: by_id.reschedule(store, ids, FUTURE_MS + 9), "rescheduled"),
+    (by_id.run_now, "transferred"),
+]
+
+
+@pytest.mark.parametrize(("act", "word"), ACTS, ids=lambda each: each if isinstance(each, str) else "")
+@pytest.mark.parametrize("own", BACKUPS)
+def test_what_is_moved_before_it_is_changed_is_changed_all_the_same(
+    make_proj: MakeProj, own: str, act: Callable[[DelayStore, list[str]], Iterable[tuple[str, str]]], word: str
+) -> None:
+    """A conversion between search and change makes nobody say that a task does not wait."""
+    [other] = {*BACKUPS} - {own}
+    proj = make_proj(broker_transport_options={"backup": other})
+    ids = [f"m{n}" for n in range(10)]
+    fill(proj, "q", ((each, DUE) for each in ids))
+    with proj.connection() as connection:
+        store = Moved(connection.default_channel.store.client, options=Options(backup=own))
+        assert Counter(dict(act(store, ids)).values()) == {word: 10}
+        assert not store.moving
+        assert dict(act(store, ["nope"])) == {"nope": "not_delayed"}

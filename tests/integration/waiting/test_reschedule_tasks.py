@@ -1,0 +1,167 @@
+"""``celery_ext.reschedule`` and ``run_now`` with real workers: tasks run at their new time, once."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import kombu
+import pytest
+from kombu import Queue
+
+from celery_ext import browse, cancel, get, reschedule, run_now
+from tests.support.conditions import stays, until
+from tests.support.workers.harness import MakeProj, Proj
+
+pytestmark = pytest.mark.both_forms
+
+EPSILON_S = 0.001  # a moment in s is less exact than one in µs
+TOKYO = ZoneInfo("Asia/Tokyo")
+
+
+def _run(proj: Proj, value: str) -> dict[str, Any]:
+    """Waits for the run of a task that is to run once."""
+    [run] = proj.await_runs(1, value=value)
+    return run
+
+
+def _eta(run: dict[str, Any]) -> float:
+    return datetime.fromisoformat(run["eta"]).timestamp()
+
+
+def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
+    """Tasks that are put off, preferred or due in the past run once, not before their new time, and know it.
+
+    What becomes of a task that expires is decided by its own ``expires``.
+    """
+    proj = make_proj(timezone="Asia/Tokyo")
+    proj.worker(concurrency=1)
+    app, send = proj.app, proj.send
+    expired = send("record", "expired", countdown=2, expires=2.5)
+    assert reschedule(app, expired.id, countdown=3.5) == "rescheduled"
+    later = send("record", "later", countdown=2)
+    preferred, naive, past, at_once, zero, in_time = (
+        send("record", value, countdown=300, expires=600)
+        for value in ("preferred", "naive", "past", "at once", "zero", "in time")
+    )
+    now = time.time()
+    dues = {"later": now + 4, "preferred": now + 2.5, "naive": now + 3, "in time": now + 2}
+    assert reschedule(app, later.id, eta=datetime.fromtimestamp(dues["later"], UTC)) == "rescheduled"
+    assert reschedule(app, preferred.id, eta=datetime.fromtimestamp(dues["preferred"], TOKYO)) == "rescheduled"
+    without_zone = datetime.fromtimestamp(dues["naive"], UTC).replace(tzinfo=None)  # as apply_async takes it
+    assert reschedule(app, naive.id, eta=without_zone) == "rescheduled"
+    assert reschedule(app, [in_time.id], countdown=dues["in time"] - time.time()) == {in_time.id: "rescheduled"}
+    assert reschedule(app, past.id, eta=datetime(2001, 2, 3, tzinfo=UTC)) == "transferred"
+    assert reschedule(app, zero.id, countdown=0) == "transferred"
+    assert run_now(app, at_once.id) == "transferred"
+    assert run_now(app, [at_once.id, "unknown"]) == {at_once.id: "not_delayed", "unknown": "not_delayed"}
+    assert reschedule(app, at_once.id, countdown=5) == "not_delayed"
+
+    for value in ("past", "zero", "at once"):
+        assert _run(proj, value)["at"] < now + 20, "it had 300 s to wait"
+    assert _eta(_run(proj, "past")) == datetime(2001, 2, 3, tzinfo=UTC).timestamp()
+    for value, due in dues.items():
+        run = _run(proj, value)
+        assert run["at"] >= due - EPSILON_S
+        assert abs(_eta(run) - due) < (5 if value == "in time" else EPSILON_S)
+    until(lambda: expired.state == "REVOKED", 20)
+    stays(lambda: len(proj.runs()) == 7, 1, "each once")
+    assert proj.delayed() == 0
+
+
+def test_tasks_of_one_new_time_keep_the_order_in_which_they_were_given(proj: Proj) -> None:
+    """Tasks that are given one due time run in the order of the call, also behind those that had that time before."""
+    eta = datetime.now(UTC) + timedelta(seconds=3)
+    before = [proj.send("record", countdown=300 - number).id for number in range(20)]
+    had_it = [proj.send("record", eta=eta).id for _ in range(5)]
+    ids = before[::2] + before[1::2]
+    assert set(reschedule(proj.app, ids, eta=eta).values()) == {"rescheduled"}
+    assert [task.id for task in browse(proj.app, "celery")] == had_it + ids
+    proj.worker(pool="solo")
+    assert [run["id"] for run in proj.await_runs(25)] == had_it + ids
+
+
+def test_an_adopted_message_is_moved_and_not_adopted_again(make_proj: MakeProj) -> None:
+    """Tasks that a stock publisher sent, which a worker put into the store, run when told, once."""
+    proj, stock = make_proj(), make_proj(broker_transport="")
+    proj.worker(concurrency=1)
+    tasks = [stock.send("record", value, countdown=300) for value in ("now", "soon", "never")]
+    until(lambda: proj.delayed() == 3, 20, "adopted")
+    assert run_now(proj.app, tasks[0].id) == "transferred"
+    assert reschedule(proj.app, tasks[1].id, countdown=1) == "rescheduled"
+    assert cancel(proj.app, tasks[2].id) == "cancelled"
+    for value in ("now", "soon"):
+        _run(proj, value)
+    stays(lambda: (len(proj.runs()), proj.delayed()) == (2, 0), 1, "each once")
+    until(lambda: proj.server.client().hlen("unacked") == 0)
+    assert tasks[2].state == "REVOKED"
+
+
+def test_messages_of_every_form_run_now(make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each serializer, compressed or not, can be moved in both protocols, save pickles of protocol 1, which stay."""
+    monkeypatch.setenv("C_FORCE_ROOT", "1")  # a worker of root refuses pickle otherwise
+    proj = make_proj(accept_content=["json", "pickle", "yaml", "msgpack"])
+    expected = {}
+    for protocol in (1, 2):
+        publisher = make_proj(task_protocol=protocol)
+        for serializer in ("json", "pickle", "yaml", "msgpack"):
+            for compression in (None, "gzip", "bzip2"):
+                value = f"{protocol} {serializer} {compression}"
+                publisher.send(
+                    "record", value, countdown=300, serializer=serializer, compression=compression, task_id=value
+                )
+                expected[value] = "unreadable" if value.startswith("1 pickle") else "transferred"
+    unreadable = [value for value, word in expected.items() if word == "unreadable"]
+    assert reschedule(proj.app, expected, countdown=200) == {
+        value: word.replace("transferred", "rescheduled") for value, word in expected.items()
+    }
+    assert run_now(proj.app, expected) == expected
+    proj.worker()
+    readable = sorted(set(expected) - set(unreadable))
+    assert sorted(run["value"] for run in proj.await_runs(len(readable))) == readable
+    assert sorted(task.id for task in browse(proj.app, "celery")) == sorted(unreadable)
+    due_before = datetime.now(UTC) + timedelta(seconds=400)
+    assert all(task.due < due_before for task in browse(proj.app, "celery"))
+    assert len(proj.runs()) == len(readable)
+
+
+def test_messages_of_plain_kombu_by_the_id_under_which_they_are_stored(proj: Proj) -> None:
+    """What a plain producer delayed with ``DelaySeconds`` can be moved and cancelled, and its bytes stay."""
+    app = proj.app
+    with proj.connection() as connection:
+        producer = connection.Producer(routing_key="plain")
+        for number in range(3):
+            producer.publish({"n": number}, DelaySeconds=300 + number, correlation_id="rpc", headers={"id": "7"})
+    first, second, third = browse(app, "plain")
+    assert [task.name for task in (first, second, third)] == [None] * 3
+    assert get(app, "7") is None
+    assert reschedule(app, first.id, countdown=600) == "rescheduled"
+    assert run_now(app, second.id) == "transferred"
+    assert cancel(app, third.id) == "cancelled"
+    [put_off] = browse(app, "plain")
+    assert (put_off.id, put_off.message.body) == (first.id, first.message.body)
+    [ready] = proj.server.client().lrange("plain", 0, -1)
+    assert json.loads(ready) == second.body
+    assert not proj.server.client(1).keys("celery-task-meta-*")
+
+
+@pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu knows x-expires on Redis from 5.7 on")
+def test_a_queue_that_expires_still_does(proj: Proj) -> None:
+    """Tasks of a queue with ``x-expires`` can be moved, which neither keeps the queue for ever nor ends it early."""
+    queue, client = Queue("brief", expires=100), proj.server.client()
+    with proj.connection() as connection:
+        for number in range(3):
+            connection.Producer(routing_key="brief").publish("x", declare=[queue], DelaySeconds=50 + number)
+    first, second, third = (task.id for task in browse(proj.app, "brief"))
+
+    def lives() -> bool:
+        return all(0 < client.pttl(key) <= 165_000 for key in client.keys("*brief*"))
+
+    assert reschedule(proj.app, first, countdown=60) == "rescheduled"
+    assert lives()
+    assert run_now(proj.app, second) == "transferred"
+    assert client.llen("brief") == 1
+    assert cancel(proj.app, third) == "cancelled"
+    assert lives()
+    assert [task.id for task in browse(proj.app, "brief")] == [first]

@@ -1,0 +1,214 @@
+"""Celery's own ways to revoke, for tasks that wait in Redis."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from celery import chord
+from celery.exceptions import ChordError, TaskRevokedError
+
+from celery_ext import run_now
+from tests.support.conditions import stays, until
+from tests.support.workers.events import captured
+from tests.support.workers.harness import MakeProj, Proj
+
+ODD_ID = 'odd id: ü*?[x]\\ {1} "q" \'\x00\n'
+
+
+def _revoke(proj: Proj, *tasks: Any, **options: Any) -> list[Any]:
+    """Revokes tasks and waits for the workers. Returns their replies."""
+    nodes = [worker.node for worker in proj.workers if worker.alive()]
+    ids = [task.id for task in tasks]
+    replies = proj.app.control.revoke(ids, reply=True, destination=nodes, timeout=20, **options)
+    assert sorted(node for reply in replies for node in reply) == nodes
+    return [each for reply in replies for each in reply.values()]
+
+
+def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
+    """Each way to revoke removes waiting tasks once, however many workers hear of it, and they never run.
+
+    Their results are REVOKED, the event is sent once, and no worker has to remember the ids: all are restarted.
+    """
+    ids = [str(uuid4()), str(uuid4()), ODD_ID, str(uuid4()), str(uuid4())]
+    with captured(proj) as seen:
+        workers = [proj.worker("-E", concurrency=1, wait=False) for _ in range(2)]
+        for worker in workers:
+            worker.ready()
+        nodes = proj.await_answers()
+        until(lambda: len({event["hostname"] for event in seen}) == 2)
+        tasks = [proj.send("record", n, countdown=600, task_id=task_id) for n, task_id in enumerate(ids)]
+        kept = proj.send("record", "kept", countdown=600)
+
+        tasks[0].revoke()
+        for reply in _revoke(proj, *tasks[1:3], proj.app.AsyncResult("unknown")):
+            assert reply["ok"].endswith("flagged as revoked")
+        options = ("-t", "20", "-d", ",".join(nodes))
+        proj.celery("control", *options, "revoke", ids[3])
+        proj.celery("control", *options, "terminate", "KILL", ids[4])
+        until(lambda: proj.delayed() == 1)
+        until(lambda: [task.state for task in tasks] == ["REVOKED"] * 5)
+        with pytest.raises(TaskRevokedError):
+            tasks[0].get(timeout=5)
+        assert kept.state == "PENDING"
+        until(lambda: sum(event["type"] == "task-revoked" for event in seen) >= 5)
+        assert [worker.stop() for worker in workers] == [0, 0]
+    assert Counter(event["uuid"] for event in seen if event["type"] == "task-revoked") == dict.fromkeys(ids, 1)
+    log = "".join(worker.log for worker in workers)
+    assert all(log.count(f"Discarding revoked task: proj.record[{task_id}]") == 1 for task_id in ids)
+    assert "Traceback" not in log
+
+    proj.worker(concurrency=1)
+    assert run_now(proj.app, [*ids, kept.id]) == {**dict.fromkeys(ids, "not_delayed"), kept.id: "transferred"}
+    assert kept.get(timeout=20) == "kept"
+    stays(lambda: len(proj.runs()) == 1, 1.0)
+
+
+@pytest.mark.parametrize("pool", ["threads", "gevent", "solo"])
+def test_revoke_and_inspect_in_every_pool(proj: Proj, pool: str) -> None:
+    """In each pool a worker removes revoked tasks and tells of waiting ones, over the connections that it has."""
+    worker = proj.worker(pool=pool)
+    proj.await_answers()
+    inspect = proj.app.control.inspect(destination=[worker.node], timeout=10)
+
+    def revoke_one() -> None:
+        task = proj.send("record", "x", countdown=60)
+        [told] = inspect.scheduled()[worker.node]
+        assert told["request"]["id"] == task.id
+        assert inspect.query_task(task.id)[worker.node].keys() == {task.id}
+        _revoke(proj, task)
+        assert (proj.delayed(), task.state) == (0, "REVOKED")
+
+    revoke_one()
+    before = _sockets(worker.process.pid)
+    for _ in range(10):
+        revoke_one()
+    assert _sockets(worker.process.pid) <= before + 2
+    assert proj.send("record", "alive").get(timeout=10) == "alive"
+    assert worker.stop() == 0
+    assert "Traceback" not in worker.log
+
+
+def _sockets(pid: int) -> int:
+    files = Path(f"/proc/{pid}/fd")
+    return sum(os.readlink(each).startswith("socket:") for each in files.iterdir())
+
+
+def test_terminate_ends_running_tasks_and_removes_waiting_ones(proj: Proj) -> None:
+    """One revoke with terminate ends the task that runs and removes the one that waits; the reply is Celery's."""
+    proj.worker("-E", concurrency=1)
+    proj.await_answers()
+    running, waiting = proj.send("busy", 60), proj.send("record", "x", countdown=60)
+    proj.await_runs(1)
+    [reply] = _revoke(proj, running, waiting, terminate=True, signal="SIGKILL")
+    assert reply == {"ok": f"terminate: {running.id}"}
+    until(lambda: (running.state, waiting.state) == ("REVOKED", "REVOKED"))
+    assert proj.delayed() == 0
+    assert proj.send("record", "next").get(timeout=20) == "next"
+
+
+def test_revoking_a_chord_member_that_waits_fails_the_chord(proj: Proj) -> None:
+    """When a waiting member of a chord is revoked, the chord fails at once, and its body never runs."""
+    proj.worker()
+    proj.await_answers()
+    header = [proj.app.signature("proj.add", (n,), options={"countdown": 60 * n}) for n in (0, 1)]
+    body = chord(header, proj.app.signature("proj.add"), app=proj.app).apply_async()
+    first, member = body.parent.results
+    assert first.get(timeout=20) == 0
+    _revoke(proj, member)
+    until(lambda: body.state == "FAILURE")
+    assert isinstance(body.result, ChordError)
+    assert "TaskRevokedError" in str(body.result)
+    assert member.state == "REVOKED"
+    assert len(proj.runs()) == 1
+
+
+def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:
+    """A delay chain that is revoked while one of its steps runs takes no further step, and its result is REVOKED."""
+    proj = make_proj(include=["chain_tasks"])
+    proj.worker("-E", concurrency=1)
+    proj.await_answers()
+    task = proj.send("gated")
+    proj.await_runs(1)
+    _revoke(proj, task)
+    proj.journal.rpush(f"fail {task.id}", 1)
+    until(lambda: task.state == "REVOKED")
+    stays(lambda: proj.delayed() == 0, 0.5)
+
+    waiting = proj.send("gated")
+    proj.journal.rpush(f"fail {waiting.id}", 1)
+    until(lambda: proj.delayed() == 1, what="its next step waits")
+    until(lambda: waiting.state == "RETRY")  # stored after the step waits
+    _revoke(proj, waiting)
+    assert (proj.delayed(), waiting.state) == (0, "REVOKED")
+
+    running = proj.send("gated")
+    proj.journal.rpush(f"fail {running.id}", 1)
+    until(lambda: proj.delayed() == 1, what="its next step waits")
+    run_now(proj.app, running.id)
+    proj.await_runs(2, id=running.id)
+    _revoke(proj, running)
+    until(lambda: f"Ending the delay chain of revoked task: {running.id}" in proj.workers[0].log)
+    proj.journal.rpush(f"fail {running.id}", 1)
+    until(lambda: running.state == "REVOKED")
+
+
+@pytest.mark.timeout(300)  # Celery 5.7 itself looks at the result of each id
+def test_half_a_million_ids_at_once(make_proj: MakeProj) -> None:
+    """A revoke of half a million ids removes those that wait, and the worker works on meanwhile."""
+    proj = make_proj(result_backend=None)
+    worker = proj.worker(result_backend="cache+memory://", concurrency=1)
+    proj.await_answers()
+    waiting = [proj.send("record", n, countdown=300) for n in range(3)]
+    ids = [f"unknown-{n}" for n in range(500_000)]
+    for at, task in zip((0, 250_000, 500_002), waiting, strict=True):
+        ids.insert(at, task.id)
+    proj.app.control.revoke(ids)
+    until(lambda: proj.delayed() == 2, 180, "the first one is removed")
+    proj.send("record", "meanwhile")
+    proj.await_runs(1)
+    assert proj.delayed() > 0, "the worker did nothing else until the last id was searched"
+    until(lambda: proj.delayed() == 0, 60)
+    assert worker.alive()
+    assert "were not searched" not in worker.log
+
+
+def test_a_store_that_fails_costs_no_worker(proj: Proj) -> None:
+    """When Redis answers with errors, the reply is Celery's, the log says what was not done, and a repeat does it."""
+    worker = proj.worker(concurrency=1)
+    proj.await_answers()
+    waiting = proj.send("record", "x", countdown=60)
+    client = proj.server.client()
+    client.set("delayq:cancelled", "in the way")
+    [reply] = _revoke(proj, waiting)
+    assert reply["ok"].endswith("flagged as revoked")
+    assert "1 of the revoked ids were not searched among the waiting tasks" in worker.log
+    assert proj.delayed() == 1
+
+    client.delete("delayq:cancelled")
+    client.set(proj.keys("other")[0], "in the way")
+    client.sadd("delayq:queues", "other")
+    _revoke(proj, waiting)
+    assert (proj.delayed(), waiting.state) == (0, "REVOKED")
+    assert proj.send("record", "alive").get(timeout=10) == "alive"
+    assert "Traceback" not in worker.log
+
+
+def test_a_stock_worker_revokes_as_ever(make_proj: MakeProj) -> None:
+    """On kombu's own transport, tasks stay in the worker's memory, and a revoke discards them when they are due."""
+    proj = make_proj(broker_transport="")
+    worker = proj.worker("-E", concurrency=1)
+    proj.await_answers()
+    task = proj.send("record", "x", countdown=3)
+    until(lambda: f"{task.id}] received" in worker.log)
+    inspect = proj.app.control.inspect(destination=[worker.node], timeout=10)
+    [told] = inspect.scheduled()[worker.node]
+    assert told["request"]["hostname"] == worker.node
+    [reply] = _revoke(proj, task)
+    assert reply["ok"].endswith("flagged as revoked")
+    until(lambda: f"Discarding revoked task: proj.record[{task.id}]" in worker.log)
+    until(lambda: task.state == "REVOKED")  # stored after the line is logged
+    assert proj.runs() == []
+    assert "Traceback" not in worker.log

@@ -1,0 +1,68 @@
+"""Remote control and events of workers whose delayed tasks wait in Redis."""
+
+import time
+from typing import Any
+
+from tests.support.conditions import until
+from tests.support.workers.events import captured
+from tests.support.workers.harness import MakeProj, Proj
+
+
+def test_remote_control_with_tasks_that_wait_in_redis(proj: Proj) -> None:
+    """Workers answer ping and inspect: waiting tasks are scheduled, running ones active, and neither is reserved."""
+    workers = [proj.worker("-E", gossip=True, concurrency=1, wait=False) for _ in range(2)]
+    for worker in workers:
+        worker.ready()
+    nodes, control = proj.await_answers(), proj.app.control
+    assert "2 nodes online" in proj.celery("inspect", "ping", "-t", "10", "-d", ",".join(nodes))
+
+    waiting = proj.send("record", "x", countdown=60)
+    running = proj.send("busy", 60, countdown=1)
+    proj.await_runs(1)
+    inspect = control.inspect(destination=nodes, timeout=10)
+    assert {node: [task["request"]["id"] for task in tasks] for node, tasks in inspect.scheduled().items()} == {
+        node: [waiting.id] for node in nodes
+    }
+    assert inspect.reserved() == {node: [] for node in nodes}
+    assert [task["id"] for tasks in inspect.active().values() for task in tasks] == [running.id]
+    assert {queue["name"] for queues in inspect.active_queues().values() for queue in queues} == {"celery"}
+
+
+def test_a_worker_without_remote_control_delivers_as_ever(make_proj: MakeProj) -> None:
+    """A worker whose remote control is off runs delayed tasks, also one that was revoked."""
+    proj = make_proj(worker_enable_remote_control=False)
+    worker = proj.worker(concurrency=1)
+    delayed = proj.send("record", "x", countdown=2.5)
+    proj.app.control.revoke(delayed.id)
+    assert proj.delayed() == 1
+    assert delayed.get(timeout=20) == "x"
+    assert worker.stop() == 0
+
+
+def test_events_of_a_delayed_task(proj: Proj) -> None:
+    """A delayed task sends its events as any other, ``task-received`` when it is due; consumers can be added later.
+
+    A queue that is added at run time gets its delayed tasks too, also those that waited before.
+    """
+    proj.app.conf.task_send_sent_event = True
+    with captured(proj) as seen:
+        worker = proj.worker("-E", concurrency=1)
+        until(lambda: {"worker-online"} <= {event["type"] for event in seen})
+        proj.await_answers()
+        due = time.time() + 2
+        delayed = proj.send("record", "x", countdown=2)
+        before = proj.send("record", "late queue", countdown=2, queue="late")
+        [reply] = proj.app.control.add_consumer("late", reply=True, destination=[worker.node], timeout=10)
+        assert "ok" in reply[worker.node]
+        assert (delayed.get(timeout=20), before.get(timeout=20)) == ("x", "late queue")
+
+        def of_delayed() -> dict[str, dict[str, Any]]:
+            return {event["type"]: event for event in seen if event.get("uuid") == delayed.id}
+
+        types = {"task-sent", "task-received", "task-started", "task-succeeded"}
+        until(lambda: of_delayed().keys() == types)
+    assert all(of_delayed()[kind]["timestamp"] >= due for kind in types - {"task-sent"})
+    assert of_delayed()["task-sent"]["timestamp"] < due
+    assert of_delayed()["task-received"]["eta"] == proj.runs(id=delayed.id)[0]["eta"] is not None
+    assert len(proj.runs()) == 2
+    assert worker.stop() == 0

@@ -1,0 +1,209 @@
+"""What waits is cut into partitions of as many messages each, and each message is in one of them."""
+
+from collections.abc import Iterator
+from itertools import chain
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.read import partitions, reader
+from celery_ext.spark.read.partitions import WaitingPartition
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Change, Offer
+from tests.support.spark.reading import FUTURE_MS, fill, ids_of, reader_of, rows_of, store_of
+
+
+@pytest.fixture
+def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
+    store = store_of(redis_server)
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 300])
+@pytest.mark.parametrize("same", [1, 30, 1000])
+def test_each_message_is_in_one_of_even_partitions(
+    redis_server: PrivateRedis, store: DelayStore, partitions: int, same: int
+) -> None:
+    """Partitions over several queues have each message once, in order, and differ in size by one at most."""
+    expected = [each for queue, count in (("a", 250), ("b", 3), ("c", 47)) for each in fill(store, queue, count, same)]
+    reading = reader_of(redis_server, partitions=partitions, page_size=9)
+    found = ids_of(reading, reading.partitions())
+    assert list(chain(*found)) == expected
+    assert {len(ids) for ids in found} <= {300 // partitions, -(-300 // partitions)}
+    assert len(found) == partitions
+
+
+@pytest.mark.parametrize("columns", ["task_id", "task_id,raw"])
+@pytest.mark.parametrize("how", ["transfer", "cancel", "reschedule"])
+def test_what_leaves_after_the_planning_hides_and_repeats_no_other(
+    redis_server: PrivateRedis, store: DelayStore, how: str, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While messages leave between the planning and the reading, and during it, those that stay are read once."""
+    monkeypatch.setattr(reader, "BATCH_ROWS", 20)
+    past = fill(store, "q", 300, same=7, first_ms=1000.0)
+    stay = fill(store, "r", 50)
+    reading = reader_of(redis_server, partitions=7, page_size=10, columns=columns)
+    planned = reading.partitions()
+    left = iter(past)
+
+    def leave() -> None:
+        some = [next(left, "none") for _ in range(10)]
+        if how == "transfer":
+            store.transfer("q")
+        elif how == "cancel":
+            store.cancel(["q"], some[::2])
+        else:
+            found = store.get(["q"], some)
+            store.reschedule("q", [Change(one, FUTURE_MS, b"new") for each in found.values() for one in each])
+
+    leave()
+    seen = list(chain(*ids_of(reading, planned, leave)))
+    now = {row["task_id"] for part in reader_of(redis_server).partitions() for row in rows_of(reading, part)}
+    always = [each for each in past + stay if each in now and (how != "reschedule" or each in stay)]
+    assert [each for each in seen if each in set(always)] == always
+    assert len(always) < 350
+    if how != "reschedule":  # which moves a message to where it is yet to be read
+        assert len(seen) == len(set(seen))
+
+
+def test_what_is_always_there_is_read_once_beside_other_processes(
+    redis_server: PrivateRedis, store: DelayStore
+) -> None:
+    """While messages are offered and transferred all the time, each that waits all the time is read once."""
+    stay = fill(store, "q", 2000, same=50)
+    done = Event()
+
+    def churn() -> None:
+        other = store_of(redis_server)
+        turn = 0
+        while not done.is_set():
+            turn += 1
+            fill(other, "q", 50, first_ms=1000.0, prefix=f"past-{turn}")
+            gone = fill(other, "q", 20, same=5, first_ms=FUTURE_MS + turn % 40, prefix=f"gone-{turn}")
+            other.transfer("q")
+            other.cancel(["q"], gone)
+        turns.append(turn)
+        other.close()
+
+    turns: list[int] = []
+    thread = Thread(target=churn)
+    thread.start()
+    try:
+        reading = reader_of(redis_server, partitions=7, page_size=13)
+        for _ in range(5):
+            found = list(chain(*ids_of(reading, reading.partitions())))
+            assert [each for each in found if each.startswith("q-")] == stay
+    finally:
+        done.set()
+        thread.join()
+    assert turns[0] > 5
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({}, range(10)),
+        ({"due_after": "2100-01-01T00:00:00.003Z"}, range(3, 10)),
+        ({"due_before": "2100-01-01T00:00:00.003Z"}, range(3)),
+        ({"due_after": "2100-01-01T00:00:00.003", "due_before": "2100-01-01T01:00:00.007+01:00"}, range(3, 7)),
+        ({"due_after": "2100-01-01T00:00:00.003Z", "due_before": "2100-01-01T00:00:00.003Z"}, range(0)),
+        ({"due_after": "2100-01-01T00:00:00.003001Z"}, range(4, 10)),
+        ({"due_after": "2101-01-01"}, range(0)),
+    ],
+)
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_the_lower_bound_is_in_and_the_upper_is_out(
+    redis_server: PrivateRedis, store: DelayStore, bounds: dict[str, Any], expected: range, partitions: int
+) -> None:
+    """Messages due at ``due_after`` are read, those due at ``due_before`` are not, as by ``browse``."""
+    fill(store, "q", 10)
+    reading = reader_of(redis_server, partitions=partitions, **bounds)
+    assert list(chain(*ids_of(reading, reading.partitions()))) == [f"q-{n:05}" for n in expected]
+
+
+def test_queues_are_those_named_or_all(redis_server: PrivateRedis, store: DelayStore) -> None:
+    """Without the option all queues are read, with it those named, once each; an unknown one is empty."""
+    for queue in ("a", "b", "c"):
+        fill(store, queue, 2)
+
+    def found(**options: Any) -> list[str]:
+        reading = reader_of(redis_server, **options)
+        return [row["queue"] for part in reading.partitions() for row in rows_of(reading, part)]
+
+    assert found() == ["a", "a", "b", "b", "c", "c"]
+    assert found(queue="c, a,c") == ["c", "c", "a", "a"]
+    assert found(queue="unknown") == []
+    assert found(queue="unknown,b") == ["b", "b"]
+
+
+def test_nothing_waits(redis_server: PrivateRedis, store: DelayStore) -> None:
+    """Without messages there is one partition, and in it what has come to the queues since."""
+    assert reader_of(redis_server, partitions=5).partitions() == [WaitingPartition([], frozenset())]
+    reading = reader_of(redis_server, partitions=5, queue="b,a")
+    planned = reading.partitions()
+    assert ids_of(reading, planned) == [[]]
+    expected = [fill(store, queue, 3) for queue in "ba"]
+    fill(store, "not asked for", 3)
+    assert ids_of(reading, planned) == [[*chain(*expected)]]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_queues_that_come_later_are_read_by_the_same_plan(
+    redis_server: PrivateRedis, store: DelayStore, partitions: int
+) -> None:
+    """A plan for all queues has each message once, also those of queues that came after it, in either form."""
+    listed = DelayStore(redis.Redis(port=redis_server.port), options=Options(backup="list"))
+    expected = fill(store, "a", 10)
+    reading = reader_of(redis_server, partitions=partitions, due_after="2100-01-01T00:00:00Z")
+    planned = reading.partitions()
+    expected += fill(store, "b", 10) + fill(listed, "c", 10) + fill(listed, "a", 10, prefix="again")
+    fill(store, "d", 3, first_ms=1000.0)  # due before what is wanted
+    assert sorted(chain(*ids_of(reading, planned))) == sorted(expected)
+    listed.close()
+
+
+def test_many_messages_make_several_partitions(
+    redis_server: PrivateRedis, store: DelayStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the option the number of partitions follows from the number of messages, not of queues."""
+    monkeypatch.setattr(partitions, "PARTITION_MESSAGES", 100)
+    for queue in range(10):
+        fill(store, str(queue), 25)
+    reading = reader_of(redis_server)
+    assert list(map(len, ids_of(reading, reading.partitions()))) == [83, 83, 84]
+
+
+def test_batches_are_bounded_in_rows_and_in_bytes(
+    redis_server: PrivateRedis, store: DelayStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch takes no further page when it has so many rows, or so many bytes of messages."""
+    fill(store, "q", 1000)
+    monkeypatch.setattr(reader, "BATCH_ROWS", 300)
+    reading = reader_of(redis_server, page_size=100, partitions=1)
+    [partition] = reading.partitions()
+    assert [batch.num_rows for batch in reading.read(partition)] == [300, 300, 300, 100]
+    monkeypatch.setattr(reader, "BATCH_BYTES", 2000)
+    assert [batch.num_rows for batch in reading.read(partition)] == [200] * 5
+
+
+def test_bodies_are_fetched_for_the_columns_that_need_them(redis_server: PrivateRedis, store: DelayStore) -> None:
+    """Queue, due time, id and size are read without bodies, but for messages that share an id with another."""
+    fill(store, "q", 100)
+
+    def fetched(columns: str) -> int:
+        before = store.client.info("commandstats").get("cmdstat_hmget", {"calls": 0})["calls"]
+        reading = reader_of(redis_server, columns=columns)
+        assert sum(len(list(rows_of(reading, part))) for part in reading.partitions()) == store.size("q")
+        after = store.client.info("commandstats").get("cmdstat_hmget", {"calls": 0})["calls"]
+        return int(after - before)
+
+    assert fetched("queue,due,task_id,size") == 0
+    assert fetched("due,task") == 1
+    store.offer("q", Offer("q-00000", repr(FUTURE_MS), 0, "another body"))
+    assert fetched("queue,due,size") == 0
+    assert fetched("task_id") == 1

@@ -1,0 +1,137 @@
+"""Queues in Redisson's form, and in both forms of backup, are read as those in the default form."""
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.read.schema import COLUMNS
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
+from tests.lua import test_index
+from tests.spark.logic.read.test_read_rows import MESSAGES
+from tests.support.messages import changed_message, task_message
+from tests.support.spark.reading import FUTURE_MS, Row, fill, ids_of, reader_of, rows_of, store_of
+
+
+@pytest.fixture
+def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
+    store = store_of(redis_server)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def listed(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
+    """A store in Redisson's form."""
+    store = DelayStore(redis.Redis(port=redis_server.port), options=Options(backup="list"))
+    yield store
+    store.close()
+
+
+def read(server: PrivateRedis, **options: Any) -> list[Row]:
+    """Returns the rows of all partitions."""
+    reading = reader_of(server, **options)
+    return [row for part in reading.partitions() for row in rows_of(reading, part)]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 150])
+@pytest.mark.parametrize("same", [1, 30, 1000])
+def test_each_message_of_either_form_is_in_one_of_even_partitions(
+    redis_server: PrivateRedis, store: DelayStore, listed: DelayStore, partitions: int, same: int
+) -> None:
+    """Partitions over queues in one form or both have each message once, and differ in size by one at most."""
+    expected = [fill(store, "a", 50, same), fill(store, "b", 20, same)]
+    expected += [fill(listed, "b", 50, same, prefix="b2"), fill(listed, "c", 30, same)]
+    reading = reader_of(redis_server, partitions=partitions, page_size=9)
+    found = ids_of(reading, reading.partitions())
+    assert sorted(chain(*found)) == sorted(chain(*expected))
+    assert {len(ids) for ids in found} <= {150 // partitions, -(-150 // partitions)}
+    assert len(found) == partitions
+
+
+def test_a_row_is_the_same_in_either_form(redis_server: PrivateRedis, store: DelayStore, listed: DelayStore) -> None:
+    """Messages of all forms, with priorities, of one id, and of ids that they do not tell, have the same rows."""
+    messages = list(filter(None, MESSAGES))
+    offers = [Offer(f"id {n}", repr(FUTURE_MS + n), n % 10, message) for n, message in enumerate(messages)]
+    offers += [Offer("t", repr(FUTURE_MS + 1000 + n), 0, json.dumps(task_message((n,), task_id="t"))) for n in range(3)]
+    rows = []
+    for each in (store, listed):
+        each.client.flushall()
+        each.offer("q", *offers)
+        rows.append({row["due"]: row for row in read(redis_server)})
+        for name in COLUMNS:  # each alone is as beside the others
+            alone = [row[name] for row in read(redis_server, columns=name)]
+            assert sorted(alone, key=repr) == sorted((row[name] for row in rows[-1].values()), key=repr), name
+    assert list(rows[0].values()) == list(rows[1].values())
+
+
+@pytest.mark.parametrize("columns", ["task_id", "task_id,size", "task_id,task,kwargs", ",".join(COLUMNS)])
+@pytest.mark.parametrize("form", ["hash", "list"])
+def test_ids_that_messages_share_may_be_on_any_page(
+    redis_server: PrivateRedis, store: DelayStore, listed: DelayStore, form: str, columns: str
+) -> None:
+    """Messages of one id have it wherever they wait, with any columns, and change nothing in the rows beside them."""
+    ids = [f"id-{n}" for n in range(3000)]
+    ids[1300:1300] = ["id-1200", "id-1250"]
+    ids[2600:2600] = ["id-1200"]
+    messages = (changed_message(headers={"id": each, "shadow": f"no. {n}"}) for n, each in enumerate(ids))
+    offers = [
+        Offer(each, repr(FUTURE_MS + n), 0, json.dumps(message))
+        for n, (each, message) in enumerate(zip(ids, messages, strict=True))
+    ]
+    for at in range(0, len(offers), 500):
+        {"hash": store, "list": listed}[form].offer("q", *offers[at : at + 500])
+    assert [row["task_id"] for row in read(redis_server, columns=columns, partitions=1)] == ids
+
+
+def test_messages_of_other_clients_have_all_columns(redis_server: PrivateRedis, listed: DelayStore) -> None:
+    """Id and priority of what Redisson offers come from the message, and what is no message has a row of NULLs."""
+    message = task_message((1,), kwargs={"a": 2}, task_id="t", priority=4)
+    raw = json.dumps(message).encode()
+    test_index.offer(listed, 1, raw)
+    test_index.offer(listed, 2, b"text", FUTURE_MS + 1, old=True)
+    listed.client.zadd(listed.keys.timeout("q"), {b"\x08" + b"x" * 20: FUTURE_MS + 2})
+    task, text, lost = read(redis_server, queue="q")
+    assert {name: task[name] for name in ("task_id", "task", "args", "kwargs", "priority", "size", "raw")} == {
+        "task_id": "t",
+        "task": "proj.task",
+        "args": "[1]",
+        "kwargs": '{"a": 2}',
+        "priority": 4,
+        "size": len(raw),
+        "raw": raw,
+    }
+    assert (text["task_id"], text["priority"], text["size"], text["raw"]) == ("entry-0000000000000040", 0, 4, b"text")
+    assert lost["task_id"] == "entry-0878787878787878"
+    assert {name for name, value in lost.items() if value is not None} == {"queue", "task_id", "due"}
+
+
+def test_only_ids_cost_a_further_call(redis_server: PrivateRedis, listed: DelayStore) -> None:
+    """Entries have their messages with them: one call a page reads all columns, and one more the ids."""
+    fill(listed, "q", 100)
+
+    def calls(columns: str) -> dict[str, int]:
+        listed.client.config_resetstat()
+        assert len(read(redis_server, columns=columns, partitions=1)) == 100
+        stats = listed.client.info("commandstats")
+        return {each: stats.get(f"cmdstat_{each}", {"calls": 0})["calls"] for each in ("hmget", "zmscore", "hgetall")}
+
+    assert set(calls("queue,due,size,task,raw,priority").values()) == {0}
+    assert calls("task_id") == {"hmget": 1, "zmscore": 0, "hgetall": 0}
+
+
+def test_what_comes_in_the_other_form_is_read_by_the_same_plan(
+    redis_server: PrivateRedis, store: DelayStore, listed: DelayStore
+) -> None:
+    """A queue that was in one form when partitions were planned is read in both."""
+    expected = fill(store, "q", 10)
+    reading = reader_of(redis_server, partitions=2)
+    planned = reading.partitions()
+    expected += fill(listed, "q", 10, prefix="later")
+    assert sorted(chain(*ids_of(reading, planned))) == sorted(expected)

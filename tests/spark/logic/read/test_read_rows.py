@@ -1,0 +1,249 @@
+"""Waiting messages become rows: what each column has, whatever the messages are."""
+
+import json
+import random
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from celery_ext.spark.read import parse
+from celery_ext.spark.read.batch import Rows
+from celery_ext.spark.read.schema import COLUMNS, arrow_schema, schema_of
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.store.types import Waiting
+from tests.support.messages import ETA, ETA_AT, plain_message, task_message
+from tests.support.messages import changed_message as task
+
+DUE = b"4102444800123.456"
+DUE_AT = datetime(2100, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
+SCHEMA = arrow_schema(schema_of(None))
+
+
+def row_of(message: Any, **stored: Any) -> dict[str, Any]:
+    """Returns the row of one message."""
+    [row] = rows_of([message], **stored)
+    return row
+
+
+def rows_of(messages: list[Any], schema: pa.Schema = SCHEMA, ids: list[bytes] | None = None) -> list[dict[str, Any]]:
+    """Returns the rows of messages: bytes, or what becomes JSON."""
+    stored = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in messages]
+    members = ids or [f"id-{at}".encode() for at in range(len(stored))]
+    rows = Rows("orders", members, [DUE] * len(stored), list(map(len, stored)), stored)
+    found: list[dict[str, Any]] = rows.batch(schema).to_pylist()
+    return found
+
+
+def test_a_task_has_a_value_in_every_column() -> None:
+    """A row of an ordinary task has what ``apply_async`` put into the message, and the message itself."""
+    message = task_message((1, "ü"), kwargs={"k": [None, 0.5]}, task_id="t", eta=ETA_AT, retries=3)
+    raw = json.dumps(message).encode()
+    assert row_of(raw, ids=[b"t"]) == {
+        "queue": "orders",
+        "task": "proj.task",
+        "task_id": "t",
+        "due": DUE_AT,
+        "eta": ETA,
+        "priority": 0,
+        "retries": 3,
+        "args": '[1, "\\u00fc"]',
+        "kwargs": '{"k": [null, 0.5]}',
+        "size": len(raw),
+        "raw": raw,
+    }
+    assert list(row_of(raw)) == list(COLUMNS)
+
+
+def told(message: bytes) -> dict[str, Any]:
+    """Returns what the columns that come from the body are to have, by the listing that looks at one at a time."""
+    found = DelayedTask(Waiting("orders", "id", 0.0, 0, message))
+    name = found.name and found.name.encode(errors="replace").decode()  # no column can have a lone surrogate
+    return {
+        "task": name,
+        "eta": found.eta,
+        "retries": None if name is None else found.retries,
+        "args": found.args,
+        "kwargs": found.kwargs,
+    }
+
+
+def read(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the same of a row."""
+    parsed = {name: row[name] and json.loads(row[name]) for name in ("args", "kwargs")}
+    return {**{name: row[name] for name in ("task", "eta", "retries")}, **parsed}
+
+
+FORMS = [
+    task_message(
+        (1, "ü"), kwargs={"k": [None]}, conf={"task_protocol": protocol, "task_serializer": serializer}, **more
+    )
+    for protocol, serializer, more in product(
+        (1, 2),
+        ("json", "yaml", "msgpack", "pickle"),
+        ({}, {"compression": "gzip"}, {"eta": ETA_AT, "retries": 2}, {"link": None}),
+    )
+]
+ODD = [
+    *(
+        b"",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"[1]",
+        b"5",
+        b"null",
+        b'{"a": 1}{"b": 2}',
+        b'{"headers": {}}\n',
+        b"}\n{",
+    ),
+    b'{"headers": {"task": "a"}}{"headers": {"task": "b"}}',
+    b'{"headers": {"task": "a", "task": "b"}}',
+    b'{"headers": {"task": "a\xff"}}',
+    b'{"headers": {"task": "\\ud800"}}',
+    b'{"headers": {"task": "a"}, "more": NaN}',
+    b'{"more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    json.dumps(task(), indent=1).encode(),
+    json.dumps(task()).encode("utf-16"),
+    *(task(content) for content in (b"", b"no json", b"[]", b"{}", b"[1, 2, 3]", b"[[], {}]", b"[[], {}, {}, {}]")),
+    *(
+        task(content)
+        for content in (b"[null, null, {}]", b" [ [1 , 2] , {} , {}] ", b"[[1], {}, {}", b"[[1], {}, {}]]")
+    ),
+    *(
+        task(content)
+        for content in (b'[["], {"], {"a": "], {"}, {}]', b"[[], {\xff}, {}]", "[[], {}, {}]".encode("utf-16"))
+    ),
+    task(b'[[], {"a": 1}, {"b": 2}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'),
+    task(b'[[], {"a": }, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'),
+    task(b'[[], {"a": "\n"}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'),
+    task(b'[[], {"a": "\\n\\u00fc\\ud83d"}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'),
+    task(b'[["x"], {"a": [[], {}]}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'),
+    task(headers={"retries": "many", "task": 5, "id": 6}),
+    task(headers={"retries": 2.0}),
+    task(headers={"retries": -1}),
+    task(headers={"retries": True}),
+    task(headers={"task": None}),
+    task(headers={"task": "", "eta": ""}),
+    task(headers={"task": ["a"], "eta": {"b": 1}}),
+    task(headers={"eta": 7}),
+    task(b"x", headers={"compression": "application/x-gzip"}),
+    task(b"x", headers={"compression": ["zlib"]}),
+    task(b"\x00{", **{"content-type": "application/x-yaml"}),
+    task(**{"content-encoding": "latin-1"}),
+    task(**{"content-encoding": None}),
+    task(**{"content-type": None}),
+    task(**{"content-type": 5}),
+    {**task(), "headers": 7, "properties": 8},
+    {**task(), "headers": []},
+    {**task(), "body": 12},
+    {**task(), "body": "[[1], {}, {}]", "properties": {}},
+    {**task(), "body": "é"},
+    {**task(), "body": "abc"},
+    plain_message({"id": "other", "retries": 7}, headers={"eta": ETA}, DelaySeconds=5),
+    plain_message("text", headers={"id": "x"}),
+]
+MESSAGES = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in (*FORMS, *ODD)]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=range(len(MESSAGES)))
+def test_a_message_of_any_form_is_a_row(message: bytes) -> None:
+    """A row says of a message what ``delayq show`` says, with NULL for what cannot be read, and fails for none."""
+    assert read(row_of(message)) == told(message)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_message_says_nothing_of_those_beside_it(seed: int) -> None:
+    """In a batch of messages of all forms, each row is what it is for the message alone."""
+    messages = [*MESSAGES, *[json.dumps(task(headers={"retries": at})).encode() for at in range(200)]]
+    random.Random(seed).shuffle(messages)
+    for row, message in zip(rows_of(messages), messages, strict=True):
+        assert read(row) == told(message)
+        assert row["raw"] == (message or None)
+
+
+def test_ordinary_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tasks in JSON none is looked at one by one, which the speed of reading depends on."""
+    monkeypatch.setattr("celery_ext.spark.read.batch.DelayedTask", None)
+    monkeypatch.setattr("celery_ext.spark.read.arguments._cut", None)
+    messages = [task_message((), kwargs={"n": at}, task_id=f"t{at}", eta=ETA_AT) for at in range(20)]
+    assert [row["kwargs"] for row in rows_of(messages)] == [f'{{"n": {at}}}' for at in range(20)]
+
+
+def test_a_column_is_the_same_beside_any_others() -> None:
+    """Each column alone has the values that it has beside all others."""
+    everything = rows_of(MESSAGES)
+    for name in COLUMNS:
+        alone = rows_of(MESSAGES, arrow_schema(schema_of([name])))
+        assert alone == [{name: row[name]} for row in everything]
+
+
+def test_marks_are_no_part_of_a_message() -> None:
+    """A marked message has its id, its priority and its body without the mark, and a damaged mark does no harm."""
+    body = json.dumps(task()).encode()
+    members = [b"\x7f0000000at", b"t", b"\x7f0000000bt", b"\x7f0000000ct"]
+    rows = rows_of([b"\x7f0000000a7" + body, body, b"\x7f0000000b?" + body, b"\x7f0000"], ids=members)
+    assert [row["task_id"] for row in rows] == ["t"] * 4
+    assert [row["priority"] for row in rows] == [7, 0, 0, 0]
+    assert [row["size"] for row in rows[:3]] == [len(body)] * 3
+    assert [row["raw"] for row in rows] == [body, body, body, b""]
+
+
+def test_a_lost_message_has_a_row() -> None:
+    """Of a message that lost its body the row has what is known without it."""
+    row = row_of(b"", ids=[b"\x7f0000000at"])
+    assert {name: value for name, value in row.items() if value is not None} == {
+        "queue": "orders",
+        "task_id": "t",
+        "due": DUE_AT,
+    }
+
+
+def test_a_message_beside_another_of_its_id_has_that_id() -> None:
+    """Of two tasks of one id both rows have it; an id that only looks so stays as it is."""
+    twin, other = b"t~0123456789abcdef", b"u~0123456789abcdef"
+    rows = rows_of([task(), task(headers={"id": other.decode()}), b""], ids=[twin, other, twin])
+    assert [row["task_id"] for row in rows] == ["t", other.decode(), twin.decode()]
+
+
+@pytest.mark.parametrize("identity", [b"", b"\xff", b"\xed\xb3\xbf", "ü".encode(), b"~" * 17, b"\0"])
+def test_any_id(identity: bytes) -> None:
+    """An id of any bytes is in its row, with the replacement character for what is no text."""
+    assert row_of(b"", ids=[identity])["task_id"] == identity.decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("due", "expected"),
+    [
+        (b"0", datetime(1970, 1, 1, tzinfo=UTC)),
+        (b"-1.5", datetime(1969, 12, 31, 23, 59, 59, 998500, tzinfo=UTC)),
+        (DUE, DUE_AT),
+        (b"1e300", None),
+        (b"-1e300", None),
+        (b"inf", None),
+        (b"-inf", None),
+        (b"253402300800000", None),
+    ],
+)
+def test_a_due_time_that_nothing_can_name_is_null(due: bytes, expected: datetime | None) -> None:
+    """Due times are exact to the microsecond, and NULL where they are no datetime in every time zone."""
+    [row] = Rows("q", [b"i"], [due], [2], [b"{}"]).batch(SCHEMA).to_pylist()
+    assert row["due"] == expected
+
+
+def test_a_huge_message_is_a_row() -> None:
+    """A message of many megabytes is read as any other."""
+    content = b'[[], {"a": "%s"}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
+    row, small = rows_of([task(content % (b"x" * 20_000_000)), task()])
+    assert len(row["kwargs"]) == 20_000_009
+    assert small["args"] == "[1]"
+
+
+def test_objects_are_told_from_what_only_looks_like_them() -> None:
+    """Lines are objects only if each of them is one."""
+    assert parse.are_objects([])
+    assert parse.are_objects([b"{}", b'{"a": [1, "}{"]}'])
+    for wrong in (b"", b"1", b"{", b"{}{}", b"{}\n{}", b'{"a": }', b'{"a": "\xff"}', b"{},{}"):
+        assert not parse.are_objects([b"{}", wrong])

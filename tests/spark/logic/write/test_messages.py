@@ -1,0 +1,237 @@
+"""Batches of rows become messages: all of a batch, whatever it is made of, and such as workers run."""
+
+import json
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kombu import Connection
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark import task_id
+from celery_ext.spark.broker import Broker
+from celery_ext.spark.errors import InvalidSparkOption
+from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.app_settings import AppSettings
+from tests.support.spark import apps
+from tests.support.spark.landing import landed, open_store, send
+from tests.support.spark.making import TASK, batch_of, ids_of, kwargs_of, made_of, messages_of, offers_of, plan_of, sole
+from tests.support.workers.harness import TRANSPORT, Proj
+
+SECRET = "tops3cret"
+
+
+def test_a_batch_without_rows_makes_nothing() -> None:
+    """Spark hands over empty batches too."""
+    made = made_of(batch_of(n=[1]).slice(0, 0))
+    assert made == ({}, [], [])
+
+
+def test_a_part_of_a_batch_makes_what_the_whole_makes() -> None:
+    """Arrow arrays that begin within their buffers are read from where they begin."""
+    at = datetime(2044, 1, 1, tzinfo=UTC)
+    batch = batch_of(
+        n=list(range(10)),
+        t=[None if n % 3 else str(n) for n in range(10)],
+        eta=pa.array([at + timedelta(n) for n in range(10)], pa.timestamp("us", "UTC")),
+        rows=[[{"a": n}] for n in range(10)],
+        flag=[n % 2 == 0 for n in range(10)],
+    )
+    messages = messages_of(batch.schema, base_ms=0)
+    whole = offers_of(messages.of(batch))
+    parts = [offer for start in range(0, 10, 3) for offer in offers_of(messages.of(batch.slice(start, 3)))]
+    assert parts == whole
+
+
+@pytest.mark.parametrize("options", [{}, {"spread": "10m"}, {"id_columns": "n"}, {"id_columns": "n", "spread": "10m"}])
+@pytest.mark.parametrize("delay", [None, "eta", "countdown"])
+def test_parts_of_a_batch_make_what_the_whole_makes(delay: str | None, options: dict[str, str]) -> None:
+    """Parts have the messages and the faults of the whole batch, those that are due first in the first part."""
+    start = datetime(2044, 1, 1, tzinfo=UTC)
+    minutes = [None if n % 5 == 0 else n * 37 % 50 for n in range(50)]
+    delays = {
+        None: {},
+        "eta": {"eta": pa.array([n and start + timedelta(minutes=n) for n in minutes], pa.timestamp("us", "UTC"))},
+        "countdown": {"countdown": [inf if at == 3 else n and n * 60.0 for at, n in enumerate(minutes)]},
+    }
+    batch = batch_of(
+        n=list(range(50)), rows=[[{"a": n}] for n in range(50)], priority=[n % 11 for n in range(50)], **delays[delay]
+    )
+    messages = messages_of(batch.schema, base_ms=2e12, **options)
+    whole, parts = messages.of(batch), list(messages.parts(batch, 8))
+    assert len(parts) == 7
+    offers = [offer for part in parts for offer in part.offers["celery"]]
+    assert sorted(offers) == sorted(whole.offers["celery"])
+    dues = [float(offer.due or 0) for offer in offers]
+    assert dues == sorted(dues)
+    assert sorted(fault for part in parts for fault in part.faults) == sorted(whole.faults)
+    assert len(whole.faults) == 4 + (delay == "countdown")
+
+
+def test_what_cancels_is_not_cut() -> None:
+    """A batch that may cancel tasks is one part, because each search for ids costs Redis the same."""
+    batch = batch_of(op=["cancel"] * 9, n=list(range(9)))
+    [made] = messages_of(batch.schema, id_columns="n").parts(batch, 2)
+    assert len(made.cancelled) == 9
+
+
+def test_reserved_columns_in_any_case_make_the_same_messages() -> None:
+    """``ETA`` is ``eta``: due time, queue, id and arguments do not depend on the case of the names."""
+    at = pa.array([datetime(2044, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    usual = {"eta": at, "priority": [7], "queue": ["orders"], "headers": ['{"x": 1}'], "n": [1]}
+    upper = {name.upper() if name != "n" else name: column for name, column in usual.items()}
+    for options in ({}, {"id_columns": "n,eta"}):
+        assert made_of(batch_of(**upper), base_ms=0, **options) == made_of(batch_of(**usual), base_ms=0, **options)
+
+
+def test_offers_say_what_their_messages_say() -> None:
+    """Id, due time and priority, by which the store keeps a message, are those in it, and the queue is its own."""
+    at = datetime(2044, 1, 1, 2, 3, 4, 567_891, tzinfo=UTC)
+    batch = batch_of(eta=pa.array([at], pa.timestamp("us", "UTC")), priority=[7], queue=["orders"])
+    queue, offer = sole(made_of(batch))
+    message = json.loads(offer.body)
+    assert queue == message["properties"]["delivery_info"]["routing_key"] == "orders"
+    assert offer.id == message["headers"]["id"] == message["properties"]["correlation_id"]
+    assert offer.priority == message["properties"]["priority"] == 7
+    assert float(offer.due) == at.timestamp() * 1000
+
+
+def test_rows_go_to_queues_in_their_order() -> None:
+    """The messages of each queue keep the order of the rows."""
+    batch = batch_of(n=list(range(9)), queue=["a", "b", None] * 3)
+    made = made_of(batch, id_columns="n")
+    found = {queue: [offer.id for offer in offers] for queue, offers in made.offers.items()}
+    assert found == {
+        queue: [task_id(TASK, n) for n in range(start, 9, 3)] for start, queue in enumerate(("a", "b", "celery"))
+    }
+
+
+def test_rows_may_cancel_tasks() -> None:
+    """A row with the op cancel is no message but an id, made as that of the row that has enqueued the task."""
+    columns: dict[str, Any] = {"op": ["enqueue", "cancel", None, "cancel"], "n": [1, 1, 2, 3], "amount": [5, 0, 5, 0]}
+    made = made_of(batch_of(**columns), id_columns="n")
+    assert ids_of(made) == [task_id(TASK, 1), task_id(TASK, 2)]
+    assert made.cancelled == [task_id(TASK, 1), task_id(TASK, 3)]
+
+
+def test_a_cancelling_row_with_an_id_needs_no_task() -> None:
+    """Whoever cancels by task_id need not know which task it is."""
+    batch = batch_of(op=["cancel", "cancel"], task_id=["mine", None], task=pa.array([None, None], pa.string()))
+    made = made_of(batch, task=None)
+    assert made.cancelled == ["mine"]
+    assert [fault.partition(" (row ")[0] for fault, _ in made.faults] == ["column task, value None: names no task"]
+
+
+def test_a_cancelling_row_that_is_bad_cancels_nothing() -> None:
+    """Other columns of a cancelling row are looked at as well, and its fault is told."""
+    made = made_of(batch_of(op=["cancel"], n=[1], priority=[10]), id_columns="n")
+    assert made.cancelled == []
+    assert "column priority, value 10" in made.faults[0][0]
+
+
+def test_columns_of_the_id_alone_are_no_arguments() -> None:
+    """Beside kwargs, columns of the id make the id, and do not reach the task."""
+    made = made_of(batch_of(kwargs=['{"a": 1}'], n=[7]), id_columns="n")
+    assert ids_of(made) == [task_id(TASK, 7)]
+    assert kwargs_of(sole(made)[1]) == {"a": 1}
+
+
+def test_a_large_batch_of_many_shapes_is_whole() -> None:
+    """Ten thousand rows of a hundred shapes are ten thousand messages with their own arguments."""
+    count = 10_000
+    batch = batch_of(
+        n=list(range(count)), queue=[f"q{n % 10}" for n in range(count)], priority=[n // 10 % 10 for n in range(count)]
+    )
+    found = offers_of(made_of(batch, id_columns="n"))
+    assert len(found) == count
+    for queue, offer in found[::97]:
+        n = kwargs_of(offer)["n"]
+        assert (queue, offer.priority, offer.id) == (f"q{n % 10}", n // 10 % 10, task_id(TASK, n))
+
+
+@pytest.fixture
+def proj(redis_server: PrivateRedis) -> Iterator[Proj]:
+    redis_server.client().flushall()
+    conf = {
+        "broker_url": redis_server.url,
+        "broker_transport": TRANSPORT,
+        "result_backend": redis_server.url_of(1),
+        "accept_content": ["json", "yaml", "msgpack"],
+        "worker_prefetch_multiplier": 1,
+    }
+    proj = Proj(redis_server, conf, redis_server)
+    yield proj
+    proj.close()
+
+
+def test_a_real_worker_runs_them_all(proj: Proj) -> None:
+    """Rows of all kinds, of several serializers, run once each in a worker that stays connected."""
+    value: dict[str, Any] = {"value": [["a", None]]}
+    in_a_second = pa.array([datetime.now(UTC) + timedelta(seconds=1)], pa.timestamp("us", "UTC"))
+    columns: list[dict[str, Any]] = [
+        {"task": ["proj.record"]},
+        {"args": ['["x"]']},
+        {"kwargs": [{"value": {"at": datetime(2024, 1, 1, tzinfo=UTC), "raw": b"\xff"}}]},
+        {"eta": in_a_second, **value},
+        {"countdown": [0.5], "expires": [600], "priority": [9], **value},
+        {"delay_level": [1], "root_id": ["r"], "parent_id": ["p"], "group_id": ["g"], **value},
+        {"headers": ['{"x": [1]}'], "time_limit": [30], "soft_time_limit": [20], "ignore_result": [True], **value},
+    ]
+    settings = [
+        apps.settings_of(apps.make(f"app_{each}", task_serializer=each, task_compression="gzip"))
+        for each in ("json", "yaml", "msgpack")
+    ]
+    batches = [(batch_of(**each), AppSettings()) for each in columns]
+    batches += [(batch_of(value=[each.conf["task_serializer"]]), each) for each in settings]
+    ids = []
+    with open_store(proj.server) as store:
+        for n, (batch, each) in enumerate(batches):
+            made = made_of(batch, each, task="proj.record")
+            ids += ids_of(made)
+            send(store, made.offers, WriteOptions(), f"j{n}")
+    worker = proj.worker(concurrency=2)
+    runs = proj.await_runs(len(batches))
+    assert sorted(run["id"] for run in runs) == sorted(ids)
+    assert "Traceback" not in worker.log
+    assert "onnection" not in worker.log.replace("Connected to", "").partition(" ready.")[2]
+    assert landed(proj.server) == []
+
+
+def test_what_executors_get_has_no_password() -> None:
+    """The pickle of a writer, which Spark keeps, has nothing of a password that is in the environment."""
+    writer = pytest.importorskip("celery_ext.spark.write.job")
+    options = WriteOptions.parse({"task": "t", "broker_url_env": "BROKER", "broker_transport_options": '{"sep": ":"}'})
+    broker = Broker.of(options.broker_url, options.broker_url_env, options.broker_transport_options or {})
+    app = apps.make("pickled", broker_url=f"redis://:{SECRET}@host/0", redis_password=SECRET)
+    job = writer.JobWriter(options, apps.settings_of(app), plan_of(batch_of(n=[1]).schema, options), broker, 1)
+    assert SECRET.encode() not in pickle.dumps(job)
+    assert SECRET not in repr(job)
+    assert pickle.loads(pickle.dumps(job)) == job
+
+
+def test_an_app_with_a_password_is_refused_without_it() -> None:
+    """A broker URL that comes from the app is looked at as one from an option."""
+    app = apps.make("open", broker_url=[f"redis://a:1/0;redis://:{SECRET}@b:1/0"])
+    found = AppSettings.of(f"{apps.__name__}:{app.main}")
+    with pytest.raises(InvalidSparkOption, match="broker_url has a password") as caught:
+        Broker.of(found.broker_url, None, found.transport_options)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_worker_of_plain_kombu_reads_them(redis_server: PrivateRedis) -> None:
+    """Any consumer of the stock transport takes the message, with its headers and arguments."""
+    redis_server.client().flushall()
+    made = made_of(batch_of(n=[7], headers=['{"x": 1}']))
+    with open_store(redis_server) as store:
+        send(store, made.offers, WriteOptions())
+    with Connection(redis_server.url, transport="redis") as connection:
+        queue = connection.SimpleQueue("celery")
+        message = queue.get(timeout=10)
+        assert message.payload[1] == {"n": 7}
+        assert message.headers["x"] == 1
+        message.ack()
+        queue.close()

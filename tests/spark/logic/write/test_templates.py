@@ -1,0 +1,107 @@
+"""Templates are messages that Celery has made, with slots for what differs from row to row."""
+
+import json
+from typing import Any
+
+import pytest
+from kombu import Exchange, Queue
+from kombu.common import Broadcast
+
+from celery_ext.bulk.template import SLOTS
+from celery_ext.spark.errors import BadRow
+from celery_ext.spark.write.app_settings import AppSettings
+from celery_ext.spark.write.messages.templates import TemplateKey, Templates
+from tests.support.spark import apps
+
+PLAIN = TemplateKey("t", None, None, None, None, None, False)
+
+
+def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
+    """Returns a message in whose slots their names are."""
+    slots = ["" if name == "headers" else json.dumps(f"<{name}>") for name in SLOTS]
+    template = templates.of(key)
+    [by_columns] = template.filled([[slot] for slot in slots])
+    assert by_columns == template.fill(slots)
+    found: dict[str, Any] = json.loads(by_columns)
+    return found
+
+
+def test_each_slot_has_its_place() -> None:
+    """What differs from row to row goes to where Celery has it, and all else is Celery's."""
+    message = filled(Templates(AppSettings()), PLAIN._replace(expires=True))
+    headers, properties = message["headers"], message["properties"]
+    assert message["body"] == "<body>"
+    for header, slot in {
+        "id": "id",
+        "eta": "eta",
+        "expires": "expires",
+        "group": "group",
+        "root_id": "root_id",
+        "parent_id": "parent_id",
+        "argsrepr": "argsrepr",
+        "kwargsrepr": "kwargsrepr",
+    }.items():
+        assert headers[header] == f"<{slot}>"
+    assert properties["correlation_id"] == "<id>"
+    assert properties["expiration"] == "<expiration>"
+    assert properties["delivery_tag"] == "<tag>"
+    assert "delayq" not in json.dumps(message)
+
+
+def test_a_message_that_does_not_expire_has_no_expiry() -> None:
+    """Without an expiry the header is null and the property is not there, as Celery has it."""
+    message = filled(Templates(AppSettings()), PLAIN)
+    assert message["headers"]["expires"] is None
+    assert "expiration" not in message["properties"]
+
+
+@pytest.mark.parametrize("name", ["%s", "100%", "%(a)s", "{}", '"', "\\", "ü", "delayq-slot", "null", "a b"])
+def test_names_may_have_any_characters(name: str) -> None:
+    """Names of tasks and queues are never taken for slots or formats."""
+    message = filled(Templates(AppSettings()), PLAIN._replace(task=name, queue=name))
+    assert message["headers"]["task"] == name
+    assert message["properties"]["delivery_info"]["routing_key"] == name
+
+
+def test_further_headers_come_behind_celerys() -> None:
+    """The slot for headers takes what follows the headers of Celery."""
+    slots = [', "x": 1' if name == "headers" else "null" for name in SLOTS]
+    headers = json.loads(Templates(AppSettings()).of(PLAIN).fill(slots))["headers"]
+    assert headers["x"] == 1
+    assert headers["lang"] == "py"
+
+
+def test_a_template_is_made_once() -> None:
+    """Rows of the same shape share a template, those of another have their own."""
+    templates = Templates(AppSettings())
+    assert templates.of(PLAIN) is templates.of(TemplateKey(*PLAIN))
+    assert templates.of(PLAIN) is not templates.of(PLAIN._replace(priority=0))
+
+
+def test_a_queue_that_is_no_list_is_refused() -> None:
+    """A broadcast has a queue for each worker, and none that a job could write to."""
+    app = apps.make("broadcasting", task_queues=[Broadcast("all"), Queue("celery")])
+    with pytest.raises(BadRow, match="is a fanout, whose queues are no lists"):
+        Templates(apps.settings_of(app)).of(PLAIN._replace(queue="all"))
+
+
+def test_an_exchange_without_a_queue_is_refused() -> None:
+    """A message that would reach nobody is not sent."""
+    events = Queue("events", Exchange("events", type="topic"), routing_key="a.*")
+    app = apps.make("routing", task_queues=[events, Queue("celery")], task_routes={"t": apps.TO_NOBODY})
+    with pytest.raises(BadRow, match=r"task t goes to several queues or none \(none\)"):
+        Templates(apps.settings_of(app)).of(PLAIN)
+
+
+def test_what_queues_there_are_does_not_depend_on_the_order_of_rows() -> None:
+    """A topic exchange hands a message to all queues of the app that want it, used before or not."""
+    app = apps.make("topics", task_queues=apps.TWO_OF_A_TOPIC, task_default_queue="all")
+    for queues in (("all", "both"), ("both", "all")):
+        templates = Templates(apps.settings_of(app))
+        for queue in queues:
+            key = PLAIN._replace(queue=queue)
+            if queue == "all":
+                assert templates.of(key).queue == "all"
+            else:
+                with pytest.raises(BadRow, match=r"\(all, both\)"):
+                    templates.of(key)

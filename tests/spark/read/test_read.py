@@ -1,0 +1,224 @@
+"""Waiting messages are read as a DataFrame, in Spark."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.read.schema import COLUMNS
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+from tests.support.conditions import until
+from tests.support.messages import plain_message, task_message
+from tests.support.spark.reading import FUTURE_MS, fill, store_of
+
+AT = datetime(2100, 1, 1, tzinfo=UTC)
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+#: Reads what waits; keywords are options.
+Read = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
+    store = store_of(redis_server)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def read(spark: SparkSession, redis_server: PrivateRedis) -> Read:
+    def load(schema: str | None = None, **options: Any) -> DataFrame:
+        reader = spark.read.format("celery").options(**{"broker_url": redis_server.url, **options})
+        return (reader.schema(schema) if schema else reader).load()
+
+    return load
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+def offer(store: DelayStore, identity: str, message: Any, due_ms: float = FUTURE_MS, priority: int = 0) -> bytes:
+    """Lets a message wait in the queue ``orders``. Returns it as it will be pushed there."""
+    raw = message if isinstance(message, bytes) else json.dumps(message).encode()
+    store.offer("orders", Offer(identity, repr(due_ms), priority, raw))
+    return raw
+
+
+def ids(rows: DataFrame) -> list[str]:
+    """Returns the task ids of rows, sorted."""
+    return sorted(row["task_id"] for row in rows.collect())
+
+
+def test_a_task_is_a_row(store: DelayStore, read: Read) -> None:
+    """A waiting task has a value in every column, of the types that are documented."""
+    message = task_message((1,), kwargs={"order": "ü"}, task_id="t", eta=AT, retries=2)
+    raw = offer(store, "t", message, FUTURE_MS + 0.123, priority=6)
+    found = read()
+    assert {field.name: field.dataType for field in found.schema} == {name: of.type for name, of in COLUMNS.items()}
+    [row] = found.collect()
+    assert row.due.astimezone(UTC) == AT + timedelta(microseconds=123)
+    assert bytes(row.raw) == raw
+    assert row.asDict() | {"due": None, "raw": None} == {
+        "queue": "orders",
+        "task": "proj.task",
+        "task_id": "t",
+        "due": None,
+        "eta": AT.isoformat(),
+        "priority": 6,
+        "retries": 2,
+        "args": "[1]",
+        "kwargs": '{"order": "\\u00fc"}',
+        "size": len(raw),
+        "raw": None,
+    }
+
+
+def test_no_message_fails_the_job(store: DelayStore, read: Read) -> None:
+    """Damaged, lost, plain, pickled and huge messages, and due times that nothing can name, are rows among others."""
+    pickled = task_message(task_id="pickled", eta=AT, conf={"task_serializer": "pickle"})
+    huge = task_message(task_id="huge", eta=AT, kwargs={"a": "x" * 5_000_000})
+    offer(store, "1", task_message(task_id="1", eta=AT, conf={"task_protocol": 1}, retries=4))
+    for identity, message in (("damaged", b"\xff{"), ("lost", b"x"), ("plain", plain_message("hello"))):
+        offer(store, identity, message)
+    for identity, message in (("pickled", pickled), ("huge", huge), ("good", task_message(task_id="good", eta=AT))):
+        offer(store, identity, message)
+    offer(store, "never", task_message(task_id="never", eta=AT), due_ms=1e300)
+    store.client.hdel(store.keys.backup("orders"), "lost")
+    rows = {row.task_id: row for row in read(partitions=2).collect()}
+    told = {name: (row.task, row.retries, row.args, row.due is None) for name, row in rows.items()}
+    assert told == {
+        "1": ("proj.task", 4, '[1, "x"]', False),
+        "damaged": (None, None, None, False),
+        "lost": (None, None, None, False),
+        "plain": (None, None, None, False),
+        "pickled": ("proj.task", 0, None, False),
+        "huge": ("proj.task", 0, '[1, "x"]', False),
+        "good": ("proj.task", 0, '[1, "x"]', False),
+        "never": ("proj.task", 0, '[1, "x"]', True),
+    }
+    assert len(json.loads(rows["huge"].kwargs)["a"]) == 5_000_000
+    assert (rows["lost"].raw, rows["lost"].size, rows["lost"].priority) == (None, None, None)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_each_message_is_in_one_partition(store: DelayStore, read: Read, partitions: int) -> None:
+    """Partitions have each message of several queues once, and differ in size by one at most."""
+    expected = [each for queue, same in (("a", 1), ("b", 40), ("c", 3)) for each in fill(store, queue, 50, same)]
+    found = read(partitions=partitions, page_size=7)
+    assert ids(found) == expected
+    sizes = [row["count"] for row in found.groupBy(f.spark_partition_id()).count().collect()]
+    assert len(sizes) == partitions
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_options_say_what_is_read(store: DelayStore, read: Read) -> None:
+    """Queue and due times as options bound what is read: the lower is in, the upper is out."""
+    for queue in "ab":
+        fill(store, queue, 5)
+    found = read(queue="b,unknown", due_after="2100-01-01T00:00:00.001Z", due_before="2100-01-01T00:00:00.004Z")
+    assert ids(found) == ["b-00001", "b-00002", "b-00003"]
+    assert read(queue="unknown").collect() == []
+
+
+def test_columns_are_chosen_by_option_or_schema(store: DelayStore, read: Read) -> None:
+    """A DataFrame has the columns of the option or of the schema given, in that order."""
+    offer(store, "t", task_message(task_id="t", eta=AT))
+    assert read(columns="task,queue").collect() == [("proj.task", "orders")]
+    assert read("size int, task_id string").select("task_id").collect() == [("t",)]
+    assert read("raw binary").select(f.length("raw") > 100).collect() == [(True,)]
+    assert read(columns="due").count() == 1
+    assert read().select("kwargs").collect() == [("{}",)]
+
+
+def test_a_data_frame_can_be_used_again(store: DelayStore, read: Read) -> None:
+    """A DataFrame that is used again has what waits then, also in a queue that was empty at first."""
+    fill(store, "a", 3)
+    found = read(queue="a,b", partitions=2)
+    assert found.count() == 3
+    fill(store, "b", 4)
+    fill(store, "a", 2, prefix="more")
+    assert found.count() == 9
+
+
+def test_spark_applies_filters(store: DelayStore, read: Read, pushdown: None) -> None:
+    """Where Spark would hand filters over, it applies them itself, to each query of a DataFrame anew."""
+    fill(store, "a", 3)
+    fill(store, "b", 3)
+    found = read()
+    for queue in "ba":
+        assert ids(found.filter(f.col("queue") == queue)) == [f"{queue}-{n:05}" for n in range(3)]
+
+
+def test_a_view_has_what_waits_at_each_query(
+    spark: SparkSession, redis_server: PrivateRedis, store: DelayStore
+) -> None:
+    """A query of a view, or of a DataFrame that was used before, has messages of queues that came later."""
+    fill(store, "a", 3)
+    options = f"OPTIONS (broker_url '{redis_server.url}', columns 'queue,due')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW waiting USING celery {options}")
+    counted = "SELECT QUEUE, count(*) FROM waiting WHERE due > now() GROUP BY queue ORDER BY queue"
+    assert spark.sql(counted).collect() == [("a", 3)]
+    fill(store, "b", 2)
+    assert spark.sql(counted).collect() == [("a", 3), ("b", 2)]
+    frame = spark.table("waiting")
+    assert frame.count() == 5
+    fill(store, "c", 4)
+    assert frame.count() == 9
+
+
+def test_a_replica_is_read_instead(redis_server: PrivateRedis, store: DelayStore, read: Read) -> None:
+    """With ``replica_url`` everything is read from a replica, which takes no writes; the primary is not asked."""
+    expected = fill(store, "q", 100, same=9)
+    with PrivateRedis("--replicaof", "127.0.0.1", str(redis_server.port)) as replica:
+        until(lambda: store_of(replica).size("q") == 100)
+        found = read(replica_url=replica.url, broker_url="redis://127.0.0.1:1/0", partitions=3, page_size=10)
+        assert ids(found) == expected
+        assert store_of(replica).client.info("replication")["role"] == "slave"
+
+
+@pytest.mark.parametrize(("backup", "delivery"), [("hash", "direct"), ("list", "direct"), ("list", "staged")])
+def test_what_is_written_can_be_read(
+    spark: SparkSession, redis_server: PrivateRedis, read: Read, client: redis.Redis, backup: str, delivery: str
+) -> None:
+    """Rows that were written as tasks, in either form of backup, are read as they wait, in any."""
+    rows = [(n, AT + timedelta(minutes=n)) for n in range(20)]
+    written = spark.createDataFrame(rows, "order_id int, eta timestamp")
+    options = {"broker_url": redis_server.url, "task": "orders.close", "queue": "orders", "id_columns": "order_id"}
+    transport = {"broker_transport_options": json.dumps({"backup": backup})}
+    written.write.format("celery").options(**options, **transport, delivery=delivery).mode("append").save()
+    assert client.zcard(Keys().stored("orders", backup)[0]) == 20
+    found = read(partitions=3).withColumn("order_id", f.get_json_object("kwargs", "$.order_id").cast("int"))
+    assert sorted((row.order_id, row.due) for row in found.collect()) == sorted(
+        (row.order_id, row.eta) for row in written.collect()
+    )
+    assert {(row.task, row.queue) for row in found.collect()} == {("orders.close", "orders")}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"colums": "due"}, r"colums is none \(did you mean columns\?\)"),
+        ({"columns": "tusk"}, r"did you mean task\?"),
+        ({"due_after": "2030-01-02", "due_before": "2030-01-01"}, "is later than due_before"),
+        ({"broker_url": "redis://127.0.0.1:1/0"}, "the broker redis://127.0.0.1:1/0 cannot be used"),
+        ({"schema": "due string"}, "has due as string, which is of type timestamp"),
+    ],
+)
+def test_errors_come_from_the_driver(read: Read, options: dict[str, Any], message: str) -> None:
+    """What is wrong is told in words before any task starts."""
+    with pytest.raises(PySparkException, match=message) as told:
+        read(**options).collect()
+    assert "Job aborted" not in str(told.value)

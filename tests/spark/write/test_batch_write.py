@@ -1,0 +1,123 @@
+import redis
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark import task_id
+from tests.spark.conftest import SparkLog
+from tests.support.conditions import until
+from tests.support.spark.jobs import append, delayed, kwargs, numbers, task_ids, tasks
+
+
+def test_each_row_is_one_task(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """Each row of each partition becomes one task, whose id is that of its values."""
+    frame = spark.range(0, 40, 1, 4).select("id", expr("concat('customer ', id) AS customer"))
+    append(frame, redis_server, task="orders.close", id_columns="id", job_id="nightly")
+    assert numbers(client) == list(range(40))
+    for message in tasks(client):
+        given = kwargs(message)
+        assert message["headers"]["task"] == "orders.close"
+        assert given == {"id": given["id"], "customer": f"customer {given['id']}"}
+        assert message["headers"]["id"] == task_id("orders.close", given["id"])
+    until(lambda: "job nightly is committed: 40 rows, 40 messages in all\n" in spark_log())
+
+
+def test_columns_as_databases_deliver_them(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """Names in upper case mean what they do in lower case, and a log line asks about one that is nearly such a name."""
+    columns = "id AS ORDER_ID", "TIMESTAMP '2100-01-01 01:00:00' AS ETA", "'orders' AS QUEUE", "5 AS COUNT_DOWN"
+    append(spark.range(10).selectExpr(*columns), redis_server, id_columns="order_id")
+    assert delayed(client, "orders") == {task_id("t", n): 4_102_444_800_000.0 for n in range(10)}
+    assert not client.exists("q")
+    until(lambda: "column COUNT_DOWN becomes an argument of the task; did you mean countdown?\n" in spark_log())
+
+
+def test_a_committed_job_leaves_no_guard(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """What Redis keeps of a committed job is its state, for ``job_ttl``."""
+    append(spark.range(40), redis_server, job_id="nightly", job_ttl="1h")
+    assert set(client.keys("*")) == {"q", "delayq:queues", "delayq:runs", "delayq:job:nightly"}
+    assert client.hget("delayq:job:nightly", "state") == "committed"
+    assert 3_000 < client.ttl("delayq:job:nightly") <= 3_600
+
+
+def test_a_job_is_written_once(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """A job that was committed sends nothing when it is run again, and says so."""
+    append(spark.range(40), redis_server, job_id="nightly")
+    append(spark.range(50), redis_server, job_id="nightly")
+    assert numbers(client) == list(range(40))
+    until(lambda: "job nightly was committed before, with 40 tasks; nothing of it is sent again" in spark_log())
+
+
+def test_writes_without_a_name_are_jobs_of_their_own(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis
+) -> None:
+    """Without ``job_id`` two writes of a frame send each row twice, under the same ids."""
+    append(spark.range(10), redis_server)
+    append(spark.range(10), redis_server)
+    assert numbers(client) == sorted([*range(10), *range(10)])
+    assert len(set(task_ids(client))) == 10
+
+
+def test_equal_rows_are_one_task(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """Without ``id_columns`` equal rows are one task, in whichever partition they are; the log counts them."""
+    append(spark.range(0, 40, 1, 4).select(expr("id % 10 AS id")), redis_server, job_id="nightly")
+    assert numbers(client) == list(range(10))
+    until(lambda: "job nightly is committed: 40 rows, 10 messages in all, 30 sent before\n" in spark_log())
+
+
+def test_no_rows(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A frame without rows, and one without partitions, send nothing and are committed."""
+    append(spark.range(0), redis_server, job_id="none")
+    append(spark.createDataFrame([], "id long"), redis_server, job_id="no partition")
+    assert not client.exists("q")
+    assert [client.hget(f"delayq:job:{name}", "state") for name in ("none", "no partition")] == ["committed"] * 2
+
+
+def test_countdown_counts_from_one_moment(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """All tasks of a job are due at one time, counted from when the job began, in whichever partition they are."""
+    append(spark.range(0, 40, 1, 8), redis_server, countdown="1h", job_id="nightly")
+    base_ms = float(client.hget("delayq:job:nightly", "base") or 0)
+    due = delayed(client)
+    assert len(due) == 40
+    assert {round(due_ms - base_ms) for due_ms in due.values()} == {3_600_000}
+    assert len(set(due.values())) == 1
+
+
+def test_spread(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """The tasks of a job are due all over the window, each at the same place in it in every job."""
+    offsets = []
+    for job in ("one", "two"):
+        append(spark.range(0, 40, 1, 4), redis_server, countdown="1h", spread="10m", job_id=job)
+        base_ms = float(client.hget(f"delayq:job:{job}", "base") or 0)
+        offsets.append({identity: round(due_ms - base_ms) for identity, due_ms in delayed(client).items()})
+        client.delete("delayq:{q}:due", "delayq:{q}:backup")
+    assert offsets[0] == offsets[1]
+    minutes = {offset_ms // 60_000 for offset_ms in offsets[0].values()}
+    assert minutes <= set(range(60, 70))
+    assert len(minutes) >= 8
+    assert len(offsets[0]) == 40
+
+
+def test_rows_say_where_and_when(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """Columns decide on task, queue, priority and due time of each row, and options where these are null."""
+    frame = spark.range(0, 40, 1, 4).select(
+        "id",
+        expr("if(id % 2 = 0, 'even', NULL) AS task"),
+        expr("if(id % 4 = 0, 'fourth', NULL) AS queue"),
+        expr("if(id < 20, 3, NULL) AS priority"),
+        expr("if(id % 4 = 1, now() + INTERVAL 1 HOUR, if(id % 4 = 2, now() - INTERVAL 1 HOUR, NULL)) AS eta"),
+    )
+    append(frame, redis_server, id_columns="id")
+    assert numbers(client, "fourth") == [20, 24, 28, 32, 36]
+    assert numbers(client, "fourth\x06\x163") == [0, 4, 8, 12, 16]
+    assert numbers(client, "q") == [n for n in range(20, 40) if n % 4 in (2, 3)]
+    assert numbers(client, "q\x06\x163") == [n for n in range(20) if n % 4 in (2, 3)]
+    assert set(delayed(client)) == {task_id("t", n) for n in range(40) if n % 4 == 1}
+    assert {message["headers"]["task"] for message in tasks(client, "fourth")} == {"even"}

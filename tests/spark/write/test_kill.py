@@ -1,0 +1,93 @@
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from pyarrow import RecordBatch
+from pyspark.sql import SparkSession
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.spark.conftest import SparkLog
+from tests.support.conditions import until
+from tests.support.spark import child
+from tests.support.spark.jobs import append, kwargs, numbers, taken, tasks
+from tests.support.spark.stepped import Journal
+
+HERE = "tests.spark.write.test_kill"
+#: Jobs of 40 rows: two that stop half way, and one that has staged all and sent 15, for which there was room.
+JOBS = [
+    {"step": f"{HERE}:stop_half_way", "options": {"queue": "direct", "job_id": "direct"}},
+    {"step": f"{HERE}:stop_half_way", "options": {"queue": "staged", "job_id": "staged", "delivery": "staged"}},
+    {
+        "step": f"{HERE}:go_on",
+        "options": {"queue": "published", "job_id": "published", "delivery": "staged", "max_queue_depth": 15},
+    },
+]
+
+
+def stop_half_way(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """After 20 rows the task notes that, with its process id, and does no more."""
+    yield next(batches)
+    for number, batch in enumerate(batches, 2):
+        yield batch
+        if number == 4:
+            journal.note(f"half way {os.getpid()}")
+            until(lambda: journal.lines("never"), 600)
+
+
+def go_on(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """All rows pass."""
+    return batches
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture
+def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """Three jobs of a Spark whose driver and JVM were ended by ``kill -9`` while they wrote."""
+    journal = Journal(redis_server.port)
+    jobs = [{"rows": 40, "partitions": 1, **job} for job in JOBS]
+    driver = child.start(tmp_path / "child", port=redis_server.port, jobs=jobs)
+    try:
+        until(lambda: len(journal.lines("half way")) == 2 or driver.poll() is not None, 150)
+        until(lambda: client.llen("published") == 15 or driver.poll() is not None, 30)
+        assert driver.poll() is None, (tmp_path / "child" / "log").read_text()
+        assert journal.job("published")["state"] == "publishing"
+    finally:
+        driver.kill()
+        driver.wait(20)
+        for line in journal.lines("jvm"):
+            os.kill(int(line.split()[-1]), signal.SIGKILL)
+    # They end by themselves, when their JVM is gone.
+    workers = [int(line.split()[-1]) for line in journal.lines("half way")]
+    until(lambda: not any(map(_is_alive, workers)), 30)
+
+
+@pytest.mark.timeout(300)  # two JVMs
+@pytest.mark.usefixtures("killed")
+def test_killed_jobs_run_again(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """Jobs that were killed half way, and while they published, send each row once when they are run again."""
+    frame = spark.range(0, 40, 1, 2)
+    assert len(numbers(client, "direct")) == 20
+    append(frame, redis_server, queue="direct", job_id="direct")
+    assert numbers(client, "direct") == list(range(40))
+    until(lambda: "job direct is committed: 40 rows, 40 messages in all, 20 sent before\n" in spark_log())
+
+    assert tasks(client, "staged") == []
+    assert client.llen("delayq:staged:staged") > 0
+    append(frame, redis_server, queue="staged", job_id="staged", delivery="staged")
+    assert numbers(client, "staged") == list(range(40))
+    assert not client.exists("delayq:staged:staged")
+
+    consumed = [kwargs(taken(text))["id"] for text in client.rpop("published", 15)]
+    append(frame, redis_server, queue="published", job_id="published", delivery="staged")
+    assert len(numbers(client, "published")) == 25
+    assert sorted([*consumed, *numbers(client, "published")]) == list(range(40))
+    assert client.hget("delayq:job:published", "state") == "committed"
+    assert not client.exists("delayq:staged:published")

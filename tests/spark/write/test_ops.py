@@ -1,0 +1,61 @@
+from pathlib import Path
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark import task_id
+from tests.spark.conftest import SparkLog
+from tests.support.conditions import until
+from tests.support.spark.jobs import append, delayed
+from tests.support.spark.streams import run_stream, write_rows
+
+
+@pytest.fixture
+def earlier(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """An earlier job has sent the tasks of 0 to 39, which wait."""
+    append(spark.range(40), redis_server, countdown="1h", id_columns="id")
+
+
+@pytest.mark.usefixtures("earlier")
+def test_cancel(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:
+    """Rows that say ``cancel`` take back waiting tasks of an earlier job that have their ids, others are sent."""
+    frame = spark.range(30, 50, 1, 2).select(
+        "id", expr("CASE WHEN id < 35 OR id >= 45 THEN 'cancel' WHEN id < 43 THEN 'enqueue' END AS op")
+    )
+    append(frame, redis_server, countdown="2h", id_columns="id", job_id="nightly")
+    # 35 to 39 wait twice now, sent by two jobs: under their ids, and beside these.
+    assert {identity[:36] for identity in delayed(client)} == {task_id("t", n) for n in (*range(30), *range(35, 45))}
+    assert len(delayed(client)) == 45
+    until(lambda: "job nightly is committed: 20 rows, 10 messages in all, 5 cancelled\n" in spark_log())
+
+
+@pytest.mark.usefixtures("earlier")
+def test_cancel_by_task_id(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A row with a task id needs nothing else to be cancelled."""
+    ids = [(task_id("t", n), "cancel") for n in range(5)]
+    append(spark.createDataFrame(ids, "task_id string, op string"), redis_server, task=None, queue=None)
+    assert set(delayed(client)) == {task_id("t", n) for n in range(5, 40)}
+
+
+def test_a_task_cancelled_in_its_own_job(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A task that a job both sends and cancels is not sent, in whichever order the rows come."""
+    rows = [(n, op) for n in range(10) for op in ("enqueue", "cancel")]
+    frame = spark.createDataFrame(rows + [(n, op) for n, op in reversed(rows)], "id long, op string").coalesce(1)
+    append(frame, redis_server, countdown="1h", id_columns="id")
+    assert delayed(client) == {}
+
+
+@pytest.mark.usefixtures("earlier")
+def test_in_a_stream(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path
+) -> None:
+    """A stream cancels tasks of an earlier job as their rows come."""
+    write_rows(tmp_path / "in", [{"id": n, "op": "cancel"} for n in range(10)])
+    write_rows(tmp_path / "in", [{"id": n, "op": "cancel"} for n in range(5, 15)])
+    run_stream(spark, redis_server, tmp_path, "id long, op string", id_columns="id")
+    assert set(delayed(client)) == {task_id("t", n) for n in range(15, 40)}
+    until(lambda: "/0 is committed: 10 rows, 0 messages in all, 10 cancelled\n" in spark_log())
+    until(lambda: "/1 is committed: 10 rows, 0 messages in all, 5 cancelled\n" in spark_log())

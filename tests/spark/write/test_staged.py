@@ -1,0 +1,96 @@
+from collections.abc import Iterator
+
+import pytest
+import redis
+from pyarrow import RecordBatch
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.spark.conftest import SparkLog
+from tests.support.conditions import until
+from tests.support.spark.jobs import append, append_stepped, beside, delayed, numbers
+from tests.support.spark.stepped import Journal
+
+
+def wait_before_the_end(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """Each task waits after its last row."""
+    yield from batches
+    until(lambda: journal.lines("go on"), 60)
+
+
+def fail_at_the_end(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """Each attempt of partition 0 fails after its last row, once all others are through."""
+    context = TaskContext.get()
+    assert context is not None
+    yield from batches
+    if context.partitionId() == 0:
+        until(lambda: journal.lines("partition 1, attempt 0: written"))
+        raise RuntimeError("on purpose")
+
+
+@pytest.mark.parametrize("countdown", [None, "1h"])
+def test_nothing_is_visible_before_the_commit(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, countdown: str | None
+) -> None:
+    """Of a staged job nothing is in any queue until all its tasks are through; then every row is, once."""
+    options = {"delivery": "staged", "job_id": "nightly", "countdown": countdown}
+    journal = Journal(redis_server.port)
+    with beside(
+        spark, append_stepped, spark.range(0, 40, 1, 2), redis_server, wait_before_the_end, **options
+    ) as written:
+        try:
+            until(lambda: journal.job("nightly").get("enqueued") == "40", 60)
+            assert set(client.keys("*")) == {
+                *("delayq:runs", "delayq:queues", "delayq:job:nightly"),
+                *("delayq:guard:nightly", "delayq:staged:nightly"),
+            }
+        finally:
+            journal.note("go on")
+        written.result(60)
+    if countdown is None:
+        assert numbers(client) == list(range(40))
+    else:
+        due = delayed(client)
+        assert len(due) == 40
+        assert {round(due_ms - float(journal.job("nightly")["base"])) for due_ms in due.values()} == {3_600_000}
+    assert not client.exists("delayq:guard:nightly", "delayq:staged:nightly")
+    assert journal.job("nightly")["state"] == "committed"
+
+
+def test_an_aborted_job_leaves_nothing(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """A staged job that fails has sent nothing, and Redis keeps no more of it than its state; run again, it is whole.
+
+    The state refuses its stragglers.
+    """
+    frame = spark.range(0, 40, 1, 2)
+    with pytest.raises(Exception, match="on purpose"):
+        append_stepped(frame, redis_server, fail_at_the_end, delivery="staged", job_id="nightly")
+    assert set(client.keys("*")) == {"delayq:runs", "delayq:queues", "delayq:job:nightly"}
+    assert {name: client.hget("delayq:job:nightly", name) for name in ("state", "enqueued")} == {
+        "state": "aborted",
+        "enqueued": "0",
+    }
+    append(frame, redis_server, delivery="staged", job_id="nightly")
+    assert numbers(client) == list(range(40))
+    until(lambda: "job nightly is committed: 40 rows, 40 messages in all\n" in spark_log())
+
+
+def test_a_retried_task_stages_each_row_once(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis
+) -> None:
+    """What a failed attempt has staged is not staged again; messages of several queues go each to its own."""
+    frame = spark.range(0, 40, 1, 2).selectExpr("id", "concat('q', id % 3) AS queue")
+    append_stepped(frame, redis_server, fail_once_at_the_end, delivery="staged")
+    assert [numbers(client, f"q{n}") for n in range(3)] == [list(range(n, 40, 3)) for n in range(3)]
+
+
+def fail_once_at_the_end(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """The first attempt of each task fails after its last row."""
+    context = TaskContext.get()
+    assert context is not None
+    yield from batches
+    if context.attemptNumber() == 0:
+        raise RuntimeError("on purpose")

@@ -1,0 +1,101 @@
+from pathlib import Path
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.spark.conftest import SparkLog
+from tests.support.conditions import until
+from tests.support.spark.jobs import numbers
+from tests.support.spark.streams import run_stream, write_rows
+
+
+def rows(*ids: int) -> list[dict[str, int]]:
+    return [{"id": n} for n in ids]
+
+
+def jobs(client: redis.Redis) -> dict[str, str]:
+    """Returns the state of each job, by the number of its batch."""
+    return {key.rpartition("/")[2]: client.hget(key, "state") or "" for key in client.keys("delayq:job:*")}
+
+
+def forget_commit(directory: Path, batch: int) -> None:
+    """Makes a checkpoint what a crash between the commit of the batch and that of Spark leaves."""
+    commits = directory / "checkpoint" / "commits"
+    (commits / str(batch)).unlink()
+    (commits / f".{batch}.crc").unlink(missing_ok=True)
+
+
+def test_each_micro_batch_is_a_job(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path
+) -> None:
+    """Each row of each micro-batch becomes one task, and nothing but the state of the jobs stays in Redis."""
+    for n in range(3):
+        write_rows(tmp_path / "in", rows(*range(10 * n, 10 * n + 10)))
+    run_stream(spark, redis_server, tmp_path)
+    assert numbers(client) == list(range(30))
+    assert jobs(client) == {"0": "committed", "1": "committed", "2": "committed"}
+    assert not client.keys("delayq:guard:*")
+    for n in range(3):
+        until(lambda n=n: f"/{n} is committed: 10 rows, 10 messages in all\n" in spark_log())  # type: ignore[misc]
+
+
+def test_restart(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """A stream that goes on from its checkpoint sends what came meanwhile; an equal row of a later batch is new."""
+    write_rows(tmp_path / "in", rows(*range(10)))
+    run_stream(spark, redis_server, tmp_path)
+    write_rows(tmp_path / "in", rows(*range(5, 15)))
+    run_stream(spark, redis_server, tmp_path)
+    assert numbers(client) == sorted([*range(10), *range(5, 15)])
+
+
+def test_replay(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """A micro-batch that Spark runs again, because it had not noted its commit, sends nothing twice."""
+    write_rows(tmp_path / "in", rows(*range(10)))
+    write_rows(tmp_path / "in", rows(*range(10, 20)))
+    run_stream(spark, redis_server, tmp_path)
+    forget_commit(tmp_path, 1)
+    write_rows(tmp_path / "in", rows(*range(20, 30)))
+    run_stream(spark, redis_server, tmp_path)
+    assert (tmp_path / "checkpoint" / "commits" / "2").exists()
+    assert numbers(client) == list(range(30))
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_a_batch_that_failed(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, delivery: str
+) -> None:
+    """A micro-batch that failed half way is aborted, and sends what is missing when the stream is started again."""
+    options = {"delivery": delivery, "chunk_size": 5, "id_columns": "id"}
+    schema = "id long, priority long"
+    write_rows(tmp_path / "in", [{"id": n, "priority": 0} for n in range(10)])
+    # The second chunk of this one is refused, because its row 17 is bad.
+    write_rows(tmp_path / "in", [{"id": n, "priority": 10 * (n == 17)} for n in range(10, 20)])
+    with pytest.raises(Exception, match="column priority, value 10"):
+        run_stream(spark, redis_server, tmp_path, schema, **options)
+    assert numbers(client) == list(range(15 if delivery == "direct" else 10))
+    assert jobs(client) == {"0": "committed", "1": "aborted"}
+    assert not client.keys("delayq:staged:*")
+    run_stream(spark, redis_server, tmp_path, schema, **options, on_bad_row="drop")
+    assert numbers(client) == sorted({*range(20)} - {17})
+    assert jobs(client) == {"0": "committed", "1": "committed"}
+
+
+def test_job_id_is_refused(spark: SparkSession, redis_server: PrivateRedis, tmp_path: Path) -> None:
+    """A stream names its jobs itself."""
+    write_rows(tmp_path / "in", rows(1))
+    with pytest.raises(Exception, match="job_id is for batch jobs"):
+        run_stream(spark, redis_server, tmp_path, job_id="nightly")
+
+
+def test_append_only(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """A stream in complete mode is refused in words."""
+    write_rows(tmp_path / "in", rows(1))
+    files = spark.readStream.schema("id long").json(str(tmp_path / "in"))
+    writer = files.groupBy("id").count().writeStream.format("celery").outputMode("complete")
+    options = {"broker_url": redis_server.url, "task": "t", "checkpointLocation": str(tmp_path / "checkpoint")}
+    query = writer.options(**options).trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="tasks are appended to queues, never overwritten"):
+        query.awaitTermination()
+    assert client.keys("*") == []

@@ -1,0 +1,83 @@
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+import redis
+from pyarrow import RecordBatch
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.spark.conftest import SparkLog
+from tests.support.conditions import until
+from tests.support.spark.jobs import append, append_stepped, delayed, numbers
+from tests.support.spark.stepped import Journal, attempt
+
+
+def fail_half_way_three_times(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """The task of partition 0 fails after 10 rows, then after 20, when its process is killed, and after 30."""
+    context = TaskContext.get()
+    assert context is not None
+    rows = 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        if context.partitionId() == 0 and rows == 10 * (context.attemptNumber() + 1) < 40:
+            journal.note(f"{attempt()}: after {rows} rows {journal.broker.hget('delayq:job:nightly', 'enqueued')}")
+            if context.attemptNumber() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError("on purpose")
+
+
+def fail_half_way(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """Every attempt of partition 1 fails after 20 rows, once partition 0 is through."""
+    context = TaskContext.get()
+    assert context is not None
+    rows = 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        if context.partitionId() == 1 and rows == 20:
+            until(lambda: journal.lines("partition 0, attempt 0: written"))
+            raise RuntimeError("on purpose")
+
+
+def test_a_task_that_fails_half_way_three_times(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """A Spark task that fails half way three times, once by a kill of its process, sends each row once."""
+    append_stepped(spark.range(0, 80, 1, 2), redis_server, fail_half_way_three_times, job_id="nightly")
+    assert numbers(client) == list(range(80))
+    journal = Journal(redis_server.port)
+    assert [line.partition(":")[0] for line in journal.lines("partition 0, ") if "after" in line] == [
+        f"partition 0, attempt {n}" for n in range(3)
+    ]
+    assert journal.lines("partition 0, attempt 3") == ["partition 0, attempt 3: written"]
+    assert journal.job("nightly")["enqueued"] == "80"
+    until(lambda: "job nightly is committed: 80 rows, 80 messages in all, 30 sent before\n" in spark_log())
+
+
+def test_tasks_that_failed_half_way_are_due_at_the_same_time(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis
+) -> None:
+    """A later attempt counts a countdown from the begin of the job, as the first did."""
+    options = {"job_id": "nightly", "countdown": "1h"}
+    append_stepped(spark.range(0, 80, 1, 2), redis_server, fail_half_way_three_times, **options)
+    due = delayed(client)
+    assert len(due) == 80
+    assert len(set(due.values())) == 1
+
+
+def test_a_failed_job_run_again(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+) -> None:
+    """A job that has failed half way sends what is missing when it is run again under its name."""
+    frame = spark.range(0, 80, 1, 2)
+    with pytest.raises(Exception, match="on purpose"):
+        append_stepped(frame, redis_server, fail_half_way, job_id="nightly")
+    assert numbers(client) == list(range(60))
+    until(lambda: "job nightly is aborted; run with the same name, it sends what is missing" in spark_log())
+    append(frame, redis_server, job_id="nightly")
+    assert numbers(client) == list(range(80))
+    until(lambda: "job nightly is committed: 80 rows, 80 messages in all, 60 sent before\n" in spark_log())

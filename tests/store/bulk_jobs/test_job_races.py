@@ -1,0 +1,242 @@
+"""Many writers, publishers and drivers at one bulk job at once: each id once, and nothing after the end."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from threading import Event
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.job_results import JobRun
+from tests.store.test_races import together
+from tests.support.conditions import until
+from tests.support.store.jobs import GUARD, STAGED, begun, now, published, several
+from tests.support.store.keyspace import FUTURE_MS, clock_ms, popped, waiting
+
+IDS = [f"id{n}" for n in range(1500)]
+CHUNK = 7
+#: How often a task goes through its ids that is to write until it is refused.
+ENDLESS = 100
+
+
+def message(identity: str) -> Any:
+    """Makes the same message of an id for whoever writes it: of each two, one for later."""
+    return waiting(identity, FUTURE_MS) if int(identity[2:]) % 2 else now(identity)
+
+
+def write(job: JobRun, first: int, last: int, times: int = 1) -> Callable[[DelayStore], Counter[str]]:
+    """Writes ids in an order of its own, each chunk once or twice, as after a lost reply, until it is refused."""
+
+    def run(store: DelayStore) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        ids = [each for _ in range(times) for each in random.sample(IDS[first:last], last - first)]
+        for at in range(0, len(ids), CHUNK):
+            for _ in range(random.choice([1, 2])):
+                reply = store.enqueue("q", job, [message(each) for each in ids[at : at + CHUNK]])
+                if reply.word != "enqueued":
+                    counts[reply.word] += 1
+                    return counts
+                counts["fresh"] += reply.fresh
+        return counts
+
+    return run
+
+
+def sent(store: DelayStore) -> Counter[bytes]:
+    """Counts the messages of the queue, delayed ones among them, by their bodies."""
+    waits = [each.body or b"" for each in store.browse("q", count=10_000).messages]
+    assert len(waits) == store.size("q")
+    return Counter([*store.client.lrange("q", 0, -1), *waits])
+
+
+def test_writers_of_overlapping_ids_send_each_once(store: DelayStore) -> None:
+    """Copies of tasks that write the same ids at once, some twice, send each id once."""
+    job = begun(store)
+    parts = [(0, 800), (0, 800), (400, 1200), (700, 1500), (700, 1500)]
+    counts = sum(together(store, *(write(job, *part) for part in parts)), Counter[str]())
+    assert counts == {"fresh": 1500}
+    assert sent(store) == Counter(f"body of {each}".encode() for each in IDS)
+    assert store.client.scard(GUARD) == 1500
+
+
+@pytest.mark.parametrize("word", ["committed", "aborted"])
+def test_nothing_is_sent_after_the_end(store: DelayStore, word: str) -> None:
+    """While tasks write, their job ends: what was sent until then is all that is ever sent, each id once."""
+    job = begun(store)
+
+    def finish(store: DelayStore) -> int:
+        while store.client.scard(GUARD) < 200:
+            sleep(0.001)
+        assert store.finish(job, word) == word
+        return sent(store).total()
+
+    *counts, at_the_end = together(store, *[write(job, 0, 1500, ENDLESS)] * 4, finish)
+    total = sum(counts, Counter[str]())
+    assert total[word] == 4
+    assert total["fresh"] == at_the_end == sent(store).total()
+    assert set(sent(store).values()) == {1}
+
+
+def test_a_later_run_while_an_earlier_one_writes(store: DelayStore) -> None:
+    """A run that takes a job over while tasks of an earlier one still write sends the others: each id once."""
+    earlier = begun(store)
+
+    def take_over(store: DelayStore) -> Counter[str]:
+        while store.client.scard(GUARD) < 200:
+            sleep(0.001)
+        counts = write(begun(store), 0, 1500)(store)
+        assert store.finish(earlier, "aborted") == "superseded"
+        assert store.finish(earlier._replace(run=0), "committed") == "committed"
+        return counts
+
+    *counts, later = together(store, *[write(earlier, 0, 1000, ENDLESS)] * 3, take_over)
+    assert later["fresh"] >= 500
+    assert sum(each["superseded"] + each["committed"] for each in counts) == 3
+    assert sent(store) == Counter(f"body of {each}".encode() for each in IDS)
+
+
+def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
+    """Publishers at the staged messages of one job at once, to several queues, send each once and all in order."""
+    job = begun(store, staged=True)
+    for n in range(0, 3000, 100):
+        store.enqueue(f"q{n // 100 % 3}", job, [now(f"{n + k:04}") for k in range(100)])
+    store.finish(job, "committed")
+    counts = together(store, *[lambda store: published(store, job)] * 4)
+    assert sum(counts) == 3000
+    for queue in range(3):
+        bodies = popped(store.client, f"q{queue}")
+        assert len(bodies) == 1000
+        assert bodies == sorted(bodies)
+    found = store.job("j")
+    assert found is not None
+    assert (found.state, found.staged) == ("committed", 0)
+    assert not store.client.exists(STAGED)
+
+
+#: Publishes staged messages of the job "j" as another process, slowly, so that it is killed before it has done all.
+PUBLISHER = """
+import redis, sys
+from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+store = DelayStore(redis.Redis(port=int(sys.argv[1])), options=Options(backup=sys.argv[2]))
+while True:
+    store.publish(JobRun("j", 1, 600_000, max_rate=500))
+"""
+
+
+def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStore) -> None:
+    """Of a publisher that is killed half way nothing is doubled or lost when another one goes on."""
+    total = 4000
+    job = begun(store, staged=True)
+    for n in range(0, total, 1000):
+        store.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
+    store.finish(job, "committed")
+    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, str(redis_server.port), store.backup])
+    try:
+        until(lambda: store.client.llen("q"))
+    finally:
+        process.kill()
+        process.wait()
+    rest = published(store, job)
+    assert 0 < rest < total
+    assert popped_all(store) == [f"body of {n}".encode() for n in range(total)]
+    assert store.finish(job, "committed") == "committed"
+
+
+def popped_all(store: DelayStore) -> list[bytes]:
+    """Returns the messages of the queue in the order in which a consumer gets them."""
+    return list(reversed(store.client.lrange("q", 0, -1)))
+
+
+def test_a_rate_holds_across_writers(store: DelayStore) -> None:
+    """Writers at one job together never send more than its rate, one chunk, and what a pause may catch up with."""
+    rate, chunk, catch_up_ms = 400.0, 20, 100
+    job = begun(store, max_rate=rate)
+    start_ms = clock_ms(store.client)
+    stop = Event()
+
+    def write_on(store: DelayStore) -> int:
+        fresh, at = 0, 0
+        who = str(random.random())
+        while not stop.is_set():
+            reply = store.enqueue("q", job, several(chunk, f"{who} {at} "))
+            if reply.word == "enqueued":
+                at, fresh = at + 1, fresh + reply.fresh
+            else:
+                assert reply.word == "wait"
+                assert reply.wait_ms > 0
+                sleep(min(reply.wait_ms / 1000, 0.02))
+        return fresh
+
+    def watch(store: DelayStore) -> float:
+        deadline = monotonic() + 1.5
+        try:
+            while monotonic() < deadline:
+                found = int(store.client.llen("q"))
+                allowed = rate * (clock_ms(store.client) - start_ms + catch_up_ms) / 1000 + chunk
+                assert found <= allowed + 1e-6
+                sleep(0.01)
+        finally:
+            stop.set()
+        return found
+
+    one, two, _ = together(store, write_on, write_on, watch)
+    assert one + two == store.client.llen("q")
+    assert one + two > 2 * chunk
+
+
+def test_a_depth_is_never_exceeded(store: DelayStore) -> None:
+    """While writers and a consumer work at once, the queue never holds more than ``max_depth``, delayed ones too."""
+    depth, total = 50, 900
+    job = begun(store, max_depth=depth)
+    store.offer("q", *(waiting(f"w{n}") for n in range(10)))
+    done = Event()
+
+    def write_on(first: int) -> Callable[[DelayStore], int]:
+        def run(store: DelayStore) -> int:
+            at = first
+            while at < first + total // 2:
+                reply = store.enqueue("q", job, [now(str(n)) for n in range(at, at + 15)])
+                if reply.word == "enqueued":
+                    at += 15
+                else:
+                    assert reply.word == "deep"
+                    assert depth - 15 < reply.depth <= depth
+                    sleep(0.001)
+            return at - first
+
+        return run
+
+    def consume(store: DelayStore) -> int:
+        consumed = 0
+        deadline = monotonic() + 60
+        while consumed < total and monotonic() < deadline:
+            assert store.stats("q").ready + store.size("q") <= depth
+            consumed += len(store.client.rpop("q", random.randint(1, 10)) or [])
+        done.set()
+        return consumed
+
+    *written, consumed = together(store, write_on(0), write_on(total // 2), consume)
+    assert sum(written) == consumed == total
+
+
+def test_runs_that_begin_at_once_are_told_apart(store: DelayStore) -> None:
+    """Of runs that begin at once, the one of the largest number writes, and all name the same moment of begin."""
+
+    def begin(store: DelayStore) -> list[Any]:
+        jobs = [JobRun("j", store.new_run(), 60_000) for _ in range(50)]
+        return [(job.run, store.begin(job)) for job in jobs]
+
+    told = [each for replies in together(store, *[begin] * 4) for each in replies]
+    assert sorted(run for run, _ in told) == list(range(1, 201))
+    assert len({begun.base_ms for _, begun in told}) == 1
+    found = store.job("j")
+    assert found is not None
+    assert found.run == 200

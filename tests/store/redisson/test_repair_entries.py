@@ -1,0 +1,133 @@
+"""``repair_index.lua`` in Redisson's form: finds entries without a message, and those that no id leads to."""
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from kombu_delayq.store import DelayStore
+from tests.lua.test_index import offer, task
+from tests.lua.test_repair_list import IDS, LISTED, NOTES, TIMEOUT
+from tests.support.store.forms import list_only
+from tests.support.store.keyspace import (
+    FUTURE_MS,
+    ODD_IDS,
+    PAST_MS,
+    Ear,
+    contents,
+    odd,
+    popped,
+    refuses_a_key_of_the_wrong_type,
+    waiting,
+)
+
+pytestmark = list_only
+
+MALFORMED = [b"", b"\x07", b"\x08" + b"x" * 16, b"\x08" + b"x" * 8 + struct.pack("<Q", 9) + b"too few", b"x" * 500]
+
+
+@pytest.fixture
+def ear(store: DelayStore) -> Iterator[Ear]:
+    """Hears the announcements of new heads."""
+    ear = Ear(store.client, store.keys.channel("q"))
+    yield ear
+    ear.close()
+
+
+def members(store: DelayStore) -> list[bytes]:
+    return [bytes(member) for member in store.client.zrange(TIMEOUT, 0, -1)]
+
+
+def fill(store: DelayStore) -> None:
+    """Lets messages of ours wait, also of one id, and of another client."""
+    store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
+    offer(store, 1, task("other"), FUTURE_MS + 1)
+
+
+@pytest.mark.parametrize("mend", [False, True])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_sound_entries_stay(store: DelayStore, ear: Ear, mend: bool, indexed: bool) -> None:
+    """Entries of ours and of others, indexed or yet to be, are sound and change no key."""
+    fill(store)
+    if indexed:
+        store.index("q")
+    before = contents(store.client)
+    ear.heard()
+    assert store.repair_index("q", members(store), mend=mend) == ["sound"] * 5
+    assert contents(store.client) == before
+    assert ear.heard() == []
+
+
+@pytest.mark.parametrize("mend", [False, True])
+def test_an_entry_without_a_message_is_lost(store: DelayStore, mend: bool) -> None:
+    """Entries that nobody could deliver are named, and with ``mend`` removed; the others stay."""
+    fill(store)
+    store.client.zadd(TIMEOUT, dict.fromkeys(MALFORMED, PAST_MS))
+    store.client.rpush(LISTED, MALFORMED[1])
+    store.index("q")
+    before = contents(store.client)
+    states = store.repair_index("q", members(store), mend=mend)
+    assert sorted(states) == ["lost"] * len(MALFORMED) + ["sound"] * 5
+    if not mend:
+        assert contents(store.client) == before
+    assert store.size("q") == 5 if mend else 5 + len(MALFORMED)
+    assert store.repair_index("q", [*MALFORMED, b"left"], mend=True) == ["gone" if mend else "lost"] * 5 + ["gone"]
+
+
+@pytest.mark.parametrize("mend", [False, True])
+@pytest.mark.parametrize("moved", [False, True])
+def test_an_entry_that_no_id_leads_to_gets_a_record(store: DelayStore, mend: bool, moved: bool) -> None:
+    """When the index of ids is lost, or has another due time, messages are named; mended, their ids find them all."""
+    fill(store)
+    store.index("q")
+    whole = contents(store.client)
+    if moved:
+        for member in members(store):
+            store.client.zincrby(TIMEOUT, 5, member)
+    else:
+        store.client.delete(IDS)
+    before = contents(store.client)
+    assert store.repair_index("q", members(store), mend=mend) == ["unnamed"] * 5
+    if not mend:
+        assert contents(store.client) == before
+        return
+    assert store.repair_index("q", members(store), mend=mend) == ["sound"] * 5
+    if not moved:
+        named = contents(store.client)[IDS.encode()]
+        assert named[b"other"] == whole[IDS.encode()][b"other"]
+    found = store.get(["q"], ["other"])
+    assert [each.body for each in found["other"]] == [task("other")]
+    ids = [each.id for each in store.browse("q").messages]
+    assert sum(map(len, store.get(["q"], list(set(ids))).values())) == 5
+
+
+@pytest.mark.parametrize("count", [None, b"2", b"not a number"])
+@pytest.mark.parametrize("mend", [False, True])
+def test_a_count_that_is_behind_is_put_right(store: DelayStore, count: bytes | None, mend: bool) -> None:
+    """When the count of marked messages is lost, entries ahead of it are named; mended, later ones come after them."""
+    store.offer("q", *(waiting(name, PAST_MS, name) for name in "abcde"))
+    store.client.delete(NOTES) if count is None else store.client.hset(NOTES, "order", count)
+    before = contents(store.client)
+    states = store.repair_index("q", members(store), mend=mend)
+    assert states[-1] == "misordered"
+    if not mend:
+        assert contents(store.client) == before
+        return
+    assert store.client.hget(NOTES, "order") == b"5"
+    store.offer("q", waiting("f", PAST_MS, "f"))
+    store.transfer("q")
+    assert popped(store.client, "q") == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+@pytest.mark.parametrize("identity", ODD_IDS)
+def test_any_id(store: DelayStore, identity: str) -> None:
+    """The entries of messages of any id, and of others of that id, are sound."""
+    store.offer("q", odd(identity), odd(identity, "two"))
+    assert store.repair_index("q", members(store), mend=True) == ["sound"] * 2
+
+
+@pytest.mark.parametrize("key", [TIMEOUT, LISTED, NOTES, IDS])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it and nothing is removed."""
+    store.offer("q", waiting("i"), waiting("i", body="two"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.repair_index("q", [b"i", b"lost"], mend=True))

@@ -1,0 +1,102 @@
+"""A server whose memory is full: each operation happens whole or not at all."""
+
+from collections.abc import Iterator
+
+import pytest
+from redis.exceptions import ResponseError
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import BACKUP, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
+
+SIZE = 10_000
+#: Redis 7 has an error of its own for it, 6.2 the text only.
+FULL = "command not allowed when used memory"
+
+
+@pytest.fixture
+def store(make_store: MakeStore, own_server: PrivateRedis) -> Iterator[DelayStore]:
+    """A store on a server that the test may fill."""
+    return make_store(own_server)
+
+
+def fill(store: DelayStore) -> None:
+    """Leaves the server no memory at all, as of now."""
+    store.client.config_set("maxmemory-policy", "noeviction")
+    store.client.config_set("maxmemory", 1)
+    with pytest.raises(ResponseError, match=FULL):
+        store.client.set("one more", "x")
+
+
+def relieve(store: DelayStore) -> None:
+    store.client.config_set("maxmemory", 0)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_offer_is_refused_whole(store: DelayStore, known: bool) -> None:
+    """A publish to a full server raises Redis's error, and nothing of its messages is stored."""
+    if known:
+        store.offer("q", waiting("i"))
+        store.offer("q", waiting("j"))
+    before = contents(store.client)
+    fill(store)
+    with pytest.raises(ResponseError, match=FULL):
+        store.offer("q", *(waiting(str(number), body="x" * SIZE) for number in range(20)))
+    assert contents(store.client) == before
+    relieve(store)
+    assert store.offer("q", waiting("0"), waiting("1")).offered == 2
+
+
+def test_a_server_that_fills_up_keeps_whole_messages_only(store: DelayStore) -> None:
+    """Of many publishes, until and after the memory is full, each is stored whole or raises, and the others stay."""
+    store.client.config_set("maxmemory", store.client.info("memory")["used_memory"] + 40 * SIZE)
+    stored, refusals = [], []
+    for number in range(100):
+        try:
+            store.offer("q", waiting(f"{number:02}", PAST_MS + number, f"{number:02}" + "x" * SIZE))
+            stored.append(number)
+        except ResponseError as error:
+            refusals.append(str(error))
+            assert store.size("q") == len(contents(store.client)[in_form(store, BACKUP).encode()]) == len(stored)
+    assert stored
+    assert refusals
+    assert all(FULL in refusal for refusal in refusals)
+    relieve(store)
+    while store.transfer("q").more:
+        pass
+    assert [int(body[:2]) for body in popped(store.client, "q")] == stored
+
+
+def test_a_transfer_is_refused_whole(store: DelayStore) -> None:
+    """A transfer on a full server raises Redis's error and moves nothing; relieved, it moves every message once."""
+    store.offer("q", *(waiting(str(number), PAST_MS + number, priority=number) for number in range(10)))
+    before = contents(store.client)
+    fill(store)
+    for _ in range(3):
+        with pytest.raises(ResponseError, match=FULL):
+            store.transfer("q")
+    assert contents(store.client) == before
+    relieve(store)
+    assert store.transfer("q").moved == 10
+    assert sum(len(popped(store.client, key)) for key in store.keys.ready("q", (0, 3, 6, 9))) == 10
+
+
+def test_an_adoption_is_refused_whole(store: DelayStore) -> None:
+    """On a full server a message that came too early stays with its consumer."""
+    store.client.zadd("unacked_index", {"tag": clock_ms(store.client)})
+    store.client.hset("unacked", "tag", "held")
+    before = contents(store.client)
+    fill(store)
+    with pytest.raises(ResponseError, match=FULL):
+        store.adopt("q", waiting("i"), "tag", "unacked_index", "unacked")
+    assert contents(store.client) == before
+
+
+def test_what_frees_memory_works_on_a_full_server(store: DelayStore) -> None:
+    """On a full server messages can still be counted and purged."""
+    store.offer("q", *(waiting(str(number), PAST_MS) for number in range(10)))
+    fill(store)
+    assert store.stats("q").overdue == 10
+    assert by_queue(store.heads(["q"])) == {"q": PAST_MS}
+    assert store.purge("q") == 10

@@ -1,0 +1,136 @@
+"""What ``WaitingMessages`` does besides running scripts: searching several queues at once."""
+
+import logging
+import re
+from math import inf
+
+import pytest
+from redis.exceptions import ResponseError
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import MAX_BYTES
+from tests.store.test_store import round_trips
+from tests.support.store.keyspace import FUTURE_MS, contents, in_form, twin_id, waiting
+
+OPERATIONS = ["get", "cancel"]
+
+
+@pytest.fixture
+def three(store: DelayStore) -> DelayStore:
+    """A store with messages of one id in the queues a, b and c."""
+    for number, queue in enumerate("cab"):
+        store.offer(queue, waiting("i", FUTURE_MS + number), waiting(f"only in {queue}"))
+    return store
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_id_is_looked_for_in_all_queues(three: DelayStore, operation: str) -> None:
+    """The messages of an id are found in all queues named, the next due first, in one round trip.
+
+    Where an id is not found, each queue is asked once more in Redisson's form for messages of other clients.
+    """
+    search = getattr(three, operation)
+    search(["x"], ["unknown"])  # the script is known from here on
+    assert round_trips(three, lambda: search(["a", "b", "c", "never used"], ["unknown"])) == (
+        1 if three.backup == "hash" else 5
+    )
+    found = search(["a", "b", "c", "never used"], ["only in b", "i", "unknown"])
+    assert {each: [message.queue for message in messages] for each, messages in found.items()} == {
+        "only in b": ["b"],
+        "i": ["c", "a", "b"],
+    }
+    assert [message.due_ms for message in found["i"]] == [FUTURE_MS, FUTURE_MS + 1, FUTURE_MS + 2]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_other_queues_are_left_out(three: DelayStore, operation: str) -> None:
+    """Only the queues named are searched; without queues or ids nothing is."""
+    search = getattr(three, operation)
+    before = contents(three.client)
+    assert search([], ["i"]) == search(["a"], []) == search([], []) == {}
+    assert contents(three.client) == before
+    assert [message.queue for message in search(["b"], ["i"])["i"]] == ["b"]
+    assert len(three.get(["a", "c"], ["i"])["i"]) == 2
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("key", ["due", "backup", "twins"])
+def test_a_queue_that_cannot_be_read_hides_no_other(
+    three: DelayStore, caplog: pytest.LogCaptureFixture, operation: str, key: str
+) -> None:
+    """Where somebody else's key is in the way of one queue, the others are searched, and the log names both."""
+    key = in_form(three, f"delayq:{{b}}:{key}")
+    three.client.delete(key)
+    three.client.set(key, "somebody else's")
+    with caplog.at_level(logging.ERROR):
+        found = getattr(three, operation)(["a", "b", "c"], ["i", "only in b"])
+    assert {each: [message.queue for message in messages] for each, messages in found.items()} == {"i": ["c", "a"]}
+    assert caplog.records
+    for record in caplog.records:
+        assert "'b'" in record.getMessage()
+        assert f"WRONGTYPE key {key} " in record.getMessage()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("queues", ["b", "ab"])
+def test_when_no_queue_can_be_read_it_is_an_error(three: DelayStore, operation: str, queues: str) -> None:
+    """Where somebody else's keys are in the way of all queues searched, the call raises Redis's error."""
+    keys = [in_form(three, f"delayq:{{{queue}}}:due") for queue in queues]
+    for key in keys:
+        three.client.delete(key)
+        three.client.set(key, "somebody else's")
+    with pytest.raises(ResponseError, match="WRONGTYPE key " + re.escape(keys[0])):
+        getattr(three, operation)(list(queues), ["i"])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_flushed_script_cache_is_not_noticed_with_a_bad_queue(three: DelayStore, operation: str) -> None:
+    """With the script unknown to Redis and one queue unreadable, the others are still searched, once."""
+    key = in_form(three, "delayq:{a}:due")
+    three.client.delete(key)
+    three.client.set(key, "somebody else's")
+    three.client.script_flush()
+    found = getattr(three, operation)(["a", "b", "c"], ["i"])
+    assert [message.queue for message in found["i"]] == ["c", "b"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_large_messages_are_found_a_few_at_a_time(store: DelayStore, operation: str) -> None:
+    """However large messages are, all are found, in calls of a bounded size, and so are small ones of another queue."""
+    ids = [f"task {number}" for number in range(12)]
+    large = "x" * (MAX_BYTES // 2)
+    for each in ids:
+        store.offer("large", waiting(each, body=large + each))
+        store.offer("small", waiting(each))
+    search = getattr(store, operation)
+    search(["small"], ["unknown"])  # the script is known from here on
+    store.client.config_resetstat()
+    found = search(["large", "small"], ids)
+    assert store.client.info("commandstats")["cmdstat_evalsha"]["calls"] == len(ids) // 2 + 1
+    assert {each: {message.body for message in messages} for each, messages in found.items()} == {
+        each: {f"{large}{each}".encode(), f"body of {each}".encode()} for each in ids
+    }
+
+
+def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:
+    """An id is found in each of hundreds of queues by one call, also by the id of a message that is a second one."""
+    queues = [f"queue{n}" for n in range(300)]
+    for queue in queues:
+        store.offer(queue, waiting("i"), waiting("i", body="two"))
+    assert len(store.get(queues, ["i"])["i"]) == 600
+    assert len(store.cancel(queues, [twin_id("i", "two")])[twin_id("i", "two")]) == 300
+    assert [message.id for message in store.cancel(queues, ["i"])["i"]] == ["i"] * 300
+    assert all(store.size(queue) == 0 for queue in queues)
+
+
+def test_messages_are_counted_between_two_due_times(store: DelayStore) -> None:
+    """A count takes in what is due at the lower bound, not at the upper, and changes nothing."""
+    step_ms = 0.001 if store.backup == "hash" else 1
+    store.offer("q", *(waiting(str(n), FUTURE_MS + n * step_ms) for n in range(10)))
+    before = contents(store.client)
+    assert store.count("q") == store.count("q", -inf, inf) == 10
+    third_ms = FUTURE_MS + 3 * step_ms
+    assert store.count("q", third_ms) == 7
+    assert store.count("q", to_ms=third_ms) == 3
+    assert store.count("q", third_ms, third_ms) == store.count("never used") == 0
+    assert contents(store.client) == before

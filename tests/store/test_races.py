@@ -1,0 +1,141 @@
+"""Many at the same messages at once: each message ends in exactly one place."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain
+from threading import Barrier, Event
+from typing import Any
+
+import redis
+
+from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Change, Waiting
+from tests.support.store.keyspace import BACKUP, DUE, FUTURE_MS, TWINS, clock_ms, in_form, popped, waiting
+
+#: Of each id two messages wait, so that twins are among them.
+IDS = [f"id{n}" for n in range(300)]
+CANCELLERS = 8
+
+
+@contextmanager
+def own_store(store: DelayStore) -> Iterator[DelayStore]:
+    """A store of the same form with a connection of its own, as another process would have."""
+    port = store.client.connection_pool.connection_kwargs["port"]
+    own = DelayStore(redis.Redis(port=port), options=Options(backup=store.backup, transfer_batch=3))
+    yield own
+    own.close()
+
+
+def together(store: DelayStore, *acts: Callable[[DelayStore], Any]) -> list[Any]:
+    """Runs all at once, each with a store of its own. Returns what each returns."""
+    barrier = Barrier(len(acts))
+
+    def run(act: Callable[[DelayStore], Any]) -> Any:
+        with own_store(store) as own:
+            own.client.ping()
+            barrier.wait()
+            return act(own)
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return list(pool.map(run, acts))
+
+
+def cancel_all(store: DelayStore) -> list[Waiting]:
+    """Cancels all ids, a few at a time, in an order of its own."""
+    ids = random.sample(IDS, len(IDS))
+    found = (store.cancel(["q"], ids[at : at + 5]) for at in range(0, len(ids), 5))
+    return [message for each in found for messages in each.values() for message in messages]
+
+
+def transfer(until: Event) -> Callable[[DelayStore], int]:
+    def run(store: DelayStore) -> int:
+        moved = 0
+        while not until.is_set() and store.size("q"):
+            moved += store.transfer("q").moved
+        return moved
+
+    return run
+
+
+def hurry(store: DelayStore) -> int:
+    """Runs messages now, one at a time, in an order of its own. Returns how many."""
+    words: Counter[str] = Counter()
+    for identity in random.sample(IDS, len(IDS)):
+        found = store.get(["q"], [identity]).get(identity, [])
+        words.update(store.run_now("q", [Change(each, 0.0, each.body or b"") for each in found]))
+    # In Redisson's form, another message has an id as soon as the first of that id has left.
+    assert words.keys() <= {"transferred", "not_delayed"} | ({"changed"} if store.backup == "list" else set())
+    return words["transferred"]
+
+
+def race(store: DelayStore) -> tuple[int, int]:
+    """Checks that each message ends once. Returns how many were cancelled and how many transferred."""
+    now_ms = clock_ms(store.client)
+    bodies = [f"{identity} {n}" for identity in IDS for n in "12"]
+    random.shuffle(bodies)
+    for body in bodies:
+        store.offer("q", waiting(body.split()[0], now_ms + random.choice([0, 200, 1e9]) * random.random(), body))
+    stop = Event()
+    try:
+        *cancelled, moved, hurried = together(store, *[cancel_all] * CANCELLERS, transfer(stop), hurry)
+    finally:
+        stop.set()
+    ended = [(message.body or b"").decode() for message in chain(*cancelled)]
+    ready = [body.decode() for body in popped(store.client, "q")]
+    assert len(ready) == moved + hurried
+    assert Counter(ended + ready) == Counter(bodies)
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
+    return len(ended), len(ready)
+
+
+def test_each_message_is_either_cancelled_once_or_transferred_once(store: DelayStore) -> None:
+    """While many cancel the same ids, some messages fall due and others are run now, each ends in one place, once."""
+    cancelled, transferred = zip(*(race(store) for _ in range(4)), strict=True)
+    assert sum(cancelled)
+    assert sum(transferred)
+
+
+def test_a_change_is_of_what_was_read(store: DelayStore) -> None:
+    """While several reschedule the same messages, none undoes what another did after it had read."""
+    store.offer("q", *(waiting(identity, FUTURE_MS, "0") for identity in IDS[:50]))
+
+    def reschedule(store: DelayStore) -> Counter[str]:
+        words: Counter[str] = Counter()
+        for identity in random.sample(IDS[:50], 50) * 4:
+            [message] = store.get(["q"], [identity])[identity]
+            body = b"%d" % (int(message.body or b"0") + 1)
+            words.update(store.reschedule("q", [Change(message, FUTURE_MS + random.random(), body)]))
+        return words
+
+    words = sum(together(store, *[reschedule] * 4), Counter())
+    assert words.keys() <= {"rescheduled", "changed"}
+    counts = [int(each.body or b"") for each in store.browse("q").messages]
+    assert sum(counts) == words["rescheduled"]
+    assert words.total() == 800
+    assert store.size("q") == 50
+
+
+def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(store: DelayStore) -> None:
+    """Of a step and a cancellation at the same moment, no step waits after the cancellation is done."""
+
+    def step(store: DelayStore) -> list[str]:
+        body = f"[chain] {CHAIN_ID}"
+        return [store.step("q", "[chain]", waiting(identity, FUTURE_MS, body)) for identity in IDS]
+
+    def cancel(store: DelayStore) -> int:
+        cancelled = 0
+        for identity in IDS:
+            store.refuse([identity])
+            cancelled += len(store.cancel(["q"], [identity]))
+        return cancelled
+
+    *stepped, cancelled = together(store, step, step, cancel)
+    words = Counter(chain(*stepped))
+    assert words.keys() <= {"first", "head", "behind", "waits", "cancelled"}
+    assert words.total() - words["waits"] - words["cancelled"] == cancelled
+    assert store.size("q") == 0

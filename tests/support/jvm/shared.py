@@ -1,0 +1,38 @@
+"""What the tests of queues that Redisson and Celery share need beside the JVM."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.support.conditions import until
+from tests.support.jvm.redisson import Jvm
+from tests.support.workers.harness import MakeProj, Proj
+
+
+def shared(make_proj: MakeProj, **options: Any) -> Proj:
+    """Makes the app with its delayed messages in Redisson's form; ``options`` are transport options."""
+    return make_proj(broker_transport_options={"backup": "list", **options})
+
+
+@contextmanager
+def transferring(jvm: Jvm, queue: str) -> Iterator[None]:
+    """Redisson's transfer task of a queue runs meanwhile."""
+    jvm.ask("start", queue=queue)
+    try:
+        yield
+    finally:
+        jvm.ask("stop", queue=queue)
+
+
+def nothing_left(proj: Proj, queue: str = "celery") -> None:
+    """Waits until nothing of a queue's delayed messages is left; our notes go with the next look of ours."""
+    client = proj.server.client()
+    until(lambda: not client.keys("redisson_delay_queue*"), what="no key of Redisson")
+    with proj.connection() as connection:
+        connection.default_channel.store.transfer(queue)
+    until(lambda: not [key for key in client.keys("delayq:*") if queue in key], what="no key of ours")
+
+
+def known(proj: Proj, queue: str = "celery") -> None:
+    """Waits until a transfer worker of ours knows a queue in which Java's messages are the first."""
+    until(lambda: proj.server.client().sismember("delayq:queues", queue))

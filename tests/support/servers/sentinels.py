@@ -1,0 +1,114 @@
+"""A master, its replica and two Sentinels, as processes of one's own."""
+
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import redis
+from redis.sentinel import MasterNotFoundError, Sentinel
+
+from celery_ext.demo.private_redis import PrivateRedis, find_server
+from tests.support.conditions import until
+from tests.support.servers.proxies import Proxy
+
+MASTER_NAME = "orders-broker"
+CONFIGURATION = """\
+port {port}
+bind 127.0.0.1
+dir {directory}
+sentinel monitor {name} 127.0.0.1 {master} 1
+sentinel down-after-milliseconds {name} 700
+sentinel failover-timeout {name} 3000
+"""
+
+
+class Sentinels:
+    """They watch over a master with one replica.
+
+    Attributes:
+        ports: Where the Sentinels listen.
+        master: The first master.
+        replica: Its replica, which becomes the master.
+    """
+
+    def __init__(self) -> None:
+        self.master = PrivateRedis("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
+        self.replica = PrivateRedis("--replicaof", "127.0.0.1", str(self.master.port))
+        self.ports: list[int] = []
+        self._running = ExitStack()
+
+    def urls(self, scheme: str) -> str:
+        """Returns the broker URL that names all Sentinels."""
+        return ";".join(f"{scheme}://127.0.0.1:{port}/0" for port in self.ports)
+
+    def fail_over(self) -> None:
+        """Makes the replica the master, while the master lives."""
+        redis.Redis(port=self.ports[0]).execute_command("SENTINEL", "FAILOVER", MASTER_NAME)
+
+    def await_new_master(self) -> None:
+        """Waits until all Sentinels name the replica as the master, and it takes writes."""
+        until(lambda: all(self._names_new_master(port) for port in self.ports), 30, "a new master named")
+        until(lambda: _role(self.replica) == "master", 30, "a new master")
+
+    def await_demotion(self) -> None:
+        """Waits until the old master is a replica: what it took until then is lost."""
+        until(lambda: _role(self.master) == "slave", 40, "the old master demoted")
+
+    def __enter__(self) -> Self:
+        with ExitStack() as starting:
+            starting.enter_context(self.master)
+            starting.enter_context(self.replica)
+            directory = Path(starting.enter_context(tempfile.TemporaryDirectory(prefix="delayq-sentinel-")))
+            for number in range(2):
+                starting.callback(_end, self._start(directory, number))
+            until(self._ready, 30, "Sentinels and replica know each other")
+            self._running = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running.close()
+
+    def _start(self, directory: Path, number: int) -> subprocess.Popen[bytes]:
+        with Proxy(0) as free:
+            self.ports.append(free.port)
+        file = directory / f"sentinel-{number}.conf"
+        file.write_text(
+            CONFIGURATION.format(
+                port=self.ports[number], directory=directory, name=MASTER_NAME, master=self.master.port
+            )
+        )
+        with (directory / f"sentinel-{number}.log").open("ab") as log:
+            return subprocess.Popen([find_server(), str(file), "--sentinel"], stdout=log, stderr=log)
+
+    def _names_new_master(self, port: int) -> bool:
+        try:
+            found = Sentinel([("127.0.0.1", port)]).discover_master(MASTER_NAME)
+        except MasterNotFoundError:
+            return False
+        return int(found[1]) == self.replica.port
+
+    def _ready(self) -> bool:
+        try:
+            # Not `sentinel_master`: redis-py 6.4 cannot read its own reply.
+            known = [redis.Redis(port=port).sentinel_masters()[MASTER_NAME] for port in self.ports]
+        except redis.ConnectionError:
+            return False
+        in_sync = self.replica.client().info("replication")["master_link_status"] == "up"
+        return in_sync and all(each["num-slaves"] == 1 and each["num-other-sentinels"] == 1 for each in known)
+
+
+def _role(server: PrivateRedis) -> str:
+    try:
+        return str(server.client().info("replication")["role"])
+    except redis.ConnectionError:  # a change of role cuts connections
+        return ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(10)

@@ -1,0 +1,84 @@
+"""Spark jobs in a process of their own, which a test may kill, or whose Spark is another than that of the tests.
+
+Run as ``python -m tests.support.spark.child JSON``, with an object that has the arguments of ``run``.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.support.conditions import until
+from tests.support.spark import session
+from tests.support.spark.jobs import append_stepped, beside
+from tests.support.spark.stepped import Journal
+
+
+class Broker(NamedTuple):
+    """Where a test's server is."""
+
+    url: str
+    port: int
+
+
+def start(directory: Path, **arguments: Any) -> subprocess.Popen[bytes]:
+    """Starts the process; what it logs is in the file ``log`` of the directory."""
+    directory.mkdir()
+    with (directory / "log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.support.spark.child", json.dumps({"directory": str(directory), **arguments})],
+            cwd=session.ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def run(
+    directory: str,
+    port: int,
+    jobs: Sequence[Mapping[str, Any]],
+    master: str = "local[4,4]",
+    conf: Mapping[str, str] | None = None,
+    awaited: Sequence[str] = (),
+) -> None:
+    """Runs jobs side by side, after it has noted the process id of its JVM in the journal.
+
+    Args:
+        directory: For files of Spark.
+        port: Of the broker, which has the journal, too.
+        jobs: ``rows`` and ``partitions`` of each, ``step`` before its writer, and ``options`` of the data source.
+        master: Of Spark.
+        conf: Settings of Spark.
+        awaited: Begins of lines of the journal that are waited for before Spark is ended.
+    """
+    journal = Journal(port)
+    spark = session.start(Path(directory), master, conf or {})
+    journal.note(f"jvm {spark.sparkContext._gateway.proc.pid}")  # type: ignore[union-attr]
+    broker = Broker(f"redis://127.0.0.1:{port}/0", port)
+    with ExitStack() as stack:
+        written = [
+            stack.enter_context(
+                beside(
+                    spark,
+                    append_stepped,
+                    spark.range(0, job["rows"], 1, job["partitions"]),
+                    broker,
+                    job["step"],
+                    **job["options"],
+                )
+            )
+            for job in jobs
+        ]
+        for each in written:
+            each.result()
+    for line in awaited:
+        until(lambda: journal.lines(line), 60)  # noqa: B023 called at once
+    session.stop(spark)
+
+
+if __name__ == "__main__":
+    run(**json.loads(sys.argv[1]))

@@ -1,0 +1,59 @@
+"""A store on a real server, in either form of backup, and a look at its keys."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from tests.support.store.keyspace import Ear, ear_of
+
+#: Makes another store on the test's database; keywords as of DelayStore, and options.
+MakeStore = Callable[..., DelayStore]
+
+
+@pytest.fixture(params=BACKUPS)
+def backup(request: pytest.FixtureRequest) -> str:
+    """The form in which stores keep messages: each test runs with both, unless it is marked as for one."""
+    return str(request.param)
+
+
+@pytest.fixture
+def make_store(redis_server: PrivateRedis, client: redis.Redis, backup: str) -> Iterator[MakeStore]:
+    made: list[DelayStore] = []
+
+    def make(
+        server: PrivateRedis = redis_server, keys: Keys | None = None, steps: Any = (0, 3, 6, 9), **options: Any
+    ) -> DelayStore:
+        options = {"backup": backup, **options}
+        made.append(DelayStore(redis.Redis(port=server.port), keys, steps, Options(**options)))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(make_store: MakeStore) -> DelayStore:
+    """A store with all other options at their defaults, on an empty database."""
+    return make_store()
+
+
+@pytest.fixture
+def ear(store: DelayStore) -> Iterator[Ear]:
+    """Hears the store's announcements of new heads, which in Redisson's form have a channel for each queue."""
+    ear = ear_of(store)
+    yield ear
+    ear.close()
+
+
+@pytest.fixture
+def own_server() -> Iterator[PrivateRedis]:
+    """A server that the test may harm."""
+    with PrivateRedis() as server:
+        yield server

@@ -1,0 +1,214 @@
+"""What the store is to do, in plain Python: a list of waiting messages and the lists to which they go."""
+
+import json
+from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
+
+from tests.support.store.keyspace import FUTURE_MS, twin_id
+
+STEPS = (0, 3, 6, 9)
+
+
+@dataclass
+class Message:
+    """A message that waits.
+
+    Attributes:
+        identity: Its own id.
+        stored: The id under which it is stored.
+        order: Grows with each message that gets a due time.
+    """
+
+    identity: str
+    stored: str
+    due_ms: float
+    priority: int
+    body: str
+    order: int
+
+    @property
+    def key(self) -> str:
+        """The list that it goes to."""
+        step = max(step for step in STEPS if step <= self.priority)
+        return f"q\x06\x16{step}" if step else "q"
+
+    @property
+    def told(self) -> tuple[str, float, int, bytes]:
+        """What the store tells of it."""
+        return self.stored, self.due_ms, self.priority, self.body.encode()
+
+
+class Head(NamedTuple):
+    """When the next message was due, if there was one, and how many had got a due time until then."""
+
+    due_ms: float | None
+    count: int
+
+
+class Model:
+    """One queue; a due time is past, or later than any test."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Message] = []
+        self.ready: dict[str, list[str]] = {}
+        #: Ids whose chains take no step, and ids of chains that may run.
+        self.refused: set[str] = set()
+        self.chains: set[str] = set()
+        self._count = 0
+
+    def put(self, identity: str, due_ms: float, priority: int, body: str) -> str:
+        """Takes a message in. Returns ``offered``, ``repeated`` or ``renamed``."""
+        state, stored = "offered", identity
+        holder, twin = self.stored(identity), twin_id(identity, body, priority)
+        if self.stored(twin) is not None:
+            return "repeated"
+        if holder is not None:
+            if (holder.priority, holder.body) == (priority, body):
+                return "repeated"
+            state, stored = "renamed", twin
+        self.waiting.append(Message(identity, stored, due_ms, priority, body, self._next()))
+        return state
+
+    def make_room(self, identity: str, number: int, chain: str) -> str:
+        """Does what comes before a step is stored. Returns ``waits`` or ``cancelled`` where it is not."""
+        if identity in self.refused:
+            self.chains.discard(identity)
+            return "cancelled"
+        for each in self.find(identity):
+            if chain in each.body:
+                if json.loads(each.body)["headers"]["retries"] >= number:
+                    return "waits"
+                self.remove([each])
+        return ""
+
+    def cancel(self, identity: str, mark: str) -> list[tuple[str, float, int, bytes]]:
+        """Takes the messages of an id away. Returns what the store tells of them. mark: what all steps contain."""
+        found = self.find(identity)
+        told = self.told(found, identity)
+        if found:
+            has_step = any(mark in each.body for each in found)
+            (self.chains if has_step else self.refused).discard(identity)
+        self.remove(found)
+        return told
+
+    def reschedule(self, stored: str, old_body: bytes | None, due_ms: float, body: bytes) -> str:
+        """Changes when a message is due. Returns the word for it."""
+        message = self.stored(stored)
+        if message is None:
+            return "not_delayed"
+        if message.body.encode() != old_body:
+            return "changed"
+        if due_ms < FUTURE_MS:
+            return "due"
+        message.due_ms, message.body, message.order = due_ms, body.decode(), self._next()
+        return "rescheduled"
+
+    def run_now(self, stored: str, old_body: bytes | None, body: bytes) -> str:
+        """Moves a message to its list. Returns the word for it."""
+        message = self.stored(stored)
+        if message is None:
+            return "not_delayed"
+        if message.body.encode() != old_body:
+            return "changed"
+        self.push(message, body.decode())
+        return "transferred"
+
+    def push(self, message: Message, body: str) -> None:
+        """Moves a message to its list with a body."""
+        self.remove([message])
+        self.ready.setdefault(message.key, []).append(body)
+
+    def remove(self, messages: list[Message]) -> None:
+        """Takes messages away."""
+        self.waiting = [each for each in self.waiting if all(each is not other for other in messages)]
+
+    def stored(self, stored: str) -> Message | None:
+        """Returns the message that is stored under an id."""
+        return next((each for each in self.waiting if each.stored == stored), None)
+
+    def find(self, identity: str) -> list[Message]:
+        """Returns the messages that are found by an id: their own, or that under which one is stored."""
+        return [each for each in self.waiting if identity in (each.identity, each.stored)]
+
+    def told(self, found: list[Message], identity: str) -> list[tuple[str, float, int, bytes]]:
+        """Returns what the store tells of messages that were found by an id."""
+        return [each.told for each in found]
+
+    def in_order(self) -> list[Message]:
+        """Returns all messages in the order of their delivery."""
+        return sorted(self.waiting, key=lambda each: (each.due_ms, each.order))
+
+    def head_ms(self) -> float | None:
+        """Returns when the next message is due."""
+        return min((each.due_ms for each in self.waiting), default=None)
+
+    def head(self) -> Head:
+        """Returns what tells later whether there is a new head."""
+        return Head(self.head_ms(), self._count)
+
+    def has_new_head(self, before: Head) -> bool:
+        """Whether a new head is to be announced: one that is due before the other."""
+        head_ms = self.head_ms()
+        return head_ms is not None and (before.due_ms is None or head_ms < before.due_ms)
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+
+class ListModel(Model):
+    """The same where messages are kept in Redisson's form.
+
+    Due times are whole ms. Of the messages of an id the first that still waits has it, and each other one of an id of
+    its own, which tells of the body that it has now.
+    """
+
+    def put(self, identity: str, due_ms: float, priority: int, body: str) -> str:
+        """Takes a message in. Returns ``offered``, ``repeated`` or ``renamed``."""
+        same = [each for each in self.waiting if each.identity == identity]
+        if any((each.priority, each.body) == (priority, body) for each in same):
+            return "repeated"
+        self.waiting.append(Message(identity, "", float(ceil(due_ms)), priority, body, self._next()))
+        self._name()
+        return "renamed" if same else "offered"
+
+    def reschedule(self, stored: str, old_body: bytes | None, due_ms: float, body: bytes) -> str:
+        """Changes when a message is due. Returns the word for it."""
+        word = super().reschedule(stored, old_body, due_ms, body)
+        for each in self.waiting:
+            each.due_ms = float(ceil(each.due_ms))
+        self._name()
+        return word
+
+    def remove(self, messages: list[Message]) -> None:
+        """Takes messages away."""
+        super().remove(messages)
+        self._name()
+
+    def stored(self, stored: str) -> Message | None:
+        """Returns the message that is found alone by an id."""
+        return next(iter(self.find(stored)), None)
+
+    def find(self, identity: str) -> list[Message]:
+        """Returns the messages of an id, the first of which has it; else the last that has this as an id of its own."""
+        found = [each for each in self.waiting if each.identity == identity]
+        twins = [each for each in self.waiting if twin_id(each.identity, each.body, each.priority) == identity]
+        return found or twins[-1:]
+
+    def told(self, found: list[Message], identity: str) -> list[tuple[str, float, int, bytes]]:
+        """Returns what the store tells of messages that were found by an id."""
+        if found and found[0].identity != identity:
+            return [(identity, *found[0].told[1:])]
+        return super().told(found, identity)
+
+    def has_new_head(self, before: Head) -> bool:
+        """Whether a new head is to be announced: a message that got its due time since."""
+        return any(each.order > before.count for each in self.in_order()[:1])
+
+    def _name(self) -> None:
+        taken: set[str] = set()
+        for each in self.waiting:
+            is_first = each.identity not in taken
+            each.stored = each.identity if is_first else twin_id(each.identity, each.body, each.priority)
+            taken.add(each.identity)

@@ -1,0 +1,219 @@
+"""Real worker processes of the app in ``proj.py``, and what they wrote down."""
+
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import kombu.pools
+import redis
+from celery import Celery
+from kombu import Connection
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.keys import Keys
+from tests.support.conditions import until
+
+TRANSPORT = "kombu_delayq.transport:Transport"
+#: The directory of the apps that the processes run.
+APPS = Path(__file__).parents[1] / "apps"
+
+
+class Worker:
+    """A ``celery worker`` process.
+
+    Args:
+        environment: Variables on top of the test's own.
+        args: Options of ``celery worker``.
+        name: Node name before the ``@``.
+    """
+
+    def __init__(self, environment: dict[str, str], args: tuple[str, ...], name: str) -> None:
+        self.name = name
+        self._log = tempfile.NamedTemporaryFile("w+", prefix=f"delayq-{name}-", suffix=".log")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "proj", "worker", "-n", f"{name}@%h", "-l", "INFO", *args],
+            cwd=APPS,
+            env={**os.environ, **environment},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def node(self) -> str:
+        """Its node name, as remote control knows it."""
+        return f"{self.name}@{socket.gethostname()}"
+
+    @property
+    def log(self) -> str:
+        """All that it has logged."""
+        return Path(self._log.name).read_text(errors="replace")
+
+    def ready(self) -> "Worker":
+        """Waits until it consumes."""
+
+        def is_ready() -> bool:
+            assert self.process.poll() is None, f"worker {self.name} ended:\n{self.log[-4000:]}"
+            return " ready." in self.log
+
+        until(is_ready, 40, f"worker {self.name} ready")
+        return self
+
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL to the worker and its pool, as the kernel's out-of-memory killer would."""
+        if self.alive():
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+
+    def stop(self, timeout_s: float = 20.0) -> int:
+        """Warm shutdown. Returns the exit code."""
+        if self.alive():
+            self.process.terminate()
+        return self.process.wait(timeout_s)
+
+    def close(self) -> None:
+        """Ends it, whatever state it is in."""
+        self.kill()
+        self._log.close()
+
+
+@dataclass
+class Proj:
+    """The app of ``proj.py`` on one broker, its workers, and its journal.
+
+    Attributes:
+        server: Holds the broker (db 0), the results (db 1) and the journal (db 15).
+        conf: Settings of the app, producers' and workers' alike.
+        app: A producer's view of the app; use ``send``.
+    """
+
+    server: PrivateRedis
+    conf: dict[str, Any]
+    journal_server: PrivateRedis
+    workers: list[Worker] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.app = Celery("producer", set_as_current=False)
+        self.app.conf.update(self.conf)
+        self.journal = redis.Redis(port=self.journal_server.port, db=15, decode_responses=True)
+
+    def worker(
+        self,
+        *args: str,
+        pool: str = "prefork",
+        concurrency: int = 2,
+        wait: bool = True,
+        gossip: bool = False,
+        **conf: Any,
+    ) -> Worker:
+        """Starts a worker; ``conf`` overrides settings for it alone."""
+        quick = () if gossip else ("--without-mingle", "--without-gossip")
+        options = ("-P", pool, *(() if pool == "solo" else ("-c", str(concurrency))), *quick, *args)
+        worker = Worker(self.environment(**conf), options, f"w{len(self.workers)}")
+        self.workers.append(worker)
+        return worker.ready() if wait else worker
+
+    def celery(self, *args: str) -> str:
+        """Runs ``celery -A proj`` with a command that must succeed. Returns what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "celery", "-A", "proj", *args],
+            cwd=APPS,
+            env={**os.environ, **self.environment()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def await_answers(self) -> list[str]:
+        """Waits until the workers answer remote control, a moment after they are ready. Returns their node names."""
+        nodes = sorted(worker.node for worker in self.workers if worker.alive())
+
+        def answer() -> bool:
+            replies = self.app.control.ping(destination=nodes, timeout=2)
+            return sorted(node for reply in replies for node in reply) == nodes
+
+        until(answer, 30, f"answers of {nodes}")
+        return nodes
+
+    def connection(self, **options: Any) -> Connection:
+        """Makes a plain kombu connection to the broker; ``options`` go before the app's transport options."""
+        return Connection(
+            self.conf["broker_url"],
+            transport=self.conf["broker_transport"],
+            transport_options={**self.conf.get("broker_transport_options", {}), **options},
+        )
+
+    @property
+    def backup(self) -> str:
+        """The form in which the app keeps delayed messages."""
+        return str(self.conf.get("broker_transport_options", {}).get("backup", "hash"))
+
+    def keys(self, queue: str = "celery") -> list[str]:
+        """Returns the names of the keys of a queue's delayed messages: the index, the bodies, two more."""
+        return Keys().stored(queue, self.backup)
+
+    def lengths(self, queue: str = "celery") -> tuple[int, int]:
+        """Counts the entries of a queue's index, and the bodies."""
+        client, (index, bodies, *_) = self.server.client(), self.keys(queue)
+        return int(client.zcard(index)), int(client.llen(bodies) if self.backup == "list" else client.hlen(bodies))
+
+    def delayed(self, queue: str = "celery") -> int:
+        """Counts the delayed messages of a queue."""
+        with self.connection() as connection:
+            return int(connection.default_channel.store.size(queue))
+
+    def send(self, task: str, *args: Any, **options: Any) -> Any:
+        """Publishes a task as ``apply_async`` does. Returns the AsyncResult."""
+        return self.app.send_task(f"proj.{task}", args, **options)
+
+    def runs(self, **match: Any) -> list[dict[str, Any]]:
+        """What the tasks wrote down so far, in order."""
+        runs = [json.loads(line) for line in self.journal.lrange("runs", 0, -1)]
+        return [run for run in runs if all(run.get(key) == value for key, value in match.items())]
+
+    def await_runs(self, count: int, timeout_s: float = 30.0, **match: Any) -> list[dict[str, Any]]:
+        """Waits until at least ``count`` runs are written down."""
+        try:
+            return until(lambda: found if len(found := self.runs(**match)) >= count else None, timeout_s) or []
+        except AssertionError as error:
+            logs = "\n".join(f"--- {worker.name}\n{worker.log[-3000:]}" for worker in self.workers)
+            raise AssertionError(f"{len(self.runs(**match))} of {count} runs. {error}\n{logs}") from None
+
+    def environment(self, **conf: Any) -> dict[str, str]:
+        """Returns what tells a process of ``proj.py`` its settings; ``conf`` overrides some."""
+        return {
+            "PROJ_CONF": json.dumps({**self.conf, **conf}),
+            "PROJ_JOURNAL_PORT": str(self.journal_server.port),
+        }
+
+    def close(self) -> None:
+        """Ends the workers, and the app's connections, which kombu would hand to the next app with its settings."""
+        for worker in self.workers:
+            worker.close()
+        settings = self.app.connection_for_write()
+        for pools in (kombu.pools.producers, kombu.pools.connections):
+            pools[settings].force_close_all()
+            del pools[settings]
+        self.app.close()
+        gc.collect()  # results end their subscriptions, which needs the server
+
+
+#: Makes a Proj; keywords are settings of the app.
+MakeProj = Callable[..., Proj]

@@ -1,0 +1,57 @@
+"""Transfer workers in threads of the test, messages for them, and what they delivered."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+from kombu_delayq.transfer.worker import TransferWorker
+from tests.support.conditions import until
+
+QUEUE = "celery"
+
+#: Starts so many transfer workers; keywords are options, and ``server=``.
+Transfer = Callable[..., Sequence[TransferWorker]]
+
+
+@pytest.fixture
+def transfer(redis_server: PrivateRedis, backup: str) -> Iterator[Transfer]:
+    workers: list[TransferWorker] = []
+
+    def start(count: int = 1, server: PrivateRedis = redis_server, **options: Any) -> Sequence[TransferWorker]:
+        def connect() -> DelayStore:
+            return DelayStore(redis.Redis(port=server.port), options=Options(**{"backup": backup, **options}))
+
+        workers.extend(TransferWorker(connect) for _ in range(count))
+        for worker in workers:
+            worker.start()
+        until(lambda: any(worker.leading for worker in workers))
+        return workers
+
+    yield start
+    for worker in workers:
+        worker.stop()
+
+
+def offer(store: DelayStore, value: str, delay_s: float, queue: str = QUEUE) -> None:
+    """Stores a message that is a value alone, under that as its id."""
+    store.offer(queue, Offer(value, f"+{delay_s * 1000}", 0, json.dumps(value)))
+
+
+def arrived(client: redis.Redis, queue: str = QUEUE) -> Counter[str]:
+    """Counts the values that were delivered."""
+    return Counter(json.loads(body) for body in client.lrange(queue, 0, -1))
+
+
+def listeners(client: redis.Redis, backup: str, queue: str = QUEUE) -> int:
+    """Counts those who hear of the queue's new heads in this form."""
+    channel = Keys().channel(queue) if backup == "list" else Keys().wake
+    return int(client.pubsub_numsub(channel)[0][1])

@@ -1,0 +1,75 @@
+"""Chains of tasks whose base class is the project's own."""
+
+from typing import Any
+
+import pytest
+from celery import Celery, Task
+
+from celery_ext import install
+from tests.support.messages import published
+
+CHAIN = "4m,10m*2,1h"
+
+
+def fail(task: Any, retries: int = 0, **retry: Any) -> dict[str, Any]:
+    """Lets a task fail in its ``retries``-th retry as a worker would see it. Returns the message of the next one."""
+    task.push_request(id="i", args=(), kwargs={}, called_directly=False, retries=retries, delivery_info={})
+    try:
+        retried = task.retry(throw=False, **retry)
+    finally:
+        task.pop_request()
+    assert retried.sig.options["retries"] == retries + 1
+    return published(task.app)
+
+
+class OwnTask(Task):
+    """A base class as many projects have one, with fewer arguments than Celery's."""
+
+    dead_letter_queue = "failed"
+
+    def retry(self, exc: Any = None, countdown: Any = None, **options: Any) -> Any:
+        """Notes who retried."""
+        options["headers"] = {"retried-by": "OwnTask"}
+        return super().retry(exc=exc, countdown=countdown, **options)
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Has an own priority."""
+        return super().apply_async(args, kwargs, **{"priority": 3, **options})
+
+
+class NarrowTask(Task):
+    """A base class whose retry knows two words only."""
+
+    def retry(self, exc: Any = None, countdown: Any = None) -> Any:
+        """Raises nothing."""
+        return super().retry(exc=exc, countdown=countdown, throw=False)
+
+
+@pytest.mark.parametrize("how", ["task_cls", "base"])
+def test_an_own_base_class_is_still_called(app: Celery, how: str) -> None:
+    """With an app's own Task class, by ``task_cls`` or ``base``, chains work, and its methods are called."""
+    options: dict[str, Any] = {"task_cls": OwnTask} if how == "task_cls" else {}
+    with Celery("own", broker="memory://", set_as_current=False, **options) as own:
+        own.conf.task_default_queue = "published"
+        install(own)
+
+        @own.task(delay_chain=CHAIN, **({"base": OwnTask} if how == "base" else {}))
+        def task() -> None: ...
+
+        assert (task.max_retries, task.dead_letter_queue) == (4, "failed")
+        message = fail(task, retries=1)
+        assert message["headers"]["retried-by"] == "OwnTask"
+        assert message["properties"]["priority"] == 3
+        assert message["properties"]["delay_chain"] == CHAIN
+
+
+def test_a_base_class_gets_no_argument_that_the_task_did_not_give(app: Celery) -> None:
+    """An override of ``retry`` with few arguments works with a chain as it did without."""
+    install(app)
+
+    @app.task(base=NarrowTask, delay_chain=CHAIN)
+    def task() -> None: ...
+
+    task.push_request(id="i", args=(), kwargs={}, called_directly=False, delivery_info={})
+    assert task.retry(exc=ValueError()).when == 240
+    task.pop_request()

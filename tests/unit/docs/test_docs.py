@@ -1,0 +1,137 @@
+"""The documentation: it leaves nothing out, and names only what exists."""
+
+import ast
+import json
+import pkgutil
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from celery_ext.cli import delayq
+from kombu_delayq import scripts
+from kombu_delayq.options import BACKUPS, NAMES
+from kombu_delayq.store.keys import Keys
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Directories that a code path may begin with.
+OURS = ("kombu_delayq", "celery_ext", "lua", "tests", "docs")
+_FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def named(page: Path) -> str:
+    """Names a page in a test's id."""
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, *languages: str) -> Iterator[str]:
+    """Yields the code blocks of a page in some languages."""
+    for _, language, code in _FENCE.findall(page.read_text(encoding="utf-8")):
+        if language in languages:
+            yield code
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yields the words of each command line in the shell blocks of a page, comments left out."""
+    for code in blocks(page, "sh"):
+        for line in code.splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield words
+
+
+def test_reference_names_every_option_key_script_and_command() -> None:
+    """The pages made from the code name all that the code has."""
+    keys = Keys()
+    of_queue = {key for backup in BACKUPS for key in keys.stored("orders", backup)}
+    of_queue |= {keys.channel("orders"), keys.replaying("orders")}
+    of_job = {of("nightly") for of in (keys.job, keys.guard, keys.staged)} | {keys.stream("clicks")}
+    of_all = {keys.queues, keys.used, keys.cancelled, keys.chains, *keys.leases, keys.runs, keys.wake}
+    expected = {
+        "options": NAMES,
+        "keys": of_queue | of_job | of_all,
+        "scripts": {path.stem for path in scripts.directory().glob("*.lua")},
+        "commands": set(names_of(delayq, "delayq")),
+    }
+    for page, names in expected.items():
+        text = (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8")
+        assert {name for name in names if f"`{name}`" not in text} == set(), page
+
+
+def names_of(command: click.Command, name: str) -> Iterator[str]:
+    """Yields the full name of a command and of all its subcommands."""
+    yield name
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from names_of(each, f"{name} {each.name}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_paths_exist(page: Path) -> None:
+    """Every path into the repository that a page mentions is there."""
+    text = page.read_text(encoding="utf-8")
+    paths = re.findall(rf"`((?:{'|'.join(OURS)})/[\w./*-]*)`", text)
+    missing = [path for path in paths if not list(ROOT.glob(path.rstrip("/")))]
+    assert missing == []
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    assert [link for link in links if link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_dotted_names_exist(page: Path) -> None:
+    """Every module of ours, and every name in one, that a page mentions is there."""
+    text = page.read_text(encoding="utf-8")
+    names = re.findall(r"\b((?:kombu_delayq|celery_ext)(?:\.[a-zA-Z_]+)+)", text)
+    assert [name for name in names if not name.endswith((".py", ".lua")) and not is_there(name)] == []
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module or something in one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_blocks_are_valid(page: Path) -> None:
+    """Every Python, JSON and shell block of a page can be parsed."""
+    for code in blocks(page, "python"):
+        ast.parse(code)
+    for code in blocks(page, "json"):
+        json.loads(code)
+    list(commands(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_delayq_commands_are_understood(page: Path) -> None:
+    """Every ``delayq`` command line of a page has options and subcommands that there are."""
+    for words in commands(page):
+        if words[0] == "delayq" or (words[0] == "celery" and "delayq" in words):
+            done = CliRunner().invoke(delayq, [*words[words.index("delayq") + 1 :], "--help"])
+            assert done.exit_code == 0, done.output
+
+
+def test_make_targets_exist() -> None:
+    """Every ``make`` target that a page mentions is in the Makefile."""
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    mentioned = {target for page in PAGES for target in re.findall(r"\bmake ([a-z]+)\b", page_code(page))}
+    assert {"demo", "test"} <= mentioned <= targets
+
+
+def page_code(page: Path) -> str:
+    """Returns all that a page sets as code."""
+    text = page.read_text(encoding="utf-8")
+    return "\n".join([*blocks(page, "sh"), *re.findall(r"`([^`\n]+)`", text)])
+
+
+def test_readme_installs_what_the_package_is_called() -> None:
+    """The README installs the name under which the package is published."""
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    assert ["pip", "install", name] in list(commands(ROOT / "README.md"))

@@ -1,0 +1,146 @@
+"""What the documentation says of log lines, options and their defaults is what the code has."""
+
+import ast
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kombu.transport import redis as stock
+
+from celery_ext.delays.levels import DEFAULT
+from celery_ext.spark.options import WriteOptions
+from kombu_delayq import options
+from kombu_delayq.transport import Channel
+from tests.unit.docs.test_docs import PAGES, ROOT, blocks, named
+
+LOGS = ROOT / "docs/how-to/logs.md"
+LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}
+#: What stands in a message for a value, in the documentation, in the text of a log call, and in an f-string.
+GAP = "…"
+#: Names of settings of transports, where pages set them.
+OPTIONS = ("broker_transport_options", "transport_options")
+UNITS = {"s": 1, "minutes": 60, "hour": 3600, "day": 86_400, "days": 86_400}
+
+
+def sources() -> Iterator[ast.Module]:
+    """Yields the code of a worker; commands and Spark's processes say what they have to say elsewhere."""
+    for package in ("kombu_delayq", "celery_ext"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if not {"cli", "demo", "spark"} & set(path.relative_to(ROOT).parts):
+                yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def template(node: ast.AST) -> str | None:
+    """Returns a text with gaps for what is filled in; None when a node is no text."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(each.value) if isinstance(each, ast.Constant) else GAP for each in node.values)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.sub(r"%[-+.\d]*[a-z]", GAP, node.value)
+    return None
+
+
+def said_by(text: str, logged: str) -> bool:
+    """Whether the pieces of a documented message are in a text of the code, in their order."""
+    pieces = [piece.strip() for piece in text.split(GAP) if len(piece.strip()) > 5]
+    return re.search(".*".join(map(re.escape, pieces)), logged, re.DOTALL) is not None
+
+
+def logged_by_docs() -> list[tuple[str, list[str]]]:
+    """Returns the level of each row of the table of log messages, and what the messages have in them."""
+    lines = LOGS.read_text(encoding="utf-8").splitlines()
+    rows = [line.split("|") for line in lines if line.startswith("| ")]
+    return [(row[1].strip(), re.findall(r"`([^`]+)`", row[2])) for row in rows[1:]]
+
+
+@pytest.fixture(scope="module")
+def texts() -> set[str]:
+    """All texts of the code, with gaps."""
+    return {text for tree in sources() for node in ast.walk(tree) if (text := template(node))}
+
+
+@pytest.mark.parametrize(("level", "parts"), logged_by_docs(), ids=lambda each: each if isinstance(each, str) else "")
+def test_a_documented_log_message_is_in_the_code(level: str, parts: list[str], texts: set[str]) -> None:
+    """Each message in the table of log messages is logged by some code of ours."""
+    assert level in {*LEVELS.values(), "INFO"}
+    assert [part for part in parts if not any(said_by(part, text) for text in texts)] == []
+
+
+def calls() -> Iterator[tuple[str, str]]:
+    """Yields level and text of each message of a worker from WARNING on."""
+    for tree in sources():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name("logger"), attr=attr), args=[first, *_]):
+                    text = template(first)
+                    if attr in LEVELS and text and text != GAP:
+                        yield LEVELS[attr], text
+
+
+@pytest.mark.parametrize(("level", "text"), list(calls()), ids=lambda each: each[:50])
+def test_a_log_message_is_documented(level: str, text: str) -> None:
+    """Each message that an operator may have to act on is in the table of log messages, with its level."""
+    assert any(said == level and all(said_by(part, text) for part in parts) for said, parts in logged_by_docs()), (
+        f"not in {LOGS}: {level} {text}"
+    )
+
+
+def options_set_by(page: Path) -> Iterator[str]:
+    """Yields the names of transport options that the Python blocks of a page set."""
+    for code in blocks(page, "python"):
+        for node in ast.walk(ast.parse(code)):
+            match node:
+                case ast.Assign(targets=[ast.Name(name) | ast.Attribute(attr=name)], value=ast.Dict(keys=keys)) if (
+                    name in OPTIONS
+                ):
+                    yield from (key.value for key in keys if isinstance(key, ast.Constant))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_transport_options_of_examples_are_read(page: Path) -> None:
+    """Every transport option that an example sets is one of ours or of kombu's."""
+    read = options.NAMES | set(Channel.from_transport_options) | set(stock.SentinelChannel.from_transport_options)
+    assert set(options_set_by(page)) <= read
+
+
+def defaults(page: Path) -> Iterator[tuple[str, float]]:
+    """Yields the options whose default a page gives, such as "`lease_ttl` (default 3 s)", and the default in s."""
+    text = re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
+    for form in (
+        r"`([a-z_]+)`[\w ]{0,10} ?\(default X\)",
+        r"`([a-z_]+)`[\w ]{0,10}, by default X",
+        r"`([a-z_]+)`, X by default",
+    ):
+        for name, number, unit in re.findall(form.replace("X", r"(\d+|a) (\w+)"), text):
+            yield name, (1.0 if number == "a" else float(number)) * UNITS[unit]
+
+
+def default_of(name: str) -> Any:
+    """Returns the default of a transport option of ours or kombu's, or of one of Spark's writer."""
+    if name in options.NAMES:
+        return getattr(options.Options(), name)
+    spark = {field.name: field.default for field in dataclasses.fields(WriteOptions)}
+    return spark[name] if name in spark else getattr(stock.Channel, name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_defaults_are_those_of_the_code(page: Path) -> None:
+    """Where a page gives the default of an option, it is the one of the code."""
+    assert [(name, given) for name, given in defaults(page) if default_of(name) != given] == []
+
+
+def test_defaults_are_found() -> None:
+    """The pages give some defaults, and the test above sees them."""
+    found = {name for page in PAGES for name, _ in defaults(page)}
+    assert found >= {"poll_interval", "lease_ttl", "cancelled_ttl", "unacked_mutex_expire", "visibility_timeout"}
+    assert found >= {"job_ttl", "write_timeout"}
+
+
+def test_the_table_of_delay_levels_is_the_default() -> None:
+    """The page on delay levels has the table that is used."""
+    rows = (ROOT / "docs/how-to/delay-levels.md").read_text(encoding="utf-8").splitlines()
+    levels, delays = ([cell.strip() for cell in row.split("|")[2:-1]] for row in rows if row.startswith(("| l", "| d")))
+    assert delays == DEFAULT.split()
+    assert levels == [str(level) for level in range(1, len(delays) + 1)]

@@ -1,0 +1,48 @@
+"""Every test says in one sentence what it shows."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[2]
+_NEXT_SENTENCE = re.compile(r"[.!?]\s+[A-Z]")
+
+
+def functions_in(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
+            yield node
+
+
+def complaint(docstring: str | None) -> str:
+    """Returns what is wrong with a test's docstring, or an empty text."""
+    if not docstring:
+        return "has no docstring"
+    summary, _, _ = docstring.partition("\n\n")
+    if not summary.endswith("."):
+        return "has a docstring that does not begin with a sentence"
+    if _NEXT_SENTENCE.search(summary):
+        return "has a docstring that begins with several sentences"
+    return ""
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+def test_every_test_has_a_sentence(path: Path) -> None:
+    """Each test function's docstring is one sentence; why that is so may follow in a paragraph of its own."""
+    wrong = {node.name: reason for node in functions_in(path) if (reason := complaint(ast.get_docstring(node)))}
+    assert not wrong
+
+
+@pytest.mark.parametrize("docstring", [None, "", "No end", "One. Two.", "No end\n\nTwo."])
+def test_the_check_finds_what_is_no_sentence(docstring: str | None) -> None:
+    """A missing docstring, one without an end and one that begins with two sentences are each found."""
+    assert complaint(docstring)
+
+
+def test_the_check_lets_a_sentence_pass() -> None:
+    """One sentence, over two lines or with a dotted name in it, passes."""
+    assert not complaint("Shows that ``a.b`` is 0.5 s\nlater than e.g. that.")

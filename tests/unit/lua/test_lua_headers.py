@@ -1,0 +1,136 @@
+"""The header of each Lua file says what its body does, for each form of backup."""
+
+from inspect import isdatadescriptor, isfunction
+
+import pytest
+
+from kombu_delayq import scripts
+from kombu_delayq.options import BACKUPS
+from kombu_delayq.store.keys import Keys
+from tests.support.lua_headers import complaints, key_types, wrong_types
+from tests.support.lua_names import source_of
+from tests.unit.lua.test_scripts import FORMS, OPERATIONS
+
+GOOD = """\
+-- Moves things.
+-- KEYS[1] due     ZSET  what
+-- KEYS[2] bodies  HASH|LIST  what
+-- KEYS[3...] ready  LIST  where
+-- ARGV[1] count   how many
+-- Returns number moved
+-- Atomic: all or none.
+-- Cost: O(1)
+-- @include clock
+
+local due, bodies = KEYS[1], KEYS[2]
+local count = tonumber(ARGV[1])
+redis.call('HSET', bodies, redis.call('ZCARD', due))
+for i = 3, #KEYS do
+  redis.call('LPUSH', KEYS[i], count)
+end
+"""
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_header_names_what_the_body_uses(operation: str) -> None:
+    """The header of an operation names exactly the KEYS and ARGV that the body uses, as the body calls them."""
+    assert complaints(source_of(f"{operation}.lua")) == []
+
+
+@pytest.mark.parametrize(("operation", "backup"), FORMS)
+def test_header_says_of_which_type_the_keys_are(operation: str, backup: str) -> None:
+    """In each form of backup all commands of an expanded script take the types of keys that its header says."""
+    types = key_types(source_of(f"{operation}.lua"), backup)
+    apart, _, own = scripts.load(operation, backup).text.rpartition("end)()\n")
+    assert wrong_types(own, types[0]) == []
+    assert len(types) == (2 if apart else 1)
+    if apart:
+        assert wrong_types(apart, types[1]) == []
+
+
+@pytest.mark.parametrize(("operation", "backup"), FORMS)
+def test_header_and_keys_agree_on_types(operation: str, backup: str) -> None:
+    """A header says of each key the type that the docstring in ``keys.py`` says."""
+    own, *others = key_types(source_of(f"{operation}.lua"), backup)
+    [other] = {*BACKUPS} - {backup}
+    for types, form in ((own, backup), *((each, other) for each in others)):
+        documented = documented_types(form)
+        assert documented | types == types | documented
+
+
+def documented_types(backup: str) -> dict[str, str]:
+    """Returns the type that ``Keys`` says of each key, by the name that scripts have for it."""
+    keys, of_key, found = Keys(), {}, {}
+    for name, attribute in vars(Keys).items():
+        type_ = (attribute.__doc__ or "").partition(" ")[0].removesuffix(":").removesuffix("s")
+        if type_ not in ("ZSET", "HASH", "STRING", "SET", "LIST"):
+            continue
+        found[name] = type_
+        if isfunction(attribute) and attribute.__code__.co_argcount == 2:
+            of_key[getattr(keys, name)("q")] = type_
+        assert isfunction(attribute) or isdatadescriptor(attribute)
+    roles = ("due", "bodies", "notes", "ids")
+    return found | {role: of_key[key] for role, key in zip(roles, keys.stored("q", backup), strict=True)}
+
+
+def test_there_are_keys_with_types() -> None:
+    """The check above finds the types of the keys that have one."""
+    found = documented_types("hash")
+    assert found | {"bodies": "HASH", "notes": "STRING", "ids": "ZSET", "queues": "SET", "ready": "LIST"} == found
+    assert documented_types("list") | {"bodies": "LIST", "notes": "HASH", "ids": "HASH"} == documented_types("list")
+
+
+def test_there_are_operations() -> None:
+    """The checks have something to check."""
+    assert len(OPERATIONS) >= 8
+    assert complaints(GOOD) == []
+    assert wrong_types(GOOD, *key_types(GOOD, "hash")) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("-- ARGV[1] count   how many\n", ""),
+        ("-- ARGV[1] count   how many\n", "-- ARGV[1] count   how many\n-- ARGV[2] size  unused\n"),
+        ("-- ARGV[1] count ", "-- ARGV[1] number "),
+        ("-- KEYS[1] due ", "-- KEYS[1] backup "),
+        ("KEYS[3...]", "KEYS[4...]"),
+        ("-- KEYS[3...] ready  LIST  where\n", ""),
+        ("for i = 3, #KEYS do", "for i = 4, #KEYS do"),
+        ("local count = tonumber(ARGV[1])", "local count = tonumber(ARGV[2])"),
+        ("'LPUSH', KEYS[i]", "'LPUSH', KEYS[3]"),
+        ("LIST  where", "QUEUE  where"),
+        ("HASH|LIST", "HASH|LIST|LIST"),
+        ("-- Moves things.", "-- moves things"),
+        ("-- Returns number moved\n", ""),
+        ("-- Atomic: all or none.\n", ""),
+        ("-- Cost: O(1)\n", ""),
+    ],
+)
+def test_a_header_that_has_aged_is_found(right: str, wrong: str) -> None:
+    """Each way in which a header and its body part is found."""
+    assert right in GOOD
+    assert complaints(GOOD.replace(right, wrong))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("ZSET", "HASH"),
+        ("HASH|LIST", "LIST"),
+        ("LIST  where", "SET  where"),
+        ("'ZCARD', due", "'HLEN', due"),
+        ("'ZCARD', due", "'ZCARD', other"),
+        ("'ZCARD', due", "'ARCARD', due"),
+    ],
+)
+def test_a_type_that_is_not_that_of_the_commands_is_found(right: str, wrong: str) -> None:
+    """Each way in which the types in a header and the commands under it part is found."""
+    assert right in GOOD
+    source = GOOD.replace(right, wrong)
+    assert wrong_types(source, *key_types(source, "hash"))
+
+
+def test_a_type_is_found_wrong_for_one_form_only() -> None:
+    """A type may be right for one form of backup, and wrong for the other."""
+    assert wrong_types(GOOD, *key_types(GOOD, "list")) == ["bodies is said to be a LIST, and used as a HASH"]

@@ -1,0 +1,157 @@
+"""The Lua files, how they are loaded, and that each operation has its place everywhere."""
+
+import re
+import shutil
+import subprocess
+from functools import cache
+from hashlib import sha1
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from kombu_delayq import scripts
+from kombu_delayq.options import BACKUPS
+from kombu_delayq.store import DelayStore
+from tests.support.lua_headers import split
+from tests.support.lua_names import complaints, defined_in, included_by, included_of_other, source_of, used_in
+
+ROOT = Path(__file__).parents[3]
+LUA = sorted(scripts.directory().rglob("*.lua"))
+OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]
+INCLUDES = [path.relative_to(scripts.directory()).as_posix() for path in LUA if "include" in path.parts]
+
+#: Operations that are for one form of backup only.
+ONLY = {
+    **dict.fromkeys(("forget", "repair_backup"), ("hash",)),
+    **dict.fromkeys(("index", "relist", "repair_list"), ("list",)),
+}
+#: Each operation with each form of backup that it is for.
+FORMS = [(operation, backup) for operation in OPERATIONS for backup in ONLY.get(operation, BACKUPS)]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_has_its_method_and_its_tests(operation: str) -> None:
+    """An operation is called the same in its Lua file, as a method of DelayStore, and in its test file."""
+    assert callable(getattr(DelayStore, operation))
+    assert len(signature(getattr(DelayStore, operation)).parameters) >= 2
+    assert (ROOT / "tests" / "lua" / f"test_{operation}.py").is_file()
+
+
+#: Each Lua file with each form of backup for which it is read.
+READ = [
+    *((f"{operation}.lua", backup) for operation, backup in FORMS),
+    *((include, backup) for include in INCLUDES for backup in BACKUPS if include.split("/")[1] in ("shared", backup)),
+]
+
+
+@cache
+def definitions(backup: str) -> dict[str, str]:
+    """Returns all names that includes define for a form of backup, each with the path of its include."""
+    paths = [path for path, form in READ if form == backup and path in INCLUDES]
+    return {name: path for path in paths for name in defined_in(source_of(path))}
+
+
+@pytest.mark.parametrize(("path", "backup"), READ)
+def test_a_file_includes_what_it_uses(path: str, backup: str) -> None:
+    """What a file uses it defines itself, or includes itself, in each form of backup; and it includes nothing else."""
+    assert complaints(path, backup, definitions(backup)) == []
+
+
+@pytest.mark.parametrize("backup", BACKUPS)
+def test_a_name_finds_its_file(backup: str) -> None:
+    """In a form of backup a function or local of an include is defined once."""
+    names = [name for path in set(definitions(backup).values()) for name in defined_in(source_of(path))]
+    assert sorted(names) == sorted(definitions(backup))
+    shared, own = (set(scripts.directory().glob(f"include/{folder}/*")) for folder in ("shared", backup))
+    assert not {path.name for path in shared} & {path.name for path in own}
+
+
+def test_an_include_that_lacks_or_is_left_over_is_found() -> None:
+    """Each way in which a file and its includes part is found."""
+    of = {"now_ms": "include/shared/clock.lua", "CATCH_UP_MS": "include/shared/rate_limit.lua"}
+    assert used_in(
+        "local a, b = 1, now_ms()\nlocal function f(c) return a.d .. c, CATCH_UP_MS == 1, 'e' end -- g"
+    ) >= set(of)
+    assert not used_in("local t, now_ms = { CATCH_UP_MS = 1 }, 2\nt.CATCH_UP_MS = now_ms") & set(of)
+    assert complaints("heads.lua", "hash", of) == []
+    assert complaints("heads.lua", "hash", {"now_ms": of["CATCH_UP_MS"]}) == [
+        "now_ms is in include/shared/rate_limit.lua, which is not included",
+        "include/shared/clock.lua is included and not used",
+    ]
+
+
+@pytest.mark.parametrize("include", INCLUDES)
+def test_no_include_is_left_over(include: str) -> None:
+    """Every include belongs to an operation, or to another include, and every function of it is used."""
+    users = {path for path, form in READ if include in [*included_by(path, form), *included_of_other(path, form)]}
+    assert users
+    calls = "".join(re.sub(r"^local function \w+", "", path.read_text(), flags=re.MULTILINE) for path in LUA)
+    assert not [name for name in defined_in(source_of(include)) if not re.search(rf"\b{name}\b", calls)]
+
+
+@pytest.mark.parametrize("path", LUA, ids=lambda path: path.name)
+def test_lua_files_are_short(path: Path) -> None:
+    """A Lua file has at most 80 lines, a line at most 120 characters."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 80
+    assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize(("operation", "backup"), FORMS)
+def test_an_expanded_script_has_its_includes_and_no_comments(operation: str, backup: str) -> None:
+    """Redis gets the code of an operation after what that uses of its includes, without what is written for people."""
+    text = scripts.load(operation, backup).text
+    assert not re.search(r"^ *--", text, re.MULTILINE)
+    _, body = split(source_of(f"{operation}.lua"))
+    assert text.endswith(re.sub(r"^ *--.*\n", "", body + "\n", flags=re.MULTILINE).lstrip("\n"))
+
+
+def test_a_script_gets_only_what_it_uses() -> None:
+    """Of an include a script has the functions that it calls, and those that these call, and no others."""
+    text = scripts.load("heads").text
+    assert "local function now_ms()" in text
+    assert "local function at(" not in text
+
+
+def test_functions_of_the_other_form_stand_apart() -> None:
+    """What ``@other`` names is there for the other form, with all that it includes, and beside the script's own."""
+    for backup, other in (BACKUPS, BACKUPS[::-1]):
+        apart, end, own = scripts.load("convert", backup).text.partition("end)()\n")
+        assert end
+        assert "@other" not in own
+        for form, text in ((backup, own), (other, apart)):
+            assert f"notes = '{'string' if form == 'hash' else 'hash'}'" in text
+        named = re.findall(r"^  (\w+) = \1,$", apart, re.MULTILINE)
+        assert set(named) == set(re.findall(r"\bother\.(\w+)\(", own))
+
+
+@pytest.mark.parametrize(("operation", "backup"), FORMS)
+def test_the_sha_is_that_of_the_text(operation: str, backup: str) -> None:
+    """A script's SHA is the one that Redis computes."""
+    script = scripts.load(operation, backup)
+    assert script.sha == sha1(script.text.encode(), usedforsecurity=False).hexdigest()
+    assert scripts.load(operation, backup) is script
+
+
+def test_an_unknown_operation_or_backup_is_an_error() -> None:
+    """There is no script of a name that no file has."""
+    with pytest.raises(FileNotFoundError):
+        scripts.load("no_such_operation")
+    with pytest.raises(FileNotFoundError):
+        scripts.load("offer", "no_such_backup")
+
+
+@pytest.mark.skipif(not shutil.which("luacheck"), reason="luacheck is not installed")
+def test_luacheck_finds_nothing(tmp_path: Path) -> None:
+    """The scripts, as Redis gets them, are clean to luacheck."""
+    files = []
+    for operation, backup in FORMS:
+        files.append(tmp_path / f"{operation}_{backup}.lua")
+        files[-1].write_text(scripts.load(operation, backup).text, encoding="utf-8")
+    done = subprocess.run(
+        ["luacheck", "--no-color", "--config", str(ROOT / ".luacheckrc"), *map(str, files)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
