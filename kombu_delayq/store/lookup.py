@@ -112,14 +112,14 @@ class WaitingMessages(Caller):
         from_ms = max([from_ms, *(float(due) for _, due in ends.values() if due)])
         bounds = (repr(from_ms), repr(to_ms))
         calls: list[Call] = [
-            (self._stored(queue, form), [*bounds, *ends.get(form, (b"", b"")), count, MAX_BYTES], form)
+            (self._stored(queue, form), [*bounds, *ends.get(form, (b"", b"")), "", "", count, MAX_BYTES, "1"], form)
             for form in self._forms
         ]
         rows, more = {}, {}
-        for form, reply in zip(self._forms, self._run_each("browse", calls)[0], strict=True):
+        for form, reply in zip(self._forms, self._run_each("scan", calls)[0], strict=True):
             if isinstance(reply, Exception):
                 raise reply
-            more[form], rows[form] = as_text(reply[0]) == "more", list(_rows(reply[1:], 5))
+            more[form], rows[form] = as_text(reply[0]) == "more", list(_rows(reply[1], 5))
         read = list(_next_due(rows, more, count))
         found = [_waiting(queue, form, row[:4]) for form, row in read]
         messages = [each for each in found if (_whole_ms(each.due_ms), each.body, each.backup) not in moved]

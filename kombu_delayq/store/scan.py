@@ -71,7 +71,7 @@ class QueueParts(Caller):
         last = (after.last if after is not None else part.after) or (b"", b"")
         if after is not None and after.last is not None and part.backup == "list":
             last = (cursor_of(last[0]), last[1])  # an entry has its message, which need not go back
-        args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES]
+        args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES, "0"]
         more, found, lengths = self._run("scan", self._stored(part.queue, part.backup), args, part.backup)
         return Scanned(found[0::2], found[1::2], lengths, as_text(more) == "more")
 

@@ -1,4 +1,4 @@
-"""``browse.lua``: reads waiting messages in the order of their due times, a page at a time."""
+"""``scan.lua`` with bodies, as ``browse`` calls it: reads waiting messages in pages, the next due first."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""``scan.lua``: reads which messages of a part of a queue wait, a page at a time, and how long their bodies are."""
+"""``scan.lua`` without bodies: reads which messages of a part of a queue wait, and how long their bodies are."""
 
 import pytest
 
