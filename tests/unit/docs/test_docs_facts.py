@@ -26,10 +26,10 @@ UNITS = {"s": 1, "minutes": 60, "hour": 3600, "day": 86_400, "days": 86_400}
 
 
 def sources() -> Iterator[ast.Module]:
-    """Yields the code of a worker; commands and Spark's processes say what they have to say elsewhere."""
+    """Yields the code of workers and commands; Spark's processes say what they have to say elsewhere."""
     for package in ("kombu_delayq", "celery_ext"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            if not {"cli", "demo", "spark"} & set(path.relative_to(ROOT).parts):
+            if not {"demo", "spark"} & set(path.relative_to(ROOT).parts):
                 yield ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -38,7 +38,7 @@ def template(node: ast.AST) -> str | None:
     if isinstance(node, ast.JoinedStr):
         return "".join(str(each.value) if isinstance(each, ast.Constant) else GAP for each in node.values)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return re.sub(r"%[-+.\d]*[a-z]", GAP, node.value)
+        return re.sub(r"%(?:\(\w+\))?[-+.\d]*[a-z]", GAP, node.value)
     return None
 
 
