@@ -141,7 +141,7 @@ def _read_from(options: ReadOptions) -> Broker:
 def _check_way(options: WriteOptions, settings: AppSettings) -> None:
     """Finds a task that goes to no list, before any Spark task starts."""
     if options.task is not None:
-        key = TemplateKey(options.task, options.queue, options.priority, None, None, None, False)
+        key = TemplateKey(options.task, options.queue, options.priority)
         try:
             Templates(settings).of(key)
         except BadRow as error:

@@ -139,13 +139,13 @@ class JobWriter:
         with closing(Sender(store, job, self.options)) as sender:
             for batch in batches:
                 written.rows += batch.num_rows
-                for made in builder.parts(batch, sender.rows):
-                    for fault, letter in made.faults:
-                        self._note(fault, letter, sender, written)
-                    for to, offers in made.offers.items():
+                for part in builder.parts(batch, sender.rows):
+                    for error, letter in part.bad_rows:
+                        self._note(error, letter, sender, written)
+                    for to, offers in part.offers.items():
                         sender.add(to, offers)
-                    if made.cancelled:
-                        sender.cancel(queue, made.cancelled)
+                    if part.cancelled:
+                        sender.cancel(queue, part.cancelled)
             sender.flush()
         written.enqueued, written.repeated, written.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 

@@ -16,7 +16,8 @@ from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
-from celery_ext.spark.write.messages.builder import BatchMessages, MessageBuilder
+from celery_ext.spark.write.messages.batch import BatchMessages
+from celery_ext.spark.write.messages.builder import MessageBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
 from kombu_delayq.store.types import Offer
@@ -43,7 +44,7 @@ def plan_of(schema: pa.Schema, options: WriteOptions) -> Columns:
     return Columns.of(from_arrow_schema(schema), options)
 
 
-def messages_of(
+def builder_of(
     schema: pa.Schema,
     settings: AppSettings | None = None,
     *,
@@ -72,13 +73,13 @@ def messages_of(
 
 
 def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: Any) -> BatchMessages:
-    """Makes the messages of a batch; ``how`` as of ``messages_of``."""
-    return messages_of(batch.schema, settings, **how).of(batch)
+    """Makes the messages of a batch; ``how`` as of ``builder_of``."""
+    return builder_of(batch.schema, settings, **how).build(batch)
 
 
 def offers_of(made: BatchMessages) -> list[tuple[str, Offer]]:
     """Returns the offers with their queues, and fails the test if there are faults."""
-    assert made.faults == []
+    assert made.bad_rows == []
     return [(queue, offer) for queue, offers in made.offers.items() for offer in offers]
 
 
@@ -126,8 +127,8 @@ def seen(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "headers": headers, "properties": properties, "body": [list(args), kwargs, embed]}
 
 
-def faults_of(made: BatchMessages) -> Sequence[str]:
+def errors_of(made: BatchMessages) -> Sequence[str]:
     """Returns what is wrong with rows, in words, and fails the test if a message was made of such a row."""
     assert not any(made.offers.values())
-    assert made.faults
-    return [fault for fault, _ in made.faults]
+    assert made.bad_rows
+    return [fault for fault, _ in made.bad_rows]

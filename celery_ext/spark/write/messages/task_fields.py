@@ -1,12 +1,14 @@
-"""What the rows of a batch say of their tasks beside their arguments: by columns, else by options."""
+"""What the rows of a batch say about their tasks beside the arguments: in columns, else by options."""
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
 from celery_ext.bulk.encoding import to_json
+from celery_ext.spark import task_ids
 from celery_ext.spark.option_parsers import check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
 from celery_ext.spark.write.messages.row_errors import RowErrors
@@ -14,63 +16,110 @@ from celery_ext.spark.write.messages.values import Values
 
 
 class TaskFields:
-    """The columns of a batch that say something of its tasks.
+    """The fields of the tasks of one batch.
 
     Args:
-        values: All columns, by name.
-        options: Of the job; each stands for rows in which the column of its name is missing or NULL.
+        values: All columns of the batch, by name.
+        options: Options of the job. Each is the default for rows in which the column of its name is missing or NULL.
         count: Number of rows.
-        faults: Takes what is wrong.
+        errors: Collects what is wrong.
     """
 
-    def __init__(self, values: Mapping[str, Values], options: WriteOptions, count: int, faults: RowErrors) -> None:
+    def __init__(self, values: Mapping[str, Values], options: WriteOptions, count: int, errors: RowErrors) -> None:
         self._values = values
         self._options = options
         self._count = count
-        self._faults = faults
+        self._errors = errors
 
     def is_constant(self, *names: str) -> bool:
-        """Whether all rows say the same of these."""
+        """Whether these fields are the same in all rows, because they have no column."""
         return not self._values.keys() & set(names)
 
     def of(self, name: str) -> list[Any]:
-        """Returns what each row says; None where it says nothing, or something wrong."""
+        """Returns a field of each row; None where it is missing or wrong."""
         default = getattr(self._options, name)
         if name not in self._values:
             return [default] * self._count
-        found = self._faults.parse(name, self._values[name].python, _PARSERS[name])
-        return [default if each is None else each for each in found]
+        parsed = self._errors.parse(name, self._values[name].python, _PARSERS[name])
+        return [default if value is None else value for value in parsed]
 
     def json(self, name: str) -> Iterable[str]:
-        """Returns the texts of a column as JSON, ``null`` where there is none."""
+        """Returns a column as JSON texts; ``null`` for each row where it is missing."""
         return self._values[name].json if name in self._values else repeat("null")
 
-    def task_ids(self) -> list[str | None]:
-        """Returns the ids that rows bring along."""
-        return self._values["task_id"].python if "task_id" in self._values else [None] * self._count
-
-    def cancels(self) -> set[int]:
-        """Returns which rows cancel a task instead of enqueuing one."""
-        found = set()
-        for at, op in enumerate(self._values["op"].python if "op" in self._values else ()):
-            if op == "cancel":
-                found.add(at)
-            elif op not in (None, "enqueue"):
-                self._faults.add(at, "op", op, "is neither enqueue nor cancel")
-        return found
-
     def headers(self) -> Iterable[str]:
-        """Returns further headers as the JSON text that follows Celery's own."""
+        """Returns further headers of each row, as the JSON text that follows Celery's own headers."""
         default = _headers(self._options.headers or {})
         if "headers" not in self._values:
             return repeat(default)
-        found = self._faults.parse("headers", self._values["headers"].python, _headers)
-        return [default if each is None else each for each in found]
+        parsed = self._errors.parse("headers", self._values["headers"].python, _headers)
+        return [default if text is None else text for text in parsed]
+
+    @cached_property
+    def tasks(self) -> list[str | None]:
+        """Names of the tasks; None where a row names none."""
+        return self.of("task")
+
+    @cached_property
+    def own_ids(self) -> list[str | None]:
+        """Ids in the column ``task_id``; None where it is missing or NULL."""
+        return self._values["task_id"].python if "task_id" in self._values else [None] * self._count
+
+    @cached_property
+    def cancels(self) -> set[int]:
+        """Numbers of the rows that cancel a task instead of enqueuing one."""
+        rows = set()
+        for row, op in enumerate(self._values["op"].python if "op" in self._values else ()):
+            if op == "cancel":
+                rows.add(row)
+            elif op not in (None, "enqueue"):
+                self._errors.add(row, "op", op, "is neither enqueue nor cancel")
+        return rows
+
+    def digests(self, id_columns: Sequence[str]) -> list[str]:
+        """Returns what the ids of the tasks are made from: the row's own id, else columns, else the whole row.
+
+        Args:
+            id_columns: Names of the columns; empty for the whole row.
+
+        Returns:
+            SHA-256 in hex digits, one for each row.
+        """
+        columns = [self._values[name].json for name in id_columns or sorted(self._values)]
+        if self.is_constant("task"):
+            made = task_ids.digests_of(self._options.task or "", columns, self._count)
+        else:
+            rows: Iterable[Sequence[str]] = zip(*columns, strict=True)
+            made = [task_ids.digest_of(task or "", row) for task, row in zip(self.tasks, rows, strict=True)]
+        if self.is_constant("task_id"):
+            return made
+        return [task_ids.digest(own) if own else digest for own, digest in zip(self.own_ids, made, strict=True)]
+
+    def ids(self, digests: Sequence[str]) -> list[str]:
+        """Returns the task ids: the row's own id, else the one made from its digest."""
+        made = task_ids.uuids_of(digests)
+        if self.is_constant("task_id"):
+            return made
+        return [own or task_id for own, task_id in zip(self.own_ids, made, strict=True)]
+
+    def check(self) -> None:
+        """Adds an error for each row that names no task, unless it cancels one by its id, and for each empty id."""
+        cancels = self.cancels
+        for row, task in enumerate(self.tasks):
+            if task is None and not (row in cancels and self.own_ids[row]):
+                self._errors.add(row, "task", None, "names no task")
+        if not self.is_constant("task_id"):
+            self._errors.parse("task_id", self.own_ids, _not_empty)
 
 
-def _named(given: str) -> str:
-    if not given.strip():
+def _not_empty(given: str) -> str:
+    if not given:
         raise ValueError("is empty")
+    return given
+
+
+def _name(given: str) -> str:
+    _not_empty(given.strip())
     return given
 
 
@@ -80,22 +129,22 @@ def _priority(given: int) -> int:
     return given
 
 
-def _limit(given: float) -> float:
+def _time_limit(given: float) -> float:
     if not math.isfinite(given) or given <= 0:
-        raise ValueError("is no limit of time in s")
+        raise ValueError("is not a time limit in s")
     return given
 
 
 def _headers(given: Any) -> str:
-    found = check_headers(json.loads(given) if isinstance(given, str) else given)
-    return f", {to_json(found)[1:-1]}" if found else ""
+    headers = check_headers(json.loads(given) if isinstance(given, str) else given)
+    return f", {to_json(headers)[1:-1]}" if headers else ""
 
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
-    "task": _named,
-    "queue": _named,
+    "task": _name,
+    "queue": _name,
     "priority": _priority,
-    "time_limit": _limit,
-    "soft_time_limit": _limit,
+    "time_limit": _time_limit,
+    "soft_time_limit": _time_limit,
     "ignore_result": bool,
 }

@@ -1,6 +1,6 @@
-"""The templates of rows: one for all that have the same of what a template does not leave open."""
+"""Templates of messages, and which row uses which."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -10,35 +10,41 @@ from celery.exceptions import QueueNotFound
 from celery_ext.bulk.template import EXPIRES, MARK, NoTemplate, Template, caught
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
+from celery_ext.spark.write.messages.row_errors import RowErrors
+from celery_ext.spark.write.messages.task_fields import TaskFields
 
 
 class TemplateKey(NamedTuple):
-    """What messages have in common that share a template.
+    """What messages that share a template have in common.
 
     Attributes:
         task: Name of the task.
-        queue: Given queue, or None.
-        priority: Given priority, or None.
+        queue: Queue that the row or the option names, or None.
+        priority: Priority that the row or the option names, or None.
         time_limit: In s, or None.
         soft_time_limit: In s, or None.
-        ignore_result: Or None.
-        expires: Whether a row has its own expiry.
+        ignore_result: Whether the result is dropped, or None.
+        expires: Whether the row has an expiry.
     """
 
     task: str
-    queue: str | None
-    priority: int | None
-    time_limit: float | None
-    soft_time_limit: float | None
-    ignore_result: bool | None
-    expires: bool
+    queue: str | None = None
+    priority: int | None = None
+    time_limit: float | None = None
+    soft_time_limit: float | None = None
+    ignore_result: bool | None = None
+    expires: bool = False
+
+
+#: Fields of a key that a row gives as columns; ``expires`` is the last field, and no column gives it as it is.
+_KEY_COLUMNS = TemplateKey._fields[:-1]
 
 
 class Templates:
-    """Makes templates, each once.
+    """Makes templates, one for each key.
 
     Args:
-        settings: Of the app.
+        settings: Settings of the app.
     """
 
     def __init__(self, settings: AppSettings) -> None:
@@ -47,7 +53,7 @@ class Templates:
         self._made: dict[TemplateKey, Template] = {}
 
     def of(self, key: TemplateKey) -> Template:
-        """Returns the template of a shape.
+        """Returns the template of a key.
 
         Raises:
             BadRow: Such a message goes to no queue, or to several.
@@ -56,6 +62,29 @@ class Templates:
         if template is None:
             template = self._made[key] = self._make(key)
         return template
+
+    def of_rows(self, fields: TaskFields, expire: Sequence[bool], errors: RowErrors) -> list[Template | None]:
+        """Returns the template of each row of a batch, None where the row makes no task.
+
+        Args:
+            fields: Fields of the rows.
+            expire: Whether each row has an expiry.
+            errors: Collects what is wrong.
+        """
+
+        def template(row: int, task: str | None, queue: str | None, *others: Any) -> Template | None:
+            if task is None:
+                return None
+            try:
+                return self.of(TemplateKey(task, queue, *others))
+            except BadRow as error:
+                errors.add(row, "queue", queue, error)
+                return None
+
+        columns = [fields.of(name) for name in _KEY_COLUMNS]
+        if fields.is_constant(*_KEY_COLUMNS) and len(set(expire)) == 1:
+            return [template(0, *(column[0] for column in columns), expire[0])] * len(expire)
+        return [template(row, *key) for row, key in enumerate(zip(*columns, expire, strict=True))]
 
     def _make(self, key: TemplateKey) -> Template:
         options = self._options(key)
@@ -66,16 +95,16 @@ class Templates:
             raise BadRow(str(error)) from None
 
     def _options(self, key: TemplateKey) -> dict[str, Any]:
-        """Returns the options of a call, those of the task beneath those of the row.
+        """Returns the options of a call. Those of the row replace those of the task.
 
         Source: celery.app.base.Celery.send_task
         """
-        given = {
+        of_row = {
             name: value
             for name, value in key._asdict().items()
             if name not in ("task", "expires") and value is not None
         }
-        options = {**self._settings.tasks.get(key.task, {}), **given}
+        options = {**self._settings.tasks.get(key.task, {}), **of_row}
         try:
             routed: dict[str, Any] = self._app.amqp.router.route(options, key.task, (), {}, None)
         except QueueNotFound as error:
@@ -83,13 +112,13 @@ class Templates:
         return routed
 
     def _publish(self, key: TemplateKey, options: dict[str, Any], expires: Any) -> Template:
-        """Lets Celery send a message, and catches it on the way."""
+        """Makes Celery send a message to a broker in memory, and returns it as a template."""
         slots = {name: MARK[name] for name in ("eta", "root_id", "parent_id")}
         with caught(self._app.amqp.Producer) as catcher:
+            # Workers declare all their queues, and all of them decide which ones get a message.
             for queue in self._app.amqp.queues.values():
-                # As workers do: which queues get a message depends on all of them.
                 queue.bind(catcher.channel).declare()
-            with _unheard():
+            with _signals_without_receivers():
                 self._app.send_task(
                     key.task,
                     task_id=MARK["id"],
@@ -104,14 +133,14 @@ class Templates:
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
-    """Keeps messages that are never sent from what the app has connected to Celery's signals."""
-    heard = [each.receivers for each in (signals.before_task_publish, signals.after_task_publish, signals.task_sent)]
-    kept = [list(receivers) for receivers in heard]
-    for receivers in heard:
-        receivers.clear()
+def _signals_without_receivers() -> Iterator[None]:
+    """Disconnects the app's receivers of Celery's signals: a template is no message that is sent."""
+    publishing = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
+    connected = [list(signal.receivers) for signal in publishing]
+    for signal in publishing:
+        signal.receivers.clear()
     try:
         yield
     finally:
-        for receivers, before in zip(heard, kept, strict=True):
-            receivers[:] = before
+        for signal, receivers in zip(publishing, connected, strict=True):
+            signal.receivers[:] = receivers

@@ -1,4 +1,4 @@
-"""Columns of a record batch as what goes into messages: Python values, and their JSON and repr as text."""
+"""Columns of a record batch as messages need them: Python values, and their JSON and repr as text."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,9 +12,9 @@ from celery.utils.saferepr import saferepr
 from celery_ext.bulk.encoding import text_to_json, to_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: What is raised where Python has no value: for times before the year 1 or after 9999, maps with a key twice, and texts
-#: that are no UUID.
-_NO_VALUE = (OverflowError, KeyError, ValueError)
+#: Raised for values that Python does not have: times before the year 1 or after 9999, maps with a key twice, and texts
+#: that are not UUIDs.
+_NO_PYTHON_VALUE = (OverflowError, KeyError, ValueError)
 
 
 class Values:
@@ -23,68 +23,47 @@ class Values:
     Args:
         array: The column.
         as_uuid: Whether its texts or bytes are UUIDs.
-        wrong: Takes the number of a row, its value and the reason, when Python has no such value; without it the
-            column cannot have one.
+        on_error: Called with row number, value and reason for each value that Python does not have. Without it such a
+            value raises.
     """
 
     def __init__(
-        self, array: pa.Array, *, as_uuid: bool = False, wrong: Callable[[int, Any, object], None] | None = None
+        self, array: pa.Array, *, as_uuid: bool = False, on_error: Callable[[int, Any, object], None] | None = None
     ) -> None:
         self._array = array
         self._type = array.type
         self._as_uuid = as_uuid
-        self._wrong = wrong
+        self._on_error = on_error
 
     @cached_property
     def python(self) -> list[Any]:
-        """As Python values: times in UTC, maps and structs as dicts; a wrong value as text."""
+        """Python values. Times are in UTC, maps and structs are dicts; a value that Python does not have is text."""
         try:
             return self._converted(self._array)
-        except _NO_VALUE:
-            if self._wrong is None:
+        except _NO_PYTHON_VALUE:
+            if self._on_error is None:
                 raise
-            return [self._one(at, self._wrong) for at in range(len(self._array))]
-
-    def _one(self, at: int, wrong: Callable[[int, Any, object], None]) -> Any:
-        alone = self._array.slice(at, 1)
-        try:
-            return self._converted(alone)[0]
-        except _NO_VALUE as reason:
-            value = (
-                str(alone[0]) if self._as_uuid else " ".join(str(alone).split()).removeprefix("[ ").removesuffix(" ]")
-            )
-            wrong(at, value, reason.args[0])
-            return value
-
-    def _converted(self, array: pa.Array) -> list[Any]:
-        if pa.types.is_timestamp(self._type):
-            zone = UTC if self._type.tz is not None else None
-            start = EPOCH if zone else EPOCH.replace(tzinfo=None)
-            return [None if us is None else start + timedelta(microseconds=us) for us in microseconds(array)]
-        found: list[Any] = array.to_pylist(maps_as_pydicts="strict")
-        if self._as_uuid:
-            return [None if each is None else _uuid(each) for each in found]
-        return _in_utc(found) if pa.types.is_nested(self._type) and _has_times(self._type) else found
+            return [self._convert_row(row, self._on_error) for row in range(len(self._array))]
 
     @cached_property
     def json(self) -> list[str]:
-        """As JSON, which is what Celery's serializer ``json`` makes of the Python values."""
+        """JSON texts, as Celery's serializer ``json`` writes the Python values."""
         if self.is_text:
-            return ["null" if each is None else text_to_json(each) for each in self.python]
+            return ["null" if text is None else text_to_json(text) for text in self.python]
         if pa.types.is_integer(self._type):
-            return ["null" if each is None else str(each) for each in self.python]
+            return ["null" if number is None else str(number) for number in self.python]
         return list(map(to_json, self.python))
 
     @cached_property
     def repr(self) -> list[str] | None:
-        """As Celery shows them in ``argsrepr`` and ``kwargsrepr``; None for what may be cut off on its own.
+        """Texts as in ``argsrepr`` and ``kwargsrepr``; None for containers, of which Celery cuts off parts.
 
-        Source: celery.utils.saferepr, whose result of a whole is made of these, as long as it is not too long.
+        Source: celery.utils.saferepr. It joins these texts unless the result is too long.
         """
         if self.is_text:
-            return ["None" if each is None else "'" + each.replace("'", "\\'") + "'" for each in self.python]
+            return ["None" if text is None else "'" + text.replace("'", "\\'") + "'" for text in self.python]
         if pa.types.is_integer(self._type):
-            return [str(each) for each in self.python]
+            return [str(number) for number in self.python]
         return None if pa.types.is_nested(self._type) else list(map(saferepr, self.python))
 
     @property
@@ -92,31 +71,52 @@ class Values:
         """Whether the values are texts."""
         return not self._as_uuid and (pa.types.is_string(self._type) or pa.types.is_large_string(self._type))
 
+    def _convert_row(self, row: int, on_error: Callable[[int, Any, object], None]) -> Any:
+        array = self._array.slice(row, 1)
+        try:
+            return self._converted(array)[0]
+        except _NO_PYTHON_VALUE as reason:
+            if self._as_uuid:
+                value = str(array[0])
+            else:
+                value = " ".join(str(array).split()).removeprefix("[ ").removesuffix(" ]")
+            on_error(row, value, reason.args[0])
+            return value
+
+    def _converted(self, array: pa.Array) -> list[Any]:
+        if pa.types.is_timestamp(self._type):
+            epoch = EPOCH if self._type.tz is not None else EPOCH.replace(tzinfo=None)
+            return [None if us is None else epoch + timedelta(microseconds=us) for us in microseconds(array)]
+        values: list[Any] = array.to_pylist(maps_as_pydicts="strict")
+        if self._as_uuid:
+            return [None if value is None else _uuid(value) for value in values]
+        return _in_utc(values) if pa.types.is_nested(self._type) and _has_times(self._type) else values
+
 
 def microseconds(array: pa.Array) -> list[int | None]:
-    """Returns times as µs since the epoch; those without a zone count as UTC."""
+    """Returns times as µs since the epoch. Times without a zone count as UTC."""
     if pa.types.is_null(array.type):
         return [None] * len(array)
     unit = pa.timestamp("us", tz=array.type.tz)
-    found: list[int | None] = array.cast(unit).cast(pa.int64()).to_pylist()
-    return found
+    times_us: list[int | None] = array.cast(unit).cast(pa.int64()).to_pylist()
+    return times_us
 
 
-def _uuid(given: str | bytes) -> UUID:
-    return UUID(bytes=given) if isinstance(given, bytes) else UUID(given)
+def _uuid(value: str | bytes) -> UUID:
+    return UUID(bytes=value) if isinstance(value, bytes) else UUID(value)
 
 
 def _has_times(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind):
         return _has_times(kind.item_type)
     if pa.types.is_nested(kind):
-        return any(_has_times(kind.field(at).type) for at in range(kind.num_fields))
+        return any(_has_times(kind.field(index).type) for index in range(kind.num_fields))
     return bool(pa.types.is_timestamp(kind))
 
 
 def _in_utc(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _in_utc(each) for name, each in value.items()}
+        return {name: _in_utc(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_in_utc(each) for each in value]
+        return [_in_utc(item) for item in value]
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value

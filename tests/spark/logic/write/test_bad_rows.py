@@ -15,10 +15,11 @@ from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.messages.builder import NO_TASK, BatchMessages
+from celery_ext.spark.write.messages.batch import BatchMessages
+from celery_ext.spark.write.messages.dead_letters import NO_TASK
 from tests.support.spark import apps
 from tests.support.spark.landing import open_store, send
-from tests.support.spark.making import TASK, batch_of, faults_of, made_of, offers_of, seen
+from tests.support.spark.making import TASK, batch_of, errors_of, made_of, offers_of, seen
 
 DEAD = {"on_bad_row": "dead_letter", "dead_letter_queue": "dead"}
 FAR = 2**60
@@ -50,12 +51,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "kwargs no JSON": ({"kwargs": ["x"]}, "kwargs", "'x'", "Expecting"),
     "kwargs no object": ({"kwargs": ["[1]"]}, "kwargs", "'[1]'", "is not a JSON object"),
     "kwargs with a key twice": ({"kwargs": TWICE}, "kwargs", '\'keys: [ "a", "a" ]', "duplicate key was 'a'"),
-    "eta too late": ({"eta": far(ZONED)}, "eta", f"'{FAR} µs", "no time from the year 1"),
+    "eta too late": ({"eta": far(ZONED)}, "eta", f"'{FAR} µs", "not a time from the year 1"),
     "eta too early": (
         {"eta": pa.array([-FAR], pa.int64()).cast(LOCAL)},
         "eta",
         f"'-{FAR} µs",
-        "no time from the year 1",
+        "not a time from the year 1",
     ),
     "countdown NaN": ({"countdown": [math.nan]}, "countdown", "nan", "not a number of seconds"),
     "countdown inf": ({"countdown": [math.inf]}, "countdown", "inf", "not a number of seconds"),
@@ -64,7 +65,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "delay_level": ({"delay_level": [-1]}, "delay_level", "-1", "a delay level is a whole number from 0"),
     "expires NaN": ({"expires": [math.nan]}, "expires", "nan", "not a number of seconds"),
     "expires too late": ({"expires": [253402300799]}, "expires", "253402300799", "up to the year 9999"),
-    "expires at a time too late": ({"expires": far(ZONED)}, "expires", f"'{FAR} µs", "no time from the year 1"),
+    "expires at a time too late": ({"expires": far(ZONED)}, "expires", f"'{FAR} µs", "not a time from the year 1"),
     "queue empty": ({"queue": [""]}, "queue", "''", "is empty"),
     "queue blank": ({"queue": ["\t"]}, "queue", "'\\t'", "is empty"),
     "priority too high": ({"priority": [10]}, "priority", "10", "is not a priority from 0 to 9"),
@@ -73,9 +74,9 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "headers no object": ({"headers": ["1"]}, "headers", "'1'", "is not a JSON object"),
     "headers of Celery": ({"headers": ['{"eta": 1, "id": 2}']}, "headers", '\'{"eta"', "Celery itself writes: eta, id"),
     "headers with a key twice": ({"headers": TWICE}, "headers", "'keys", "duplicate key was 'a'"),
-    "time_limit 0": ({"time_limit": [0]}, "time_limit", "0", "is no limit of time"),
-    "time_limit NaN": ({"time_limit": [math.nan]}, "time_limit", "nan", "is no limit of time"),
-    "soft_time_limit": ({"soft_time_limit": [-0.5]}, "soft_time_limit", "-0.5", "is no limit of time"),
+    "time_limit 0": ({"time_limit": [0]}, "time_limit", "0", "is not a time limit"),
+    "time_limit NaN": ({"time_limit": [math.nan]}, "time_limit", "nan", "is not a time limit"),
+    "soft_time_limit": ({"soft_time_limit": [-0.5]}, "soft_time_limit", "-0.5", "is not a time limit"),
     "a time too late": ({"at": far(ZONED)}, "at", OUT_OF_RANGE, "out of range"),
     "a local time too late": ({"at": far(LOCAL)}, "at", OUT_OF_RANGE, "out of range"),
     "a time too late in an array": ({"at": TIMES}, "at", f"'[ {OUT_OF_RANGE[1:]}", "out of range"),
@@ -88,7 +89,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
 def test_a_bad_row_is_named(columns: dict[str, Any], column: str, value: str, reason: str) -> None:
     """The fault says which column and row it is, what stands there, and why it makes no task; there is no message."""
     made = made_of(batch_of(**columns, **({} if "kwargs" in columns else {"id": [7]})), **DEAD)
-    [fault] = faults_of(made)
+    [fault] = errors_of(made)
     letter = letter_of(made)
     told, _, row = fault.rpartition(" (row ")
     assert row.removesuffix(")") or "task_id" in columns
@@ -102,7 +103,7 @@ def test_a_bad_row_is_named(columns: dict[str, Any], column: str, value: str, re
 def test_what_is_no_uuid_is_named(given: str | bytes) -> None:
     """A text or bytes in a UUID column that are none would reach the task as something else."""
     made = made_of(batch_of(id=[1], u=[given]), uuid_columns="u", id_columns="id")
-    [fault] = faults_of(made)
+    [fault] = errors_of(made)
     assert fault.startswith("column u, value ")
     assert fault.endswith(f" (row {task_id(TASK, 1)})")
 
@@ -112,24 +113,24 @@ def test_what_a_serializer_cannot_write_is_named(serializer: str) -> None:
     """A value that the app's serializer has no form for is a fault of its row alone."""
     app = apps.make("serializing", task_serializer=serializer)
     made = made_of(batch_of(id=[1, 2], d=[Decimal(1), None]), apps.settings_of(app), id_columns="id")
-    [(fault, _)] = made.faults
+    [(fault, _)] = made.bad_rows
     assert fault.startswith("value ")
     assert fault.endswith(f" (row {task_id(TASK, 1)})")
     assert f"cannot be written as {serializer}" in fault
-    assert [offer.id for _, offer in offers_of(made._replace(faults=[]))] == [task_id(TASK, 2)]
+    assert [offer.id for _, offer in offers_of(made._replace(bad_rows=[]))] == [task_id(TASK, 2)]
 
 
 @pytest.mark.parametrize("depth", range(900, 1010, 3))
 def test_arguments_of_any_depth_make_a_message_or_a_fault(depth: int) -> None:
     """However deep JSON is nested, where Python can just read or just not write it, nothing else breaks."""
     made = made_of(batch_of(args=["[" * depth + "]" * depth], id=[1]))
-    assert len(made.faults) + sum(map(len, made.offers.values())) == 1
+    assert len(made.bad_rows) + sum(map(len, made.offers.values())) == 1
 
 
 def test_a_row_without_a_task_is_named() -> None:
     """A NULL in the column task, with no option to take its place, names no task."""
     made = made_of(batch_of(task=pa.array([None, "t"], pa.string()), id=[1, 2]), task=None)
-    [(fault, _)] = made.faults
+    [(fault, _)] = made.bad_rows
     assert fault.startswith("column task, value None: names no task (row ")
     assert sum(map(len, made.offers.values())) == 1
 
@@ -140,7 +141,7 @@ def test_a_row_that_is_due_too_late_is_named() -> None:
         made = made_of(batch_of(**columns), max_delay=60, **options)  # type: ignore[arg-type]
         assert (
             "value 'due 61 s after the job began': later than the transport option max_delay allows"
-            in (faults_of(made)[0])
+            in (errors_of(made)[0])
         )
 
 
@@ -151,24 +152,24 @@ def test_a_task_that_goes_to_several_queues_or_none_is_named() -> None:
     )
     settings = apps.settings_of(app)
     both = made_of(batch_of(id=[1]), settings, queue="both")
-    assert "goes to several queues or none (all, both): name one" in faults_of(both)[0]
+    assert "goes to several queues or none (all, both): name one" in errors_of(both)[0]
     none = made_of(batch_of(queue=["other"], id=[1]), settings)
-    assert "column queue, value 'other'" in faults_of(none)[0]
-    assert "Queue 'other' missing from task_queues" in faults_of(none)[0]
+    assert "column queue, value 'other'" in errors_of(none)[0]
+    assert "Queue 'other' missing from task_queues" in errors_of(none)[0]
 
 
 def test_good_rows_beside_bad_ones_become_messages() -> None:
     """A fault leaves out its row alone, in order, and one that has several is named once."""
     priorities, headers = [1, 10, 2, 99], ["{}", "{}", None, "x"]
     made = made_of(batch_of(id=[1, 2, 3, 4], priority=priorities, headers=headers), id_columns="id")
-    assert [offer.id for _, offer in offers_of(made._replace(faults=[]))] == [task_id(TASK, 1), task_id(TASK, 3)]
-    assert [fault.rpartition("(")[2] for fault, _ in made.faults] == [f"row {task_id(TASK, n)})" for n in (2, 4)]
-    assert all(letter is None for _, letter in made.faults)
+    assert [offer.id for _, offer in offers_of(made._replace(bad_rows=[]))] == [task_id(TASK, 1), task_id(TASK, 3)]
+    assert [fault.rpartition("(")[2] for fault, _ in made.bad_rows] == [f"row {task_id(TASK, n)})" for n in (2, 4)]
+    assert all(letter is None for _, letter in made.bad_rows)
 
 
 def test_a_long_value_is_cut_in_the_fault() -> None:
     """A fault shows the begin and the end of a value of any length."""
-    [fault] = faults_of(made_of(batch_of(kwargs=["[" + "x" * 100_000])))
+    [fault] = errors_of(made_of(batch_of(kwargs=["[" + "x" * 100_000])))
     assert len(fault) < 400
 
 
@@ -185,7 +186,7 @@ ROW: dict[str, Any] = {
 
 def letter_of(made: BatchMessages) -> DeadLetter:
     """Returns the only dead letter."""
-    [(_, offer)] = made.faults
+    [(_, offer)] = made.bad_rows
     assert offer is not None
     return DeadLetter("dead", str(offer.body).encode())
 
@@ -235,7 +236,7 @@ def test_a_dead_letter_can_be_replayed(redis_server: PrivateRedis) -> None:
     """A dead letter goes back to the queue that its row would have gone to, as a message that Celery would send."""
     options = {"queue": "orders", **DEAD}
     made = made_of(batch_of(id=[1], priority=[10]), **options)
-    [(_, offer)] = made.faults
+    [(_, offer)] = made.bad_rows
     assert offer is not None
     server = redis_server.client()
     server.flushall()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from celery_ext.spark import task_id
 from celery_ext.spark.task_ids import digest, part_of
-from tests.support.spark.making import TASK, batch_of, ids_of, made_of, messages_of, offers_of, sole
+from tests.support.spark.making import TASK, batch_of, builder_of, ids_of, made_of, offers_of, sole
 
 AT = datetime(2024, 5, 6, 7, 8, 9, 10, tzinfo=UTC)
 KEYS: dict[str, tuple[pa.Array, Any]] = {
@@ -85,9 +85,9 @@ def test_ids_do_not_depend_on_where_a_row_is(rows: list[tuple[int, str]], data: 
     expected = dict(zip(rows, ids_of(made_of(rows_of(rows))), strict=True))
     shuffled = data.draw(st.permutations(rows))
     cut = data.draw(st.integers(0, len(rows)))
-    messages = messages_of(rows_of(rows).schema, job="another", base_ms=0)
+    builder = builder_of(rows_of(rows).schema, job="another", base_ms=0)
     for part in (shuffled[:cut], shuffled[cut:]):
-        found = ids_of(messages.of(rows_of(part).select(["t", "n"])))
+        found = ids_of(builder.build(rows_of(part).select(["t", "n"])))
         assert found == [expected[row] for row in part]
     assert len(set(expected.values())) == len(set(rows))
 

@@ -19,7 +19,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.app_settings import AppSettings
 from tests.support.spark import apps
 from tests.support.spark.landing import landed, open_store, send
-from tests.support.spark.making import TASK, batch_of, ids_of, kwargs_of, made_of, messages_of, offers_of, plan_of, sole
+from tests.support.spark.making import TASK, batch_of, builder_of, ids_of, kwargs_of, made_of, offers_of, plan_of, sole
 from tests.support.workers.harness import TRANSPORT, Proj
 
 SECRET = "tops3cret"
@@ -41,9 +41,9 @@ def test_a_part_of_a_batch_makes_what_the_whole_makes() -> None:
         rows=[[{"a": n}] for n in range(10)],
         flag=[n % 2 == 0 for n in range(10)],
     )
-    messages = messages_of(batch.schema, base_ms=0)
-    whole = offers_of(messages.of(batch))
-    parts = [offer for start in range(0, 10, 3) for offer in offers_of(messages.of(batch.slice(start, 3)))]
+    builder = builder_of(batch.schema, base_ms=0)
+    whole = offers_of(builder.build(batch))
+    parts = [offer for start in range(0, 10, 3) for offer in offers_of(builder.build(batch.slice(start, 3)))]
     assert parts == whole
 
 
@@ -61,21 +61,21 @@ def test_parts_of_a_batch_make_what_the_whole_makes(delay: str | None, options: 
     batch = batch_of(
         n=list(range(50)), rows=[[{"a": n}] for n in range(50)], priority=[n % 11 for n in range(50)], **delays[delay]
     )
-    messages = messages_of(batch.schema, base_ms=2e12, **options)
-    whole, parts = messages.of(batch), list(messages.parts(batch, 8))
+    builder = builder_of(batch.schema, base_ms=2e12, **options)
+    whole, parts = builder.build(batch), list(builder.parts(batch, 8))
     assert len(parts) == 7
     offers = [offer for part in parts for offer in part.offers["celery"]]
     assert sorted(offers) == sorted(whole.offers["celery"])
     dues = [float(offer.due or 0) for offer in offers]
     assert dues == sorted(dues)
-    assert sorted(fault for part in parts for fault in part.faults) == sorted(whole.faults)
-    assert len(whole.faults) == 4 + (delay == "countdown")
+    assert sorted(row for part in parts for row in part.bad_rows) == sorted(whole.bad_rows)
+    assert len(whole.bad_rows) == 4 + (delay == "countdown")
 
 
 def test_what_cancels_is_not_cut() -> None:
     """A batch that may cancel tasks is one part, because each search for ids costs Redis the same."""
     batch = batch_of(op=["cancel"] * 9, n=list(range(9)))
-    [made] = messages_of(batch.schema, id_columns="n").parts(batch, 2)
+    [made] = builder_of(batch.schema, id_columns="n").parts(batch, 2)
     assert len(made.cancelled) == 9
 
 
@@ -123,14 +123,14 @@ def test_a_cancelling_row_with_an_id_needs_no_task() -> None:
     batch = batch_of(op=["cancel", "cancel"], task_id=["mine", None], task=pa.array([None, None], pa.string()))
     made = made_of(batch, task=None)
     assert made.cancelled == ["mine"]
-    assert [fault.partition(" (row ")[0] for fault, _ in made.faults] == ["column task, value None: names no task"]
+    assert [fault.partition(" (row ")[0] for fault, _ in made.bad_rows] == ["column task, value None: names no task"]
 
 
 def test_a_cancelling_row_that_is_bad_cancels_nothing() -> None:
     """Other columns of a cancelling row are looked at as well, and its fault is told."""
     made = made_of(batch_of(op=["cancel"], n=[1], priority=[10]), id_columns="n")
     assert made.cancelled == []
-    assert "column priority, value 10" in made.faults[0][0]
+    assert "column priority, value 10" in made.bad_rows[0][0]
 
 
 def test_columns_of_the_id_alone_are_no_arguments() -> None:

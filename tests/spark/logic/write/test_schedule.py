@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from celery_ext.spark.write.messages.builder import BatchMessages
+from celery_ext.spark.write.messages.batch import BatchMessages
 from kombu_delayq.store.types import Offer
-from tests.support.spark.making import batch_of, faults_of, made_of, offers_of, seen
+from tests.support.spark.making import batch_of, errors_of, made_of, offers_of, seen
 
 BASE = datetime(2044, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 BASE_MS = BASE.timestamp() * 1000
@@ -87,11 +87,11 @@ def test_a_due_time_may_be_the_latest() -> None:
     """A delay of just max_delay is taken, a longer one is a fault."""
     assert delays({"countdown": [60]}, max_delay=60) == [60]
     assert (
-        "later than the transport option max_delay allows" in faults_of(made({"countdown": [60.001]}, max_delay=60))[0]
+        "later than the transport option max_delay allows" in errors_of(made({"countdown": [60.001]}, max_delay=60))[0]
     )
     last = pa.array([datetime.max.replace(tzinfo=UTC)], pa.timestamp("us", "UTC"))
     assert json.loads(offers({"eta": last})[0].body)["headers"]["eta"] == "9999-12-31T23:59:59.999999+00:00"
-    assert "later than the year 9999" in faults_of(made({"eta": last}, spread="10s"))[0]
+    assert "later than the year 9999" in errors_of(made({"eta": last}, spread="10s"))[0]
 
 
 EXPIRIES: dict[str, tuple[dict[str, Any], dict[str, str], list[tuple[float, str] | None]]] = {

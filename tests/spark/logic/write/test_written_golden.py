@@ -26,7 +26,7 @@ def of_row(server: PrivateRedis, case: Case, settings: AppSettings | None = None
     """Returns where the message of the row goes."""
     columns = case.columns or {"task": [case.options.get("task", TASK)]}
     made = made_of(batch_of(**columns), settings, base_ms=NOW_MS, **case.options)
-    assert made.faults == []
+    assert made.bad_rows == []
     return sent(server, made, WriteOptions.parse(case.options))
 
 

@@ -1,0 +1,238 @@
+"""Makes the messages of one batch, a column at a time."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import repeat
+from operator import attrgetter
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from celery_ext.bulk.encoding import text_to_json
+from celery_ext.bulk.template import Template
+from celery_ext.spark import task_ids
+from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.column_types import meant_by
+from celery_ext.spark.write.columns import Columns
+from celery_ext.spark.write.messages.arguments import Arguments
+from celery_ext.spark.write.messages.dead_letters import DeadLetterBuilder
+from celery_ext.spark.write.messages.row_errors import RowErrors
+from celery_ext.spark.write.messages.schedule import Schedule, in_ms, iso
+from celery_ext.spark.write.messages.task_fields import TaskFields
+from celery_ext.spark.write.messages.templates import Templates
+from celery_ext.spark.write.messages.values import Values
+from kombu_delayq.store.types import Offer
+
+_DUE = attrgetter("due")
+
+
+class MessageSettings(NamedTuple):
+    """What the messages of one job depend on.
+
+    Attributes:
+        columns: What the columns of its rows mean.
+        options: Its options.
+        templates: Templates of its messages.
+        schedule: When its tasks are due.
+        salt: 8 hex digits that stand for the job.
+        repr_levels: To which depth Celery shows arguments.
+        dead_letters: Makes its dead letters; None when it has no queue for them.
+    """
+
+    columns: Columns
+    options: WriteOptions
+    templates: Templates
+    schedule: Schedule
+    salt: str
+    repr_levels: int
+    dead_letters: DeadLetterBuilder | None
+
+
+class BatchMessages(NamedTuple):
+    """What a batch of rows has become.
+
+    Attributes:
+        offers: Messages, by the queue that they go to.
+        cancelled: Ids of the tasks that are to be cancelled.
+        bad_rows: For each row that makes no task, what is wrong, and its dead letter if the job has a queue for it.
+    """
+
+    offers: dict[str, list[Offer]]
+    cancelled: list[str]
+    bad_rows: list[tuple[str, Offer | None]]
+
+
+class Known(NamedTuple):
+    """What is known of some rows before their messages are made.
+
+    Attributes:
+        digests: As of ``TaskFields.digests``; None when not known.
+        due_us: As of ``Schedule.due_us``; None when not known.
+    """
+
+    digests: Sequence[str] | None = None
+    due_us: Sequence[int | None] | None = None
+
+    def at(self, rows: Sequence[int]) -> "Known":
+        """Returns what is known of the rows with these numbers."""
+        digests, due_us = self
+        return Known(digests and [digests[row] for row in rows], due_us and [due_us[row] for row in rows])
+
+
+NOTHING_KNOWN = Known()
+
+
+class BatchBuilder:
+    """Makes the messages of one batch.
+
+    Args:
+        settings: Settings of its job.
+        batch: The rows.
+        known: What is known of the rows.
+    """
+
+    def __init__(self, settings: MessageSettings, batch: pa.RecordBatch, known: Known = NOTHING_KNOWN) -> None:
+        self._settings = settings
+        self._batch = batch
+        self._known = known
+        self._count = batch.num_rows
+        self._errors = RowErrors()
+        self._arrays = dict(zip(map(meant_by, batch.schema.names), batch.columns, strict=True))
+        self._values = {
+            name: Values(array, as_uuid=name in settings.columns.uuid_columns, on_error=self._errors.in_column(name))
+            for name, array in self._arrays.items()
+        }
+        self._fields = TaskFields(self._values, settings.options, self._count, self._errors)
+
+    def by_due_time(self) -> tuple[pa.RecordBatch, Known]:
+        """Returns the rows in the order of their due times, and what is known of them in that order.
+
+        Redis stores messages faster in that order. Rows with the same due time keep their order.
+        """
+        due_us = self._due_us
+        if due_us is None:
+            return self._batch, NOTHING_KNOWN
+        digests = self._digests if self._settings.options.spread else None
+        # Errors belong to the rows of this batch; due times that are looked for again give the errors again.
+        known = Known(digests, None if self._errors.by_row else due_us)
+        order = sorted(range(self._count), key=lambda row: due_us[row] or 0)
+        if order == list(range(self._count)):
+            return self._batch, known
+        return self._batch.take(pa.array(order)), known.at(order)
+
+    def build(self) -> BatchMessages:
+        """Makes the messages."""
+        self._fields.check()
+        cancels = self._fields.cancels
+        offers: dict[str, list[Offer]] = {}
+        for queue, (rows, all_offers) in self._offers().items():  # adds errors
+            left_out = self._errors.by_row.keys() | cancels
+            good = [offer for row, offer in zip(rows, all_offers, strict=True) if row not in left_out]
+            if good:
+                offers[queue] = sorted(good, key=_DUE)
+        cancelled = [self._task_ids[row] for row in sorted(cancels - self._errors.by_row.keys())]
+        return BatchMessages(offers, cancelled, self._bad_rows())
+
+    @cached_property
+    def _digests(self) -> Sequence[str]:
+        return self._known.digests or self._fields.digests(self._settings.columns.id_columns)
+
+    @cached_property
+    def _task_ids(self) -> list[str]:
+        return self._fields.ids(self._digests)
+
+    @cached_property
+    def _due_us(self) -> Sequence[int | None] | None:
+        if self._known.due_us is not None:
+            return self._known.due_us
+        parts = list(map(task_ids.part_of, self._digests)) if self._settings.options.spread else [0.0] * self._count
+        return self._settings.schedule.due_us(self._arrays, parts, self._errors)
+
+    def _offers(self) -> Mapping[str, tuple[Sequence[int], list[Offer]]]:
+        """Returns row numbers and messages, by queue."""
+        due_us = self._due_us
+        due = repeat("") if due_us is None else ["" if us is None else in_ms(us) for us in due_us]
+        expiries_us = self._settings.schedule.expiries_us(self._arrays, self._count, self._errors)
+        expire = [False] * self._count if expiries_us is None else [us is not None for us in expiries_us]
+        templates = self._settings.templates.of_rows(self._fields, expire, self._errors)
+        slots = self._slots(self._with_defaults(expiries_us, templates), templates)
+        if templates[0] is not None and templates.count(templates[0]) == self._count:
+            only = templates[0]
+            columns = zip(self._task_ids, due, repeat(only.priority), only.filled(slots), strict=False)
+            return {only.queue: (range(self._count), list(map(Offer._make, columns)))}
+        found: defaultdict[str, tuple[list[int], list[Offer]]] = defaultdict(lambda: ([], []))
+        rows = enumerate(zip(templates, self._task_ids, due, *slots, strict=False))
+        for row, (template, task_id, when, *texts) in rows:
+            if template is not None:
+                numbers, offers = found[template.queue]
+                numbers.append(row)
+                offers.append(Offer(task_id, when, template.priority, template.fill(texts)))
+        return found
+
+    def _slots(self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]) -> list[Iterable[str]]:
+        """Returns the slots of all rows, in the order of ``SLOTS``. Each can be iterated over more than once."""
+        arguments = Arguments(
+            self._values, self._settings.columns.arguments, self._count, self._errors, self._settings.repr_levels
+        )
+        ids = list(map(text_to_json, self._task_ids))
+        roots = self._fields.json("root_id")
+        if not self._fields.is_constant("root_id"):
+            roots = [own if root in ("null", '""') else root for root, own in zip(roots, ids, strict=True)]
+        return [
+            self._bodies(arguments, templates),
+            ids,
+            _json_column(iso, self._due_us),
+            _json_column(iso, expiries_us),
+            _json_column(self._settings.schedule.expiration, expiries_us),
+            self._fields.json("group_id"),
+            ids if self._fields.is_constant("root_id") else roots,
+            self._fields.json("parent_id"),
+            arguments.args_repr(),
+            arguments.kwargs_repr(),
+            self._fields.headers(),
+            task_ids.tags_of(self._digests, self._settings.salt),
+        ]
+
+    def _bodies(self, arguments: Arguments, templates: Sequence[Template | None]) -> list[str]:
+        used = {template for template in templates if template is not None}
+        forms = {(template.serializer, template.compression) for template in used} or {("json", None)}
+        bodies = {form: arguments.bodies(*form) for form in forms}
+        if len(bodies) == 1:
+            return bodies[forms.pop()]
+        return [
+            bodies[template.serializer, template.compression][row] if template else ""
+            for row, template in enumerate(templates)
+        ]
+
+    def _with_defaults(
+        self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
+    ) -> list[int | None] | None:
+        """Returns expiries. Rows without one have the expiry of their task."""
+        if all(template is None or template.expires is None for template in set(templates)):
+            return expiries_us
+        schedule = self._settings.schedule
+        return [
+            us
+            if us is not None or template is None or template.expires is None
+            else schedule.expiry_us(template.expires)
+            for us, template in zip(expiries_us or [None] * self._count, templates, strict=True)
+        ]
+
+    def _bad_rows(self) -> list[tuple[str, Offer | None]]:
+        queues = self._fields.of("queue") if self._errors.by_row else []
+        bad: list[tuple[str, Offer | None]] = []
+        for row, error in sorted(self._errors.by_row.items()):
+            text = error.describe(self._task_ids[row])
+            letter = None
+            if self._settings.dead_letters is not None:
+                values = {name: column.python[row] for name, column in self._values.items()}
+                task = self._fields.tasks[row]
+                letter = self._settings.dead_letters.build(values, task, queues[row], self._digests[row], text)
+            bad.append((text, letter))
+        return bad
+
+
+def _json_column(write: Callable[[int], str], times_us: Sequence[int | None] | None) -> Iterable[str]:
+    """Returns times as JSON texts, ``null`` for each that is missing."""
+    return repeat("null") if times_us is None else ["null" if us is None else write(us) for us in times_us]
