@@ -45,7 +45,6 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "cancel": lambda store: store.cancel(["q"], ["unknown"]),
     "reschedule": lambda store: store.reschedule("q", [_change(store)]),
     "run_now": lambda store: store.run_now("q", [_change(store)]),
-    "browse": lambda store: store.browse("q"),
     "step": lambda store: store.step("q", "chain", waiting("s", body="step of chain")),
     "refuse": lambda store: store.refuse(["unknown"]),
     "repair_index": lambda store: store.repair_index("q", [b"unknown"], mend=True),

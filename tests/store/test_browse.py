@@ -1,4 +1,4 @@
-"""``scan.lua`` with bodies, as ``browse`` calls it: reads waiting messages in pages, the next due first."""
+"""``DelayStore.browse``: reads waiting messages in pages, the next due first, bodies and all."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
