@@ -143,7 +143,7 @@ def _table(*titles: str) -> Lines:
 def _row(*cells: str | None) -> str:
     """Returns a row of a table. A cell is Markdown on one line, with code in single backticks."""
     shown = (" ".join((cell or "").split()).replace("``", "`").replace("|", r"\|") for cell in cells)
-    return f"| {' | '.join(shown)} |".replace("|  |", "| |")
+    return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in shown)}|"
 
 
 TABLES: dict[str, Callable[[], Lines]] = {
