@@ -65,7 +65,7 @@ def bounds(results: Results) -> list[Bound]:
             lambda value: value <= 5,
         ),
         bound(
-            "Redis's CPU for 100 idle consumers that keep to themselves, % of a core",
+            "Redis's CPU for 100 idle consumers without gossip, % of a core",
             "< 1",
             idle,
             lambda value: value < 1,

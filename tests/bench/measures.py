@@ -54,7 +54,7 @@ def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
             "/s",
             "more",
             0,
-            "One producer, in one process, enqueues tasks that are due later; the clock runs around its calls only.",
+            "One producer, in one process, enqueues tasks that are due later. The clock runs during its calls only.",
             by=WAITING,
         ),
         Measure(
@@ -63,7 +63,7 @@ def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
             "µs",
             "less",
             1,
-            "CPU time of the producer's process meanwhile, divided by the tasks.",
+            "CPU time of the producer's process during these calls, divided by the tasks.",
             by=WAITING,
         ),
         Measure(
@@ -72,8 +72,8 @@ def _enqueue(way: str, words: str) -> tuple[Measure, ...]:
             "",
             "less",
             2,
-            "How often Redis read from a connection meanwhile (`total_reads_processed`), divided by the tasks; "
-            "commands sent together are one read, or a few where they are long.",
+            "How often Redis read from a connection meanwhile (`total_reads_processed`), divided by the tasks. "
+            "Commands sent together are one read, or a few if they are long.",
             alike=0.01,
             by=WAITING,
         ),
@@ -84,9 +84,9 @@ def _late(key: str, words: str) -> tuple[Measure, ...]:
     def late(which: str, title: str, better: Literal["less", "more"] | None, how: str) -> Measure:
         return Measure(f"{key}_{which}", title, "ms", better, 1, how, alike=0.5)
 
-    how = "From the due time to the first line of the task, which the task itself writes down"
+    how = "Time from the due time to the first line of the task, which the task itself writes down"
     return (
-        late("min", f"{words}: min", None, f"{how}: the least of all tasks, where below 0 is early."),
+        late("min", f"{words}: min", None, f"{how}. min is the least of all tasks; below 0 is early."),
         late("p50", f"{words}: p50", "less", "p50 is the median of these times."),
         late("p99", f"{words}: p99", "less", "p99 is the time that one task in 100 exceeds."),
         late("max", f"{words}: max", "less", "max is the longest of all tasks."),
@@ -116,8 +116,8 @@ _ALL: tuple[Measure, ...] = (
         "bytes",
         "less",
         0,
-        "By how much the server grew while the backlog was enqueued, divided by its messages: Redis's `used_memory`, "
-        "the size of the database, or the memory of RabbitMQ's node and the files that it keeps.",
+        "Growth of the server while the backlog was enqueued, divided by its messages: Redis's `used_memory`, the size "
+        "of the database, or the memory of RabbitMQ's node and its files.",
         by=WAITING,
     ),
     Measure(
@@ -126,8 +126,8 @@ _ALL: tuple[Measure, ...] = (
         "bytes",
         "less",
         0,
-        "By how much the resident memory of a running worker and its children grew while tasks were enqueued that are "
-        "due in an hour, divided by the tasks; one that shrank has not grown.",
+        "Growth of the resident memory of a running worker and its children while tasks were enqueued that are due in "
+        "an hour, divided by the tasks; 0 if it shrank.",
         alike=20.0,
         least=0.0,
         by=WAITING,
@@ -138,9 +138,9 @@ _ALL: tuple[Measure, ...] = (
         "/s",
         "more",
         0,
-        "When all messages are overdue, which came due at random times, what moves them is started, and watched for "
-        "{transfer_s} s from the first: a process that only does this where there is one, else a worker; where the "
-        "producer cannot tell what still waits, a message counts as moved when its task begins.",
+        "All messages are overdue; their due times were random. Then the process that moves them is started, a worker "
+        "if the contender has no such process, and is watched for {transfer_s} s from its first message on. Where the "
+        "producer cannot tell how many still wait, a message counts as moved when its task begins.",
         by=WAITING,
     ),
     Measure(
@@ -149,7 +149,7 @@ _ALL: tuple[Measure, ...] = (
         "µs",
         "less",
         1,
-        "CPU time of the server from the start of what moves messages until the end, divided by the messages moved.",
+        "CPU time of the server from the start of that process until the end, divided by the messages moved.",
         by=WAITING,
     ),
     Measure(
@@ -158,8 +158,8 @@ _ALL: tuple[Measure, ...] = (
         "ms",
         "less",
         1,
-        "The longest command, script or transaction by Redis's `SLOWLOG` and latency monitor: by the clock, which "
-        "includes what other processes take of the cores. Those below 1 ms are not looked at.",
+        "The longest command, script or transaction by Redis's `SLOWLOG` and latency monitor. They go by the clock, "
+        "which includes the time that other processes take of the cores. Calls below 1 ms do not count.",
         by=WAITING,
         follows="transfer",
     ),
@@ -180,7 +180,7 @@ _ALL: tuple[Measure, ...] = (
         "ms",
         "less",
         1,
-        "The longest of the same calls.",
+        "The longest of these calls.",
         alike=0.5,
         by=WAITING,
     ),
@@ -192,8 +192,8 @@ _ALL: tuple[Measure, ...] = (
         "/s",
         "less",
         1,
-        "What the server did in {idle_s} s while consumers had nothing to do: Redis's `total_commands_processed`, "
-        "which counts what scripts call, or the database's transactions.",
+        "Commands in {idle_s} s while consumers had nothing to do: Redis's `total_commands_processed`, which includes "
+        "the calls of scripts, or the database's transactions.",
         alike=0.5,
         by=CONSUMERS,
     ),
@@ -209,19 +209,19 @@ _ALL: tuple[Measure, ...] = (
     ),
     Measure(
         "quiet_commands",
-        "Commands of idle consumers that keep to themselves",
+        "Commands of idle consumers without gossip",
         "/s",
         "less",
         1,
-        "The same for Celery's workers started with `--without-gossip --without-mingle --without-heartbeat`, so that "
-        "what they tell each other does not count.",
+        "The same for Celery's workers started with `--without-gossip --without-mingle --without-heartbeat`, which "
+        "leaves out the messages between workers.",
         alike=0.5,
         by=CONSUMERS,
         only=(*FORMS, STOCK),
     ),
     Measure(
         "quiet_cpu",
-        "The server's CPU for idle consumers that keep to themselves",
+        "The server's CPU for idle consumers without gossip",
         "% of a core",
         "less",
         2,
@@ -255,7 +255,7 @@ _ALL: tuple[Measure, ...] = (
         "µs",
         None,
         1,
-        "CPU time of Redis for a message as kombu-delayq's, pushed to a list, 200 in a pipeline.",
+        "CPU time of Redis for a message like kombu-delayq's, pushed to a list, 200 in a pipeline.",
     ),
     _script(
         "offer", "Redis's CPU time for a message of 1,000 bytes offered", "µs", "Offered in calls of 200 messages."
@@ -264,7 +264,7 @@ _ALL: tuple[Measure, ...] = (
         "transfer",
         "Redis's CPU time for a message of 1,000 bytes transferred",
         "µs",
-        "All are due, at random times within an hour, and are moved by one call of the script after the other.",
+        "All are due, at random times within an hour. One call of the script after the other moves them.",
     ),
     _script("longest", "Redis's CPU time for the longest of these calls", "ms", "From one call's end to the next's."),
     Measure(

@@ -1,37 +1,37 @@
 """Why kombu-delayq does not lead, where it does not."""
 
 _CELERY = (
-    "Celery routes, serializes and announces each message in Python before any transport sees it, and stock Celery "
-    "takes as long as kombu-delayq. What is left of it for many messages at once is in "
-    "[`send_many`](how-to/send-many.md), which is what the bulk row measures"
+    "Celery routes, serializes and announces each message in Python before any transport sees it. Stock Celery takes "
+    "as long as kombu-delayq. [`send_many`](how-to/send-many.md), which the bulk rows measure, does that work once "
+    "for many messages"
 )
 _MESSAGES = (
-    "Of 1,000 bytes of arguments Celery makes a message of 3,200: it has them in the body, as base64, and in the "
-    "header `argsrepr`. Stock Celery keeps as much"
+    "Celery makes a message of 3,200 bytes of 1,000 bytes of arguments, because they are in the body, as base64, and "
+    "in the header `argsrepr`. Stock Celery keeps as much"
 )
 _WHOLE = (
     "kombu-delayq moves Celery's whole message, three times the size of the arguments, to the list from which any "
-    "Celery worker takes it. Others move an id, and leave the body to be read by the worker later, or leave the "
-    "message where it is"
+    "Celery worker takes it. Others move an id, and the worker reads the body later, or they leave the message where "
+    "it is"
 )
 _BURST = (
-    "All messages are in the queue a fraction of a second after they are due; then the row shows how fast a worker "
-    "of Celery begins tasks that do nothing, which no transport changes"
+    "All messages are in the queue a fraction of a second after they are due. From then on the row shows how fast a "
+    "Celery worker begins tasks that do nothing. No transport changes that"
 )
 _HOPS = (
-    "Stock Celery has the tasks in its worker's memory when they are due, and nothing is asked of Redis then. That "
-    "is what costs it the memory above, and what loses and doubles tasks when a worker goes. Through Redis a task "
-    "takes the transfer, the worker's `BRPOP` and the reading of the message: two to three milliseconds"
+    "Stock Celery has the tasks in its worker's memory when they are due, and needs no Redis then. That costs the "
+    "memory above, and loses or repeats tasks when a worker dies. Through Redis a task takes the transfer, the "
+    "worker's `BRPOP` and the reading of the message: two to three milliseconds"
 )
 _IDLE = (
-    "A worker of Celery asks Redis for messages each second, and tells and hears of heartbeats; kombu-delayq adds "
-    "the polls of the leading transfer worker and of its deputies, and rare looks of those that stand by. Who asks "
-    "less waits in one process for all its consumers, has one scheduler for all, or has none that would go on when "
-    "it dies"
+    "A Celery worker asks Redis for messages each second, and sends and receives heartbeats. kombu-delayq adds the "
+    "polls of the leading transfer worker and of its deputies, and rare looks of the workers that stand by. "
+    "Contenders that ask less wait in one process for all their consumers, have one scheduler for all, or have none "
+    "that goes on when it dies"
 )
 _CHATTER = (
-    "Most of it are Celery's heartbeats, each of which Redis sends to all other workers (gossip): with stock Celery "
-    "as well. The rows of workers that keep to themselves leave that out"
+    "Most of it is Celery's heartbeats: Redis sends each to all other workers (gossip), with stock Celery as well. "
+    "The rows of workers without gossip leave that out"
 )
 
 #: The reason in Markdown, by the key of a measure. The page shows it only where others are better.
@@ -41,24 +41,24 @@ REASONS: dict[str, str] = {
     "enqueue_bulk": f"{_CELERY}.",
     "enqueue_bulk_cpu": f"{_CELERY}.",
     "enqueue_bulk_reads": (
-        "`send_many` sends a page of about 250 kB in one call, so that Redis is never busy with one for long. "
-        "Others put more into one."
+        "`send_many` sends a page of about 250 kB in one call, so that no call keeps Redis busy for long. Others "
+        "put more into a call."
     ),
     "kept": (
         f"{_MESSAGES}. The due time and the index add 200 bytes in the form `hash`; the form `list` has each message "
-        "twice, as Redisson has. A task with `argsrepr` set to a short text saves a third."
+        "twice, as Redisson has. A short `argsrepr` of one's own saves a third."
     ),
-    "worker": "What is left are the pages that a worker's memory takes and gives back without a message to keep.",
+    "worker": "The rest is memory that a worker takes and gives back without keeping a message.",
     "transfer": f"{_WHOLE}.",
     "longest": (
-        "One call of kombu-delayq moves up to 200 messages, in about 2 ms of Redis's time. Those who are below move "
-        "one message at a time, or none. By the clock it includes what other processes take of the cores."
+        "One call of kombu-delayq moves up to 200 messages, in about 2 ms of Redis's time. Contenders below that "
+        "move one message at a time, or none. The clock includes the time that other processes take of the cores."
     ),
     "cancel": (
-        "A cancel is two round trips: it ends the delay chain of a step that runs just now, looks through all "
-        "queues, takes the message out, and its result becomes `REVOKED`; in Redis that takes 0.1 ms. The ids of "
-        "one call share the round trips. Who is faster removes a job from the one queue that the caller names, or "
-        "only notes that an id shall not be run."
+        "A cancel takes two round trips, and 0.1 ms in Redis: it ends the delay chain of a step that runs just now, "
+        "searches all queues, takes the message out, and makes its result `REVOKED`. The ids of one call share the "
+        "round trips. Faster contenders remove a job from the one queue that the caller names, or only note that "
+        "an id shall not run."
     ),
     "cancel_worst": "As above.",
     "poisson_p50": f"{_HOPS}.",
@@ -71,21 +71,20 @@ REASONS: dict[str, str] = {
     "idle_commands": f"{_IDLE}.",
     "idle_cpu": f"{_CHATTER}.",
     "quiet_commands": (
-        "Those are the polls of the leader and its deputies, and the [rarer looks](how-to/transfer-workers.md) of all "
-        "other workers, so that no death of any of them stops the delivery."
+        "The difference is the polls of the leader and its deputies, and the [rarer "
+        "looks](how-to/transfer-workers.md) of all other workers. So the death of any of them does not stop delivery."
     ),
     "quiet_cpu": (
-        "The difference are the polls of the leader and its deputies, and the "
-        "[rarer looks](how-to/transfer-workers.md) of all other workers, so that no death of any of them stops the "
-        "delivery."
+        "The difference is the polls of the leader and its deputies, and the [rarer "
+        "looks](how-to/transfer-workers.md) of all other workers. So the death of any of them does not stop delivery."
     ),
     "offer_cpu": (
-        f"{_MESSAGES}, but puts it at the end of a list without an order. kombu-delayq keeps it by its due time and "
-        "by its id, so that it can be found again, in a script that does not store it twice."
+        f"{_MESSAGES}, but puts it at the end of a list without an order. kombu-delayq keeps it by due time and by "
+        "id, so that it can be found again. Its script stores no message twice."
     ),
     "transfer_cpu": f"{_WHOLE}.",
     "path_cpu": (
-        "Those who take less keep no order by due time before a worker has the message in its memory, or move an id "
-        "instead of a message that is three times the size of its arguments."
+        "Contenders that take less sort by due time only in a worker's memory, or move an id instead of a message "
+        "of three times the size of its arguments."
     ),
 }

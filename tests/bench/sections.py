@@ -36,7 +36,7 @@ class Sections:
         yield "# Benchmarks"
         yield ""
         yield (
-            "kombu-delayq beside what people use instead: the same work, the same machine, the same run. "
+            "kombu-delayq beside the alternatives: the same work, the same machine, the same run. "
             f"`{facts.command}` wrote this page on {facts.date:%Y-%m-%d} at {facts.date:%H:%M} UTC, in "
             f"{facts.took_s / 60:.0f} minutes, from [these figures]({figures})."
         )
@@ -44,7 +44,7 @@ class Sections:
         if facts.quick:
             yield "This was a quick run: small backlogs, a round each. Its figures are rough."
         else:
-            yield "[How to measure](reference/benchmarks.md) tells how to repeat it, for some contenders only, too."
+            yield "[How to measure](reference/benchmarks.md) tells how to repeat it, also for some contenders only."
         yield ""
         yield f"Machine: {machine}."
         for note in facts.notes:
@@ -61,14 +61,14 @@ class Sections:
         same = _ahead([[column.among(STOCK) for column in found] for _, found in rows])
         yield from ("", "## At a glance", "")
         yield (
-            f"kombu-delayq leads in {ahead} rows. To lead is to have, at every size and with the "
-            "better of its two forms of backup, the best median, or one within 5 % of it, or within the spread of the "
-            "best. The table shows the greatest size that kombu-delayq was measured at; the sections below show all."
+            f"kombu-delayq leads in {ahead} rows. It leads in a row if at every size the better of its two forms of "
+            "backup has the best median, or one within 5 % of the best or within the spread of the best. The table "
+            "shows the greatest size at which kombu-delayq was measured; the sections below show all."
         )
         yield ""
         yield (
-            "The others have messages, workers and promises of their own. Beside Celery's own transports, with the "
-            f"same tasks in the same worker, kombu-delayq leads in {same} rows, and "
+            "The others have messages, workers and promises of their own. Compared with Celery's own transports only, "
+            f"which run the same tasks in the same worker, kombu-delayq leads in {same} rows. It also "
             "[cancels](#cancel), which they cannot."
         )
         yield from ("", "| | at | kombu-delayq | best of the others | leads |", "|---|--:|--:|--:|---|")
@@ -94,7 +94,13 @@ class Sections:
         """Yields the bounds, and whether they are met."""
         found = bounds(self._results)
         forms = list(found[0].values)
-        yield from ("", "## Targets", "", "What this project has set itself, by the medians where no more is said:", "")
+        yield from (
+            "",
+            "## Targets",
+            "",
+            "Bounds that this project has set itself, by the medians unless a row says otherwise:",
+            "",
+        )
         if not forms:
             yield "kombu-delayq was not measured in this run."
             return
@@ -112,22 +118,22 @@ class Sections:
         never = self._tables.shown(inf, MEASURES["poisson_max"])
         yield from ("", "## How it was measured", "")
         yield (
-            "Every contender is used through its public API, as its documentation does, with its defaults "
+            "The programs use each contender's public API, as its documentation does, with its defaults "
             "([below](#contenders)). All do the same work. A task's arguments are its due time and a fixed random "
-            "text, together 1,000 bytes as JSON; how many bytes of its own a contender adds is part of what is "
-            "compared. Each measure has a new server with nothing else in it: Redis without persistence, PostgreSQL "
+            "text, together 1,000 bytes as JSON. The bytes that a contender adds are part of the comparison. Each "
+            "measure has a new server with nothing else in it: Redis without persistence, PostgreSQL "
             "or RabbitMQ. Producer, worker and server share the machine's cores."
         )
         yield ""
         yield (
-            "The contenders take turns, and what is short is repeated: A B C, A B C. A cell is the median of the "
-            "rounds, with the least and the greatest behind it where they differ. **Bold** is the best median of a "
-            "column. Worker's memory, idle consumers and Poisson's lateness are measured of several contenders at the "
-            "same time, of which each still has its own server."
+            "The contenders take turns, and short measures are repeated: A B C, A B C. A cell is the median of the "
+            "rounds, followed by the least and the greatest where they differ. **Bold** is the best median of a "
+            "column. A worker's memory, idle consumers and the lateness at random times are measured for several "
+            "contenders at the same time; each still has a server of its own."
         )
         yield ""
         yield (
-            "A task writes down how late it begins, as the first thing that it does. What has not begun "
+            "First of all a task writes down how late it begins. A task that has not begun "
             f"{self._facts.numbers['grace_s']} s after the last due time counts as infinitely late: “{never}”."
         )
 
