@@ -97,11 +97,9 @@ def _job_writer(options: WriteOptions, schema: StructType, overwrite: bool, job:
             'write .mode("append"), or .outputMode("append") of a stream'
         )
     plan = Columns.of(schema, options)
-    if "op" in plan.reserved and options.delivery == "staged":
-        raise InvalidSparkOption("delivery=staged does not go with a column op: a task is cancelled at once")
     if job is not None:  # not again for each micro-batch of a stream
-        for doubt in plan.doubts():
-            log(logging.WARNING, doubt)
+        for warning in plan.warnings():
+            log(logging.WARNING, warning)
     settings = AppSettings.of(options.celery_app)
     broker = broker_of(options, settings)
     settings = settings.without_broker()

@@ -1,4 +1,4 @@
-"""What an app says about its messages, taken once on the driver and handed to executors that do not have the app."""
+"""The settings of an app that decide its messages: read once on the driver, handed to executors without the app."""
 
 import pickle
 from contextlib import suppress
@@ -13,7 +13,7 @@ from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.errors import InvalidSparkOption
 from kombu_delayq.errors import quoted
 
-#: Settings that decide what a message is, and where it goes.
+#: Names of the settings.
 SETTINGS = (
     *("task_default_queue", "task_default_exchange", "task_default_exchange_type", "task_default_routing_key"),
     *("task_default_delivery_mode", "task_default_priority", "task_queue_max_priority", "task_default_queue_type"),
@@ -25,13 +25,13 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class AppSettings:
-    """Of an app, what its messages depend on. Pickled without the app.
+    """What the messages of an app depend on. Pickled without the app.
 
     Attributes:
-        conf: Its settings.
-        tasks: By name of a task, the options that ``apply_async`` takes from it.
-        broker_url: Its broker; None when there is no app.
-        transport_options: Of its broker.
+        conf: Values of its settings.
+        tasks: Options that ``apply_async`` takes from a task, by name of the task.
+        broker_url: URL of its broker; None without an app.
+        transport_options: Transport options of its broker.
         tls: Its ``broker_use_ssl``.
         levels: Its table of delay levels, or None.
     """
@@ -45,32 +45,28 @@ class AppSettings:
 
     @classmethod
     def of(cls, name: str | None) -> "AppSettings":
-        """Reads the app that ``celery -A`` would find under a name.
+        """Reads the settings of an app.
+
+        Args:
+            name: As for ``celery -A``; None for no app.
 
         Raises:
-            InvalidSparkOption: There is none, or it has settings that cannot be handed over.
-            InvalidDelayLevel: Its setting ``delayq_levels`` is no table.
+            InvalidSparkOption: There is no such app, or it has settings that executors cannot get.
+            InvalidDelayLevel: Its setting ``delayq_levels`` is not a table of delay levels.
         """
         if name is None:
             return cls()
         try:
             app = find_app(name)
-        except Exception as error:  # whatever the app's own module raises
+        except Exception as error:  # the module of the app can raise anything
             raise InvalidSparkOption(f"celery_app={quoted(name)} cannot be loaded: {error!r}") from error
         if not isinstance(app, Celery):
-            raise InvalidSparkOption(f"celery_app={quoted(name)} is no Celery app")
-        conf = {}
-        for setting in SETTINGS:
-            with suppress(KeyError):  # of other versions of Celery; ``in`` does not see what is yet to be loaded
-                conf[setting] = app.conf[setting]
-        if conf.get("task_protocol") == 1:
-            raise InvalidSparkOption("the app has task_protocol = 1; messages of protocol 2 are written only")
+            raise InvalidSparkOption(f"celery_app={quoted(name)} is not a Celery app")
         _check_queues(app)
-        tasks = {task.name: _options_of(task) for task in app.tasks.values() if not task.name.startswith("celery.")}
         levels = app.conf.get("delayq_levels")
         return cls(
-            _picklable(conf),
-            tasks,
+            _conf_of(app),
+            {task.name: _options_of(task) for task in app.tasks.values() if not task.name.startswith("celery.")},
             app.conf.broker_write_url or app.conf.broker_url,
             dict(app.conf.broker_transport_options or {}),
             app.conf.broker_use_ssl or None,
@@ -78,14 +74,27 @@ class AppSettings:
         )
 
     def without_broker(self) -> "AppSettings":
-        """Returns them without the broker's URL and options, which may have passwords."""
+        """Returns these settings without those of the broker, which may have passwords."""
         return AppSettings(self.conf, self.tasks, levels=self.levels)
 
     def make_app(self) -> Celery:
-        """Makes an app that builds the same messages, and sends none."""
+        """Returns an app that makes the same messages and has a broker in memory."""
         app = Celery("celery_ext.spark", set_as_current=False, broker="memory://", backend="disabled")
         app.conf.update(self.conf)
         return app
+
+
+def _conf_of(app: Celery) -> dict[str, Any]:
+    conf = {}
+    for setting in SETTINGS:
+        # Some versions of Celery lack a setting. ``in`` does not find settings that are not loaded yet.
+        with suppress(KeyError):
+            conf[setting] = app.conf[setting]
+    if conf.get("task_protocol") == 1:
+        raise InvalidSparkOption("the app has task_protocol = 1; Spark jobs write messages of protocol 2 only")
+    for setting, value in conf.items():
+        _check_picklable(setting, value)
+    return conf
 
 
 def _options_of(task: Any) -> dict[str, Any]:
@@ -105,15 +114,13 @@ def _check_queues(app: Celery) -> None:
             )
 
 
-def _picklable(conf: dict[str, Any]) -> dict[str, Any]:
-    for name, value in conf.items():
-        try:
-            pickle.dumps(value)
-        except Exception as error:  # of any object that a setting may have
-            from pyspark.cloudpickle import dumps
+def _check_picklable(setting: str, value: Any) -> None:
+    try:
+        pickle.dumps(value)
+    except Exception as error:  # objects in settings can raise anything
+        from pyspark.cloudpickle import dumps
 
-            try:
-                dumps(value)
-            except Exception:
-                raise InvalidSparkOption(f"the setting {name} cannot be handed to executors: {error}") from error
-    return conf
+        try:
+            dumps(value)
+        except Exception:
+            raise InvalidSparkOption(f"the setting {setting} cannot be handed to executors: {error}") from error

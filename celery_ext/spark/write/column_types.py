@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame say something of a task, and the types that columns may have, in Spark's words."""
+"""The reserved columns of a DataFrame, and the types that columns may have, in Spark's words."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from pyspark.sql import types as spark
 
 from celery_ext.spark.errors import InvalidColumns
 
-#: Whether a type is one of those that a column may have.
+#: Whether a column may have a type.
 Check = Callable[[spark.DataType], bool]
 
 
@@ -19,7 +19,7 @@ _TIMES = (spark.TimestampType, spark.TimestampNTZType)
 _WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _NUMBERS = (*_WHOLE, spark.FloatType, spark.DoubleType)
 _TEXT, _OBJECT = _any(*_TEXTS), _any(spark.StructType, spark.MapType, *_TEXTS)
-#: The columns that say something of a task, each with the types that it may have, and with what to call these.
+#: The reserved columns, which set a field of the task: for each the check of its type, and the types in words.
 RESERVED: dict[str, tuple[Check, str]] = {
     "op": (_TEXT, "string: enqueue or cancel"),
     "task": (_TEXT, "string"),
@@ -42,39 +42,39 @@ RESERVED: dict[str, tuple[Check, str]] = {
 }
 #: Whether a column can hold UUIDs.
 is_uuid = _any(*_TEXTS, spark.BinaryType)
-#: What else has JSON, or what Celery's serializer ``json`` makes of it.
+#: Whether Celery's serializer ``json`` can write a type, containers apart.
 _has_json = _any(*_TEXTS, *_TIMES, *_NUMBERS, spark.BooleanType, spark.DecimalType, spark.DateType, spark.BinaryType)
 
 
-def meant_by(written: str) -> str:
-    """Returns the name of the reserved column that a DataFrame has in any case, else the name as it is written."""
-    return written.lower() if written.lower() in RESERVED else written
+def meant_by(name: str) -> str:
+    """Returns the name in lower case if it is that of a reserved column, else the name as it is."""
+    return name.lower() if name.lower() in RESERVED else name
 
 
-def check_reserved(kind: spark.DataType, written: str) -> None:
-    """Finds a type that a reserved column does not have.
+def check_reserved(kind: spark.DataType, name: str) -> None:
+    """Checks the type of a reserved column.
 
     Args:
         kind: The type.
-        written: Name of the column.
+        name: Name of the column, in any case.
 
     Raises:
-        InvalidColumns: It does not; names the column.
+        InvalidColumns: The column cannot have this type.
     """
-    fits, described = RESERVED[meant_by(written)]
+    fits, described = RESERVED[meant_by(name)]
     if not fits(kind):
-        raise InvalidColumns(f"column {written} is of type {kind.simpleString()}; it is to be a {described}")
+        raise InvalidColumns(f"column {name} is of type {kind.simpleString()}; it is to be a {described}")
 
 
 def check_type(kind: spark.DataType, where: str) -> None:
-    """Finds a type that has no place in a message.
+    """Checks that a type can stand in a message.
 
     Args:
         kind: The type.
-        where: Name of the column, or of the field within it.
+        where: Name of the column, or path of the field within it.
 
     Raises:
-        InvalidColumns: It has not; names the column, or the field within it.
+        InvalidColumns: It cannot; the error names column or field.
     """
     if isinstance(kind, spark.UserDefinedType):
         check_type(kind.sqlType(), where)

@@ -10,20 +10,20 @@ from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.column_types import RESERVED, check_reserved, check_type, is_uuid, meant_by
 
-#: The ways to say when a task is due, of which a job uses one.
+#: The ways to give a task its due time. A job uses one of them.
 DELAYS = ("eta", "countdown", "delay_level")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns do what. Names are compared as Spark does by default, without regard to case.
+    """What each column of a DataFrame is used for. As in Spark, the case of names does not count by default.
 
     Attributes:
-        reserved: Names of the reserved columns that are there.
-        arguments: Names of the columns that become keyword arguments.
-        id_columns: Names of the columns that make the task id, in order; empty when the whole row does.
-        uuid_columns: Names of the text columns that hold UUIDs.
-        recased: Names that are written in another case than what they are taken for, with that.
+        reserved: Reserved columns of the DataFrame.
+        arguments: Columns that become keyword arguments.
+        id_columns: Columns that make the task id, in order; empty when the whole row does.
+        uuid_columns: Columns of texts or bytes that are UUIDs.
+        recased: Names that the user writes in another case than the columns have, each with the name of its column.
     """
 
     reserved: frozenset[str]
@@ -37,69 +37,67 @@ class Columns:
         """Decides what columns mean.
 
         Raises:
-            InvalidColumns: They do not make tasks.
-            InvalidSparkOption: Options do not go with them, or with each other.
+            InvalidColumns: They make no tasks.
+            InvalidSparkOption: Options contradict the columns, or each other.
         """
         written = schema.fieldNames()
         _check_names(written)
-        names = list(map(meant_by, written))
-        reserved = frozenset(RESERVED) & set(names)
-        for name, field in zip(names, schema, strict=True):
+        fields = dict(zip(map(meant_by, written), schema, strict=True))
+        names = tuple(fields)
+        reserved = frozenset(RESERVED) & fields.keys()
+        for name, field in fields.items():
             if name in reserved:
                 check_reserved(field.dataType, field.name)
             check_type(field.dataType, field.name)
-        id_columns = _named_by("id_columns", options.id_columns or (), names)
-        uuid_columns = _named_by("uuid_columns", options.uuid_columns or (), names)
-        _check_uuids(dict(zip(names, schema, strict=True)), uuid_columns)
-        others = tuple(name for name in names if name not in reserved)
+        id_columns = _columns_of_option("id_columns", options.id_columns or (), names)
+        uuid_columns = _columns_of_option("uuid_columns", options.uuid_columns or (), names)
+        _check_uuids(fields, uuid_columns)
+        arguments = tuple(name for name in names if name not in reserved)
         if "kwargs" in reserved:
-            _check_no_others([name for name in others if name not in id_columns])
-            others = ()
-        _check_task(reserved, written, options)
-        _check_op(reserved, options)
-        _check_delays(reserved, options)
-        _check_dead_letters(options)
-        said = (*written, *(options.id_columns or ()), *(options.uuid_columns or ()))
-        meant = (*names, *id_columns, *uuid_columns)
-        recased = tuple((each, name) for each, name in zip(said, meant, strict=True) if each != name)
-        return cls(reserved, others, id_columns, frozenset(uuid_columns), recased)
+            _check_none_beside_kwargs([name for name in arguments if name not in id_columns])
+            arguments = ()
+        _check_options(reserved, written, options)
+        by_user = (*written, *(options.id_columns or ()), *(options.uuid_columns or ()))
+        pairs = zip(by_user, (*names, *id_columns, *uuid_columns), strict=True)
+        recased = tuple((name, column) for name, column in pairs if name != column)
+        return cls(reserved, arguments, id_columns, frozenset(uuid_columns), recased)
 
     def check_case(self) -> None:
-        """Refuses what would mean something else where the case of names counts.
+        """Checks names for a session in which their case counts.
 
         Raises:
-            InvalidColumns: A name is written in another case than what it is taken for.
+            InvalidColumns: A name is written in another case than the column that it stands for.
         """
         if self.recased:
-            told = ", ".join(f"{written} instead of {name}" for written, name in self.recased)
+            pairs = ", ".join(f"{written} instead of {name}" for written, name in self.recased)
             raise InvalidColumns(
-                f"spark.sql.caseSensitive is true, and names are in another case: {told}. Write a column that says "
-                "something of the task, and what an option names, in the same case; put what is to be an argument of "
-                "such a name into a column kwargs"
+                f"spark.sql.caseSensitive is true, and names are in another case: {pairs}. Write reserved columns, and "
+                "the columns that an option names, in the same case; put an argument that has the name of a reserved "
+                "column into a column kwargs"
             )
 
-    def doubts(self) -> Iterator[str]:
-        """Yields warnings: of each argument that may be meant to be a reserved column."""
+    def warnings(self) -> Iterator[str]:
+        """Yields a warning for each argument whose name is nearly that of a reserved column."""
         for name in self.arguments:
-            for meant in get_close_matches(name.lower(), RESERVED, n=1, cutoff=0.9):
-                yield f"column {name} becomes an argument of the task; did you mean {meant}?"
+            for reserved in get_close_matches(name.lower(), RESERVED, n=1, cutoff=0.9):
+                yield f"column {name} becomes an argument of the task; did you mean {reserved}?"
 
 
-def _check_names(written: Sequence[str]) -> None:
-    if not written:
+def _check_names(names: Sequence[str]) -> None:
+    if not names:
         raise InvalidColumns(
-            "the DataFrame has no columns, and Spark hands no rows of such a one over; select a column at least"
+            "the DataFrame has no columns, and Spark passes no rows without columns on; select at least one column"
         )
-    twice = sorted({name for name in written if written.count(name) > 1})
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidColumns(f"columns of the same name: {', '.join(twice)}")
-    lower = [name.lower() for name in written]
-    alike = [name for name in written if lower.count(name.lower()) > 1]
+    lower = [name.lower() for name in names]
+    alike = [name for name in names if lower.count(name.lower()) > 1]
     if alike:
         raise InvalidColumns(f"columns whose names differ in case only: {', '.join(alike)}; rename or drop all but one")
 
 
-def _named_by(option: str, given: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+def _columns_of_option(option: str, given: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """Returns the columns that an option names."""
     known = {name.lower(): name for name in names}
     for name in given:
@@ -120,36 +118,30 @@ def _check_uuids(fields: Mapping[str, StructField], names: Sequence[str]) -> Non
             raise InvalidSparkOption(f"uuid_columns names {name}, which is no column of texts or bytes for an argument")
 
 
-def _check_no_others(others: Sequence[str]) -> None:
+def _check_none_beside_kwargs(others: Sequence[str]) -> None:
     if others:
-        told = ", ".join(f"{name}{_nearest(name, tuple(RESERVED))}" for name in others)
+        names = ", ".join(f"{name}{_nearest(name, tuple(RESERVED))}" for name in others)
         raise InvalidColumns(
-            f"unknown columns beside kwargs: {told}. Put them into kwargs, leave kwargs out, so that the "
-            f"columns become keyword arguments, or drop them. Reserved are: {', '.join(RESERVED)}"
+            f"unknown columns beside kwargs: {names}. Put them into kwargs, drop them, or leave kwargs out: then "
+            f"columns become keyword arguments. Reserved columns are: {', '.join(RESERVED)}"
         )
 
 
-def _check_task(reserved: frozenset[str], written: Sequence[str], options: WriteOptions) -> None:
-    if "task" not in reserved and options.task is None and not {"op", "task_id"} <= reserved:  # which may only cancel
+def _check_options(reserved: frozenset[str], written: Sequence[str], options: WriteOptions) -> None:
+    only_cancels = {"op", "task_id"} <= reserved
+    if "task" not in reserved and options.task is None and not only_cancels:
         raise InvalidColumns(f"which task? Give option task, or a column task. The columns are: {', '.join(written)}")
-
-
-def _check_op(reserved: frozenset[str], options: WriteOptions) -> None:
     if "op" in reserved and "task_id" not in reserved and not options.id_columns:
         raise InvalidColumns(
-            "column op needs option id_columns, or a column task_id: an id that is made from the whole row, its op "
-            "among it, is never that of the task to be cancelled"
+            "column op needs option id_columns, or a column task_id: an id made from the whole row contains op, and is "
+            "never the id of the task to cancel"
         )
-
-
-def _check_delays(reserved: frozenset[str], options: WriteOptions) -> None:
-    given = [name for name in DELAYS if name in reserved or getattr(options, name, None) is not None]
-    if len(given) > 1:
+    delays = [name for name in DELAYS if name in reserved or getattr(options, name, None) is not None]
+    if len(delays) > 1:
         raise InvalidColumns(
-            f"both {' and '.join(given)} are given, as columns or options; a task is due by one of them"
+            f"{' and '.join(delays)} are given, as columns or options; a task gets its due time from one of them"
         )
-
-
-def _check_dead_letters(options: WriteOptions) -> None:
+    if "op" in reserved and options.delivery == "staged":
+        raise InvalidSparkOption("delivery=staged does not go with a column op: a task is cancelled at once")
     if (options.on_bad_row == "dead_letter") != (options.dead_letter_queue is not None):
         raise InvalidSparkOption("on_bad_row=dead_letter and dead_letter_queue go together")

@@ -67,7 +67,7 @@ def test_an_app_is_found_as_by_celery(tmp_path: Path) -> None:
     [
         ("no.such.module", "celery_app='no.such.module' cannot be loaded: ModuleNotFoundError"),
         (f"{apps.__name__}:none", "cannot be loaded: ModuleNotFoundError"),
-        (f"{apps.__name__}:make", "is no Celery app"),
+        (f"{apps.__name__}:make", "is not a Celery app"),
     ],
 )
 def test_an_app_that_is_not_there_is_told(name: str, told: str) -> None:
