@@ -24,3 +24,10 @@ def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
     with redis_server.client() as client:
         client.flushall()
         yield client
+
+
+@pytest.fixture
+def own_server() -> Iterator[PrivateRedis]:
+    """A server that the test may harm."""
+    with PrivateRedis() as server:
+        yield server

@@ -72,10 +72,3 @@ def broker(redis_server: PrivateRedis) -> PrivateRedis:
 def raw_client(broker: PrivateRedis) -> redis.Redis:
     """A client of it that does not decode."""
     return redis.Redis(port=broker.port)
-
-
-@pytest.fixture
-def own_server() -> Iterator[PrivateRedis]:
-    """A server that the test may harm."""
-    with PrivateRedis() as server:
-        yield server

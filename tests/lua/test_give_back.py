@@ -3,9 +3,9 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from tests.store.test_priorities import STEPS, Kombu
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import popped
+from tests.support.store.priorities import STEPS, Kombu
 
 
 def test_the_message_is_the_next_to_be_consumed(client: redis.Redis) -> None:

@@ -1,6 +1,5 @@
 """``index.lua``: makes messages that other clients have offered findable by their ids."""
 
-import json
 import struct
 
 import pytest
@@ -10,6 +9,7 @@ from kombu_delayq.store.lookup import MAX_BYTES
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.redisson_form import entry, offer, task
 
 pytestmark = list_only
 
@@ -18,24 +18,6 @@ pytestmark = list_only
 def listed(make_store: MakeStore) -> DelayStore:
     """A store in Redisson's form."""
     return make_store(backup="list")
-
-
-def task(identity: str) -> bytes:
-    """Makes a message as another client may write it."""
-    return json.dumps({"headers": {"task": "t", "id": identity}, "properties": {}}).encode()
-
-
-def entry(number: int, message: bytes, *, old: bool = False) -> bytes:
-    """Makes an entry as Redisson does: with a double (old), or with 8 bytes and their number before them."""
-    length = struct.pack("<Q", len(message))
-    return (struct.pack("<d", number) if old else b"\x08" + struct.pack("<q", number)) + length + message
-
-
-def offer(store: DelayStore, number: int, message: bytes, due_ms: float = FUTURE_MS, *, old: bool = False) -> None:
-    """Offers a message as Redisson does."""
-    made = entry(number, message, old=old)
-    store.client.zadd(store.keys.timeout("q"), {made: due_ms})
-    store.client.rpush(store.keys.listed("q"), made)
 
 
 @pytest.mark.parametrize("old", [False, True])

@@ -7,10 +7,10 @@ import pytest
 from kombu_delayq.store import PAGE_TTL_MS, DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
-from tests.store.test_priorities import STEPS, Kombu
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import now
 from tests.support.store.keyspace import FUTURE_MS, contents, look, popped, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.priorities import STEPS, Kombu
 
 
 def put(store: DelayStore, number: int, *offers: Offer, sender: str = "s", expire_ms: int = 0) -> str:

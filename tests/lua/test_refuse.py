@@ -8,8 +8,8 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, Refused
-from tests.store.test_store import round_trips
 from tests.support.conditions import until
+from tests.support.store.cost import round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     FUTURE_MS,

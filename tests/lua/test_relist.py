@@ -6,10 +6,9 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.repair import MAX_ENTRIES, Relisted
-from tests.lua.test_index import entry, offer, task
-from tests.lua.test_repair_list import IDS, LISTED, NOTES, TIMEOUT
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.redisson_form import IDS, LISTED, NOTES, TIMEOUT, entry, offer, task
 
 pytestmark = list_only
 

@@ -7,7 +7,6 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.repair import MAX_ENTRIES
 from kombu_delayq.store.types import Change
-from tests.lua.test_index import entry, offer, task
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import (
     FUTURE_MS,
@@ -21,13 +20,9 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
+from tests.support.store.redisson_form import IDS, LISTED, NOTES, TIMEOUT, entry, offer, task
 
 pytestmark = list_only
-
-TIMEOUT, LISTED, NOTES, IDS = (
-    *("redisson_delay_queue_timeout:{q}", "redisson_delay_queue:{q}"),
-    *("delayq:{q}:notes", "delayq:{q}:ids"),
-)
 
 
 @pytest.fixture

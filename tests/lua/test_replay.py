@@ -4,9 +4,9 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Letter
-from tests.store.test_priorities import STEPS, Kombu
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
+from tests.support.store.priorities import STEPS, Kombu
 
 
 def bury(store: DelayStore, *messages: str | bytes, key: str = "dead") -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Change, Waiting
-from tests.store.test_priorities import STEPS, Kombu
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BACKUP,
@@ -25,6 +24,7 @@ from tests.support.store.keyspace import (
     twin_id,
     waiting,
 )
+from tests.support.store.priorities import STEPS, Kombu
 
 
 def run_now(store: DelayStore, *messages: Waiting, body: bytes = b"new") -> list[str]:

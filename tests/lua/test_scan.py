@@ -8,7 +8,6 @@ from kombu_delayq.store.formats.hash import body_of
 from kombu_delayq.store.formats.redisson import priority_of
 from kombu_delayq.store.scan import PAGE_BYTES
 from kombu_delayq.store.types import Change, Scanned
-from tests.lua.test_index import offer, task
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only, list_only
@@ -25,6 +24,7 @@ from tests.support.store.keyspace import (
     waiting,
 )
 from tests.support.store.parts import cut_into, ids_of, pages, scanned, whole
+from tests.support.store.redisson_form import offer, task
 
 #: Messages as other clients may write them.
 MESSAGES = [

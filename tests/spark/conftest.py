@@ -5,7 +5,7 @@ these run one after the other, so that there is one JVM at a time.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,7 @@ from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.spark import session
-
-#: Returns what Spark and its Python workers have logged since the test began.
-SparkLog = Callable[[], str]
-
-#: The password of ``guarded_server``, and another.
-PASSWORD, WRONG_PASSWORD = "pfc-Jx83-kept-secret", "pfc-Jx83-never-right"
-#: Variables of Spark's processes with its URL, with that and the wrong password, and with that of no server.
-BROKER_ENV, WRONG_ENV, GONE_ENV = "DELAYQ_TEST_BROKER", "DELAYQ_TEST_BROKER_WRONG", "DELAYQ_TEST_BROKER_GONE"
+from tests.support.spark.session import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD, SparkLog
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
@@ -88,10 +81,3 @@ def spark_log(_spark_and_log: tuple[SparkSession, Path]) -> SparkLog:
             return file.read().decode(errors="replace")
 
     return read
-
-
-@pytest.fixture
-def own_server() -> Iterator[PrivateRedis]:
-    """A server that the test may harm."""
-    with PrivateRedis() as server:
-        yield server

@@ -12,8 +12,8 @@ from pyspark.sql.types import LongType, StructType
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import CeleryDataSource
-from tests.spark.conftest import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD
 from tests.support.spark.jobs import append, numbers
+from tests.support.spark.session import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""A store in each form of backup, as the tests of the scripts have it."""
+"""A store in each form of backup."""
 
-from tests.support.store.fixtures import backup, ear, make_store, own_server, store
+from tests.support.store.fixtures import backup, ear, make_store, store
 
-__all__ = ["backup", "ear", "make_store", "own_server", "store"]
+__all__ = ["backup", "ear", "make_store", "store"]

@@ -12,7 +12,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, Refused
 from kombu_delayq.store.lookup import MAX_TWINS
 from kombu_delayq.store.types import Offer
-from tests.store.test_store import round_trips
+from tests.support.store.cost import round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, clock_ms, waiting

@@ -6,8 +6,8 @@ import pytest
 import redis
 
 from kombu_delayq.store import DelayStore
-from tests.store.test_store import calls, round_trips
 from tests.support.servers.redis_version import major_version
+from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import PAST_MS, contents, waiting
 

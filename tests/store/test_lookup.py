@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_BYTES
-from tests.store.test_store import round_trips
+from tests.support.store.cost import round_trips
 from tests.support.store.keyspace import FUTURE_MS, contents, in_form, twin_id, waiting
 
 OPERATIONS = ["get", "cancel"]

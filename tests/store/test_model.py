@@ -32,8 +32,8 @@ from tests.support.store.keyspace import (
     opened,
     twin_id,
 )
-from tests.support.store.listed import is_sound
 from tests.support.store.model import Head, ListModel, Message, Model
+from tests.support.store.redisson_form import is_sound
 
 UNACKED = ("unacked_index", "unacked")
 #: Few of each, so that ids and due times meet often.

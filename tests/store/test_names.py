@@ -1,17 +1,20 @@
 """Whatever a queue, an id or a body is made of, messages pass through the store unchanged."""
 
 import pytest
+import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Offer
+from kombu_delayq.store.types import Change, Offer
+from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only, list_only
 from tests.support.store.keyspace import (
     BACKUP,
     DUE,
     FUTURE_MS,
     PAST_MS,
+    QUEUE_NAMES,
     TWINS,
     Ear,
     announced,
@@ -21,23 +24,8 @@ from tests.support.store.keyspace import (
     waiting,
 )
 
-NAMES = [
-    "plain",
-    "with space",
-    "ünïcödé ✓",
-    "{tag}",
-    "{tag}.more",
-    "a}b{c",
-    "{}",
-    "line\nbreak",
-    "*?[a-z]",
-    "",
-    "~",
-    "n" * 5000,
-]
 
-
-@pytest.mark.parametrize("queue", NAMES)
+@pytest.mark.parametrize("queue", QUEUE_NAMES)
 def test_any_queue_name(store: DelayStore, ear: Ear, queue: str) -> None:
     """A queue of any name is announced, known, counted, transferred and purged under it."""
     store.offer(queue, waiting("later"))
@@ -70,7 +58,9 @@ def test_names_that_differ_in_braces_only_are_one_queue_to_redisson(store: Delay
     assert (store.size("a"), store.size("{a}")) == (1, 1)
 
 
-@pytest.mark.parametrize("identity", [*NAMES, "0", "00000001", "-1", "i~", "i~0123456789abcdef", "\0", "\r\n$5\r\n"])
+@pytest.mark.parametrize(
+    "identity", [*QUEUE_NAMES, "0", "00000001", "-1", "i~", "i~0123456789abcdef", "\0", "\r\n$5\r\n"]
+)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A message of any id is stored once, told from another with the same id, and transferred."""
     one, two = (waiting(identity, PAST_MS, body) for body in ("one", "two"))
@@ -103,3 +93,70 @@ def test_any_messages_arrive_once_in_order(store: DelayStore, messages: list[tup
         store.offer("q", Offer(identity, repr(PAST_MS), 0, body))
     store.transfer("q")
     assert popped(store.client, "q") == [body for _, body in messages]
+
+
+#: A name that is no UTF-8: as bytes, and as text.
+BAD, NAME = b"\xff\xfe {x\x80", "\udcff\udcfe {x\udc80"
+
+
+def test_every_operation_takes_such_a_name(store: DelayStore) -> None:
+    """Messages of a queue whose name is no UTF-8 are stored, found, changed, counted, transferred and purged."""
+    store.offer(NAME, waiting("later"), waiting("now"), waiting("i", PAST_MS), expire_ms=600_000)
+    assert store.client.smembers("delayq:queues") == {BAD}
+    assert store.queues() == [NAME]
+    assert store.lead("name").queues == [NAME]
+    assert store.all_quiet([NAME], [NAME]) is False
+    assert by_queue(store.heads([NAME])) == {NAME: PAST_MS}
+    store.keep_alive(NAME, 600_000)
+    assert store.transfer(NAME).moved == 1
+    later, now = (store.get([NAME], [each])[each][0] for each in ("later", "now"))
+    assert (later.queue, now.queue) == (NAME, NAME)
+    assert store.reschedule(NAME, [Change(later, FUTURE_MS + 1, b"new")]) == ["rescheduled"]
+    assert store.run_now(NAME, [Change(now, 0.0, b"new")]) == ["transferred"]
+    assert [each.id for each in store.browse(NAME).messages] == ["later"]
+    assert (store.size(NAME), store.count(NAME), sum(store.sizes([NAME]).values())) == (1, 1, 1)
+    assert (store.stats(NAME).delayed, store.stats(NAME).ready) == (1, 2)
+    assert sum(store.dead_letter_lists(NAME).values()) == 2
+    assert store.kept_forms(NAME) == [store.backup]
+    assert store.convert(NAME, store.other_backup).moved == 1
+    assert popped(store.client, BAD) == [b"body of i", b"new"]
+    assert store.cancel([NAME], ["later"])["later"][0].queue == NAME
+    assert store.purge(NAME) == 0
+    assert store.queues() == []
+
+
+def test_a_search_goes_through_other_queues_all_the_same(store: DelayStore) -> None:
+    """A task is found and cancelled by its id while the registry has a name that is no UTF-8."""
+    store.client.sadd("delayq:queues", BAD, b"")
+    store.offer("q", waiting("i"))
+    assert list(store.get(store.queues(), ["i"])) == ["i"]
+    assert list(store.cancel(store.queues(), ["i"])) == ["i"]
+
+
+def test_an_announcement_tells_the_name(make_store: MakeStore, ear: Ear) -> None:
+    """A new head of such a queue is heard with the name under which it is found."""
+    store = make_store(backup="hash")
+    with store.listen() as listener:
+        listener.wait(1.0)
+        listener.follow([NAME, "q"])
+        store.offer(NAME, waiting("i"))
+        heard = [wake for wake in (listener.wait(1.0) for _ in range(3)) if wake is not None and wake.form is not None]
+    assert (NAME, FUTURE_MS) in [(wake.form.queue, wake.due_ms) for wake in heard if wake.form]
+
+
+@pytest.mark.parametrize("backup", ["list"], indirect=True)
+def test_a_lost_connection_is_subscribed_again(store: DelayStore) -> None:
+    """A listener that is to follow a queue with such a name outlives its connection, and hears of the others.
+
+    An older Redis client raises its own error instead, after which a transfer worker listens anew.
+    """
+    with store.listen() as listener:
+        listener.follow([NAME, "q"])
+        for _ in range(2):
+            listener.wait(1.0)
+        store.client.client_kill_filter(_type="pubsub")
+        try:
+            again = [listener.wait(1.0) for _ in range(2)]
+        except redis.ConnectionError:
+            return
+        assert any(wake is not None and wake.form is not None and wake.form.queue == "q" for wake in again)

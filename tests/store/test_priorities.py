@@ -1,36 +1,11 @@
 """To which of a queue's lists a message goes, by its priority."""
 
-from typing import Any
-
 import pytest
-from kombu.transport.redis import Channel
 
 from kombu_delayq.store.keys import Keys
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import PAST_MS, contents, popped, waiting
-
-ODD_STEPS: list[Any] = [
-    (9, 6, 3, 0),
-    (9, 0),
-    (0, 0, 3, 3),
-    (3, 0, 9, 6),
-    [0, 9],
-    range(3, 8),
-    (0, 4.5),
-    (-1, 20),
-    (5, 1, 7),
-]
-STEPS = [(0, 3, 6, 9), (0,), (0, 9), tuple(range(10)), (3, 6), (9,), (0, 5), (1, 2, 3), *ODD_STEPS]
-
-
-class Kombu(Channel):
-    """Kombu's naming of lists, without a connection."""
-
-    def __init__(self, steps: Any, separator: str) -> None:
-        self.priority_steps = steps
-        self.sep = separator
-
-    def __del__(self) -> None: ...
+from tests.support.store.priorities import STEPS, Kombu
 
 
 @pytest.mark.parametrize("separator", ["\x06\x16", ":", "", " - "])

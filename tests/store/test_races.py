@@ -2,47 +2,19 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import chain
-from threading import Barrier, Event
-from typing import Any
-
-import redis
+from threading import Event
 
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Change, Waiting
 from tests.support.store.keyspace import BACKUP, DUE, FUTURE_MS, TWINS, clock_ms, in_form, popped, waiting
+from tests.support.store.together import together
 
 #: Of each id two messages wait, so that twins are among them.
 IDS = [f"id{n}" for n in range(300)]
 CANCELLERS = 8
-
-
-@contextmanager
-def own_store(store: DelayStore) -> Iterator[DelayStore]:
-    """A store of the same form with a connection of its own, as another process would have."""
-    port = store.client.connection_pool.connection_kwargs["port"]
-    own = DelayStore(redis.Redis(port=port), options=Options(backup=store.backup, transfer_batch=3))
-    yield own
-    own.close()
-
-
-def together(store: DelayStore, *acts: Callable[[DelayStore], Any]) -> list[Any]:
-    """Runs all at once, each with a store of its own. Returns what each returns."""
-    barrier = Barrier(len(acts))
-
-    def run(act: Callable[[DelayStore], Any]) -> Any:
-        with own_store(store) as own:
-            own.client.ping()
-            barrier.wait()
-            return act(own)
-
-    with ThreadPoolExecutor(len(acts)) as pool:
-        return list(pool.map(run, acts))
 
 
 def cancel_all(store: DelayStore) -> list[Waiting]:

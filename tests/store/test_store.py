@@ -7,7 +7,6 @@ from uuid import uuid4
 import pytest
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import Connection
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
@@ -16,6 +15,7 @@ from kombu_delayq import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import JobRun
 from kombu_delayq.store.types import Change, Letter, Offer, PageId, Part, Waiting
+from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
 
@@ -70,26 +70,6 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
 
 #: Operations that are for one form of backup only.
 ONLY = {"index": "list", "relist": "list", "repair_backup": "hash", "repair_list": "list"}
-
-
-def round_trips(store: DelayStore, act: Callable[[], Any]) -> int:
-    """Counts how often the client sends something: what it sends together is once, in however many parts it goes."""
-    send, sent = Connection.send_packed_command, []
-
-    def noted(connection: Connection, command: Any, *args: Any, **kwargs: Any) -> Any:
-        sent.append(command)
-        return send(connection, command, *args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "send_packed_command", noted)
-        act()
-    return len(sent)
-
-
-def calls(store: DelayStore) -> dict[str, int]:
-    """Commands that clients and scripts have sent since ``CONFIG RESETSTAT``."""
-    stats = store.client.info("commandstats")
-    return {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
 
 
 def test_there_is_a_call_for_every_operation() -> None:

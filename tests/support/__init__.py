@@ -1,0 +1,6 @@
+"""What tests of several files use."""
+
+from pathlib import Path
+
+#: The directory of the repository.
+ROOT = Path(__file__).parents[2]

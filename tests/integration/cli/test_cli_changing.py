@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands.shell import lines, run
 from tests.support.conditions import stays
-from tests.support.shell import lines, run
 from tests.support.workers.harness import APPS, Proj
 
 pytestmark = pytest.mark.both_forms

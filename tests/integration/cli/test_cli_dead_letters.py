@@ -17,8 +17,8 @@ from celery_ext import run_now
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from tests.support.commands.shell import BIN, lines, run
 from tests.support.conditions import until
-from tests.support.shell import BIN, lines, run
 from tests.support.workers.chains import TASKS, messages, waiting_step
 from tests.support.workers.harness import APPS, MakeProj, Proj
 

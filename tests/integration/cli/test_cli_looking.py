@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from celery_ext import install
-from tests.support.shell import lines, run
+from tests.support.commands.shell import lines, run
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_forms

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kombu_delayq.store.types import Offer
-from tests.support.shell import BIN, lines, terminal
+from tests.support.commands.shell import BIN, lines, terminal
 from tests.support.workers.harness import APPS, Proj
 
 MANY = 500_000

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
@@ -22,23 +20,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
+from tests.support.servers.acl import PAGE, denials, url_of
 from tests.support.workers.harness import MakeProj, Proj
-
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "acl.md"
-
-
-@pytest.fixture
-def users(own_server: PrivateRedis, backup: str) -> PrivateRedis:
-    """A server that has the users of the page."""
-    blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
-    for block in blocks:
-        own_server.client().execute_command(*block.split())
-        if backup == "list":
-            name = block.split()[2]
-            keys_alone = 1 if name == "status" else None
-            own_server.client().execute_command("ACL", "SETUSER", name, *rights_of_list()[:keys_alone])
-    return own_server
 
 
 @pytest.fixture
@@ -46,29 +29,6 @@ def proj_of_user(users: PrivateRedis, make_proj: MakeProj) -> Iterator[Proj]:
     """The app with the rights of the user that the page gives to workers and publishers."""
     yield make_proj(server=users, broker_url=url_of(users, "shop"), include=["chain_tasks"], chain="1s")
     assert denials(users) == [], "what a user of the page may not do"
-
-
-def rights_of_list() -> list[str]:
-    """Returns what the page adds for Redisson's form, the keys first."""
-    found = re.search(r"```text\n(~redisson.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found
-    return found[1].split()
-
-
-def denials(server: PrivateRedis) -> list[Any]:
-    """Returns what users were denied.
-
-    But for what they can do without: the name that a Redis client gives itself, and messages in the other form.
-    """
-    other = () if "~redisson" in str(server.client().acl_getuser("shop")["keys"]) else ("redisson_",)
-    found = server.client().execute_command("ACL", "LOG")  # newer clients make a dict of each entry
-    log = [each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found]
-    return [entry for entry in log if not entry["object"].startswith(("client", *other))]
-
-
-def url_of(server: PrivateRedis, user: str) -> str:
-    """Returns the broker URL of a user."""
-    return server.url.replace("redis://", f"redis://{user}:password@")
 
 
 def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None) -> Result:

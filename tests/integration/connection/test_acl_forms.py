@@ -17,8 +17,8 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Change, Offer
-from tests.integration.connection.test_acl import denials, rights_of_list
-from tests.integration.connection.test_acl import users as users  # a fixture
+from tests.support.servers.acl import denials, rights_of_list
+from tests.support.servers.acl import users as users  # a fixture
 
 QUEUE = "celery"
 

@@ -7,8 +7,8 @@ import celery
 import pytest
 
 from celery_ext import run_now
+from tests.support.commands.shell import run
 from tests.support.conditions import stays, until
-from tests.support.shell import run
 from tests.support.workers.chains import TASKS, error_of, fleet, messages, waiting_step
 from tests.support.workers.harness import MakeProj, Proj
 

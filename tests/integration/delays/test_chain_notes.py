@@ -7,8 +7,8 @@ import pytest
 from celery_ext import Call, cancel, install, send_many
 from celery_ext.waiting import by_id
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS
+from tests.support.commands.shell import lines, run
 from tests.support.conditions import stays, until
-from tests.support.shell import lines, run
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_forms

@@ -17,8 +17,8 @@ from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, Waiting
+from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
-from tests.support.shell import BIN, lines, run, terminal
 from tests.support.store.keyspace import FUTURE_MS, waiting
 from tests.support.workers.harness import APPS, Proj
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.commands.shell import BIN, run
 from tests.support.conditions import until
-from tests.support.shell import BIN, run
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import MakeProj, Proj
 

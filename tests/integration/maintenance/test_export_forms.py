@@ -12,10 +12,10 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
-from tests.integration.maintenance.test_export import FUTURE_MS, exported, keys, message, offer
-from tests.lua import test_index
+from tests.support.commands.exports import FUTURE_MS, exported, keys, message, offer
+from tests.support.commands.shell import lines, run
 from tests.support.messages import plain_message, task_message
-from tests.support.shell import lines, run
+from tests.support.store import redisson_form
 
 ETA = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -75,8 +75,8 @@ def test_messages_of_other_clients_and_of_both_forms_are_exported(
     for backup, store in stores.items():
         store.offer("q", offer(f"of {backup}", priority=3))
     theirs = message("theirs", priority=7)
-    test_index.offer(stores["list"], 5, theirs.encode())
-    test_index.offer(stores["list"], 6, message("old", "old").encode(), old=True)
+    redisson_form.offer(stores["list"], 5, theirs.encode())
+    redisson_form.offer(stores["list"], 6, message("old", "old").encode(), old=True)
     found = exported(broker)
     assert {(each["id"], each["priority"]) for each in told(found)} == {
         ("of hash", 3),

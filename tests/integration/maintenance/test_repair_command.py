@@ -1,13 +1,11 @@
 """``delayq repair``: whatever was lost or damaged, what can be delivered is delivered, once and in order."""
 
-import json
 import signal
 import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,32 +16,13 @@ from celery_ext.maintenance.repair import Findings, all_queues, check
 from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Offer
+from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
+from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
-from tests.support.shell import BIN, lines, run, terminal
 from tests.support.store.keyspace import contents
 from tests.support.workers.harness import MakeProj
 
 DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins"))
-PAST = datetime(2020, 1, 1, tzinfo=UTC)
-#: How many messages each test has, three a due time, and every fifth with a priority.
-COUNT = 300
-SOUND = {"lost": 0, "stale": 0, "unindexed": 0, "undated": 0, "untwinned": 0, "misordered": 0, "unreadable": 0}
-SOUND |= {"unnamed": 0, "unlisted": 0, "unknown": False, "error": None, "examples": {}}
-
-
-def message(identity: str, eta: datetime | None = None, tag: str = "") -> str:
-    """Makes a task's message as kombu keeps it."""
-    properties = {"delivery_tag": tag or identity, "delivery_info": {"exchange": "", "routing_key": "q"}}
-    headers = {"task": "t", "id": identity, "eta": eta and eta.isoformat()}
-    return json.dumps({"body": "W1tdLCB7fSwge31d", "headers": headers, "properties": {**properties, "priority": 0}})
-
-
-def offer(n: int, identity: str = "", priority: int = 0) -> Offer:
-    """Makes an offer that has been due for long; three have the same due time."""
-    eta = PAST + timedelta(milliseconds=n // 3 * 10.125)
-    due_ms = (eta - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)
-    return Offer(identity or f"t{n}", repr(due_ms), priority, message(identity or f"t{n}", eta, f"tag {n}"))
 
 
 @pytest.fixture
@@ -54,20 +33,6 @@ def store(raw_client: redis.Redis) -> DelayStore:
     for start in range(0, COUNT, 50):
         store.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
     return store
-
-
-def delivered(store: DelayStore, queue: str = "q") -> list[int]:
-    """Transfers all that is due. Returns the numbers in the tags of what was pushed to the queue's list."""
-    while store.transfer(queue).moved:
-        pass
-    bodies = [*store.client.lrange(queue, 0, -1)[::-1], *store.client.lrange(f"{queue}\x06\x163", 0, -1)[::-1]]
-    return [int(json.loads(body)["properties"]["delivery_tag"].split()[1]) for body in bodies]
-
-
-def expected(gone: Callable[[int], bool] = lambda n: False) -> list[int]:
-    """The numbers of the messages in the order of delivery: those without a priority, then the others."""
-    plain, urgent = ([n for n in range(COUNT) if (n % 5 == 0) == first and not gone(n)] for first in (False, True))
-    return plain + urgent
 
 
 def members(raw_client: redis.Redis) -> dict[int, bytes]:

@@ -9,10 +9,10 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from tests.integration.maintenance.test_repair_command import COUNT, PAST, SOUND, delivered, expected, message, offer
-from tests.lua.test_repair_list import IDS, LISTED, NOTES, TIMEOUT
-from tests.support.shell import lines, run
+from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
+from tests.support.commands.shell import lines, run
 from tests.support.store.keyspace import contents
+from tests.support.store.redisson_form import IDS, LISTED, NOTES, TIMEOUT
 
 
 def store_of(raw_client: redis.Redis) -> DelayStore:

@@ -16,11 +16,12 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from tests.support import ROOT
 from tests.support.conditions import until
 from tests.support.jvm.redisson import QUICK, why_not
 from tests.support.workers.harness import TRANSPORT
 
-EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+EXAMPLES = ROOT / "docs" / "examples"
 PLAIN_APP, PAYMENTS, REDISSON = EXAMPLES / "plain_app", EXAMPLES / "payment_notification", EXAMPLES / "redisson"
 SETTING = f'broker_transport = "{TRANSPORT}"\n'
 DELAY_S = 3.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.support import ROOT
 
 #: Runs in the clean environment, away from the checkout.
 SCRIPT = """

@@ -11,8 +11,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
+from tests.support.commands.shell import BIN, run
 from tests.support.conditions import until
-from tests.support.shell import BIN, run
 from tests.support.workers.transfers import Transfer, arrived, offer, transfer
 
 __all__ = ["transfer"]

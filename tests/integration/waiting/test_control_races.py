@@ -7,14 +7,13 @@ import sys
 import time
 from collections import Counter
 from datetime import UTC, datetime
-from pathlib import Path
 
+from tests.support import ROOT
 from tests.support.conditions import stays, until
 from tests.support.workers import racer
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import Proj
 
-ROOT = Path(__file__).parents[3]
 #: How long the tasks become due, and the processes go through them all, in another order.
 SPREAD_S = 2.0
 CANCELLED = "cancelled while it was delayed"

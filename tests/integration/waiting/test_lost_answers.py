@@ -12,8 +12,8 @@ from kombu_delayq import scripts
 from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
+from tests.support.commands.shell import run
 from tests.support.servers.proxies import LosesReply
-from tests.support.shell import run
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_forms

@@ -13,8 +13,8 @@ from celery_ext.waiting import by_id
 from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
+from tests.support.commands.shell import lines, run
 from tests.support.conditions import until
-from tests.support.shell import lines, run
 from tests.support.store.keyspace import FUTURE_MS
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import MakeProj, Proj

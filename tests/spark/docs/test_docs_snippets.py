@@ -19,10 +19,11 @@ from celery_ext.spark import task_id
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.columns import Columns
+from tests.support import ROOT
 from tests.support.conditions import until
+from tests.support.pages import blocks
 from tests.support.spark.jobs import delayed, kwargs, tasks
 from tests.support.workers.harness import TRANSPORT
-from tests.unit.docs.test_docs import ROOT, blocks
 
 HOW_TO = ROOT / "docs" / "how-to"
 WRITES = [HOW_TO / name for name in ("spark/write.md", "spark/once.md", "spark/pressure.md")]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.spark.session import ROOT
+from tests.support import ROOT
 
 EXAMPLE = ROOT / "docs" / "examples" / "spark"
 DEMO = [sys.executable, str(EXAMPLE / "demo.py")]

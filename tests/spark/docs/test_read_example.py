@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store.types import Offer
+from tests.support import ROOT
 from tests.support.spark.reading import store_of
-from tests.support.spark.session import ROOT
 
 EXAMPLE = ROOT / "docs" / "examples" / "spark" / "due_per_minute.py"
 BEGIN = datetime(2100, 1, 1, 23, 30, tzinfo=UTC)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from celery_ext.spark.python_workers import missing_packages_warning
+from tests.support import ROOT
 
 
 def python_in(directory: Path, options: str) -> Path:
@@ -32,6 +33,6 @@ def test_a_python_without_the_packages_is_named_with_the_remedy(
 
 def test_a_python_with_the_packages_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter elsewhere that has all packages is as good as the one that runs."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     assert missing_packages_warning(str(python_in(tmp_path / "bin", ""))) is None
     assert missing_packages_warning(sys.executable) is None

@@ -5,10 +5,10 @@ from pyspark.sql.functions import expr
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
-from tests.spark.conftest import SparkLog
-from tests.support import shell
+from tests.support.commands import shell
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, kwargs, numbers, tasks
+from tests.support.spark.session import SparkLog
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from pyspark.sql.functions import expr
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
-from tests.spark.conftest import SparkLog
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, delayed, kwargs, numbers, task_ids, tasks
+from tests.support.spark.session import SparkLog
 
 
 def test_each_row_is_one_task(

@@ -9,10 +9,10 @@ from pyarrow import RecordBatch
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.spark.conftest import SparkLog
 from tests.support.conditions import until
 from tests.support.spark import child
 from tests.support.spark.jobs import append, kwargs, numbers, taken, tasks
+from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal
 
 HERE = "tests.spark.write.test_kill"

@@ -7,9 +7,9 @@ from pyspark.sql.functions import expr
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
-from tests.spark.conftest import SparkLog
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, delayed
+from tests.support.spark.session import SparkLog
 from tests.support.spark.streams import run_stream, write_rows
 
 

@@ -12,9 +12,9 @@ from celery import Celery
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
+from tests.support import ROOT
 from tests.support.conditions import until
 from tests.support.spark.jobs import append
-from tests.support.spark.session import ROOT
 from tests.support.spark.stepped import Journal
 
 APP = "tests.support.spark.receiver"

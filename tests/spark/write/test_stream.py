@@ -5,9 +5,9 @@ import redis
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.spark.conftest import SparkLog
 from tests.support.conditions import until
 from tests.support.spark.jobs import numbers
+from tests.support.spark.session import SparkLog
 from tests.support.spark.streams import run_stream, write_rows
 
 

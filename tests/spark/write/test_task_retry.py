@@ -9,9 +9,9 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.spark.conftest import SparkLog
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, append_stepped, delayed, numbers
+from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal, attempt
 
 

@@ -14,10 +14,10 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import JobRun
-from tests.store.test_races import together
 from tests.support.conditions import until
 from tests.support.store.jobs import GUARD, STAGED, begun, now, published, several
 from tests.support.store.keyspace import FUTURE_MS, clock_ms, popped, waiting
+from tests.support.store.together import together
 
 IDS = [f"id{n}" for n in range(1500)]
 CHUNK = 7

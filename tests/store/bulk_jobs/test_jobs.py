@@ -8,13 +8,23 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_results import Enqueued, Job
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
-from tests.store.test_names import NAMES
-from tests.store.test_priorities import STEPS, Kombu
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only
 from tests.support.store.jobs import GUARD, JOB, STAGED, begun, claim, now, published, several
-from tests.support.store.keyspace import BACKUP, DUE, clock_ms, contents, in_form, kept_ms, look, popped, waiting
+from tests.support.store.keyspace import (
+    BACKUP,
+    DUE,
+    QUEUE_NAMES,
+    clock_ms,
+    contents,
+    in_form,
+    kept_ms,
+    look,
+    popped,
+    waiting,
+)
+from tests.support.store.priorities import STEPS, Kombu
 
 
 def test_a_job_that_is_run_again_sends_what_is_missing(store: DelayStore) -> None:
@@ -144,7 +154,7 @@ def test_a_priority_step_given_twice_is_counted_once(make_store: MakeStore) -> N
     assert [store.enqueue("q", job, [now(name)]).word for name in "abcd"] == ["enqueued"] * 3 + ["deep"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "delayq:{q}:due", "j:0", "\0", "\x7f"])
+@pytest.mark.parametrize("name", [*QUEUE_NAMES, "delayq:{q}:due", "j:0", "\0", "\x7f"])
 def test_any_name_of_job_queue_and_stream(store: DelayStore, name: str) -> None:
     """Jobs, queues and streams of any name are kept apart, and a whole job of such names sends each message once."""
     other = begun(store, f"j{name}~", staged=True)

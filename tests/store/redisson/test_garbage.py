@@ -11,12 +11,11 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import LIST_SHARE, DelayStore
 from kombu_delayq.store.lookup import MAX_BYTES
 from kombu_delayq.store.types import Change
-from tests.lua.test_index import entry, offer, task
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, only, popped, waiting
-from tests.support.store.listed import TRANSFER, is_sound, listed, live
 from tests.support.store.recorded import Seen, recorder
+from tests.support.store.redisson_form import TRANSFER, entry, is_sound, listed, live, offer, task
 
 pytestmark = list_only
 

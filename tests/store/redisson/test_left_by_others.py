@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.lua.test_index import task
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, waiting
+from tests.support.store.redisson_form import task
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_BYTES
 from kombu_delayq.store.types import Change
-from tests.lua.test_index import entry, task
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped, waiting
-from tests.support.store.listed import TRANSFER, body_in, is_sound, live
+from tests.support.store.redisson_form import TRANSFER, body_in, entry, is_sound, live, task
 
 pytestmark = list_only
 

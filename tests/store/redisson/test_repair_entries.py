@@ -6,8 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.lua.test_index import offer, task
-from tests.lua.test_repair_list import IDS, LISTED, NOTES, TIMEOUT
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import (
     FUTURE_MS,
@@ -20,6 +18,7 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
+from tests.support.store.redisson_form import IDS, LISTED, NOTES, TIMEOUT, offer, task
 
 pytestmark = list_only
 

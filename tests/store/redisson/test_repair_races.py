@@ -7,13 +7,11 @@ from threading import Event
 
 from celery_ext.maintenance.repair import Findings, check
 from kombu_delayq.store import DelayStore
-from tests.lua.test_index import entry, task
-from tests.lua.test_repair_list import LISTED, TIMEOUT
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import PAST_MS, popped, waiting
-from tests.support.store.listed import TRANSFER
+from tests.support.store.redisson_form import LISTED, TIMEOUT, TRANSFER, entry, task
 
 pytestmark = list_only
 

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -13,10 +13,15 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 from celery_ext.spark import register
+from tests.support import ROOT
 from tests.support.spark.stepped import SteppedDataSource
 
-#: Where ``tests`` can be imported from.
-ROOT = Path(__file__).parents[3]
+#: Returns what Spark and its Python workers have logged since the test began.
+SparkLog = Callable[[], str]
+#: The password of ``guarded_server``, and another.
+PASSWORD, WRONG_PASSWORD = "pfc-Jx83-kept-secret", "pfc-Jx83-never-right"
+#: Variables of Spark's processes with its URL, with that and the wrong password, and with that of no server.
+BROKER_ENV, WRONG_ENV, GONE_ENV = "DELAYQ_TEST_BROKER", "DELAYQ_TEST_BROKER_WRONG", "DELAYQ_TEST_BROKER_GONE"
 OLDEST_JAVA = 17
 #: Not UTC, so that a mistake between local time and UTC shows.
 TIME_ZONE = "Europe/Berlin"

@@ -50,10 +50,3 @@ def ear(store: DelayStore) -> Iterator[Ear]:
     ear = ear_of(store)
     yield ear
     ear.close()
-
-
-@pytest.fixture
-def own_server() -> Iterator[PrivateRedis]:
-    """A server that the test may harm."""
-    with PrivateRedis() as server:
-        yield server

@@ -222,3 +222,19 @@ class Ear:
 def ear_of(store: DelayStore) -> Ear:
     """Hears a store's announcements of new heads, as ``announced`` tells them."""
     return Ear(store.client, store.keys.wake, "redisson_delay_queue_channel:*")
+
+
+QUEUE_NAMES = [
+    "plain",
+    "with space",
+    "ünïcödé ✓",
+    "{tag}",
+    "{tag}.more",
+    "a}b{c",
+    "{}",
+    "line\nbreak",
+    "*?[a-z]",
+    "",
+    "~",
+    "n" * 5000,
+]

@@ -12,9 +12,10 @@ from tests.bench import page, tables
 from tests.bench.columns import with_path
 from tests.bench.facts import Facts
 from tests.bench.results import Gap, Results
+from tests.support import ROOT
 from tests.support.made_up_benchmark import FACTS, HASH, LIST, QUICK, results
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = ROOT / "docs"
 RATES = ((HASH, 90_000.0), (LIST, 40_000.0), ("Celery", 300.0), ("Hare", 5_000.0))
 GAPS = (
     Gap("cancel", "Celery", 0, "cannot"),

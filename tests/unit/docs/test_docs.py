@@ -4,7 +4,6 @@ import ast
 import json
 import pkgutil
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,33 +16,11 @@ from celery_ext.cli import delayq
 from kombu_delayq import scripts
 from kombu_delayq.options import BACKUPS, NAMES
 from kombu_delayq.store.keys import Keys
+from tests.support import ROOT
+from tests.support.pages import PAGES, blocks, commands, named, page_code
 
-ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Directories that a code path may begin with.
 OURS = ("kombu_delayq", "celery_ext", "lua", "tests", "docs")
-_FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-
-
-def named(page: Path) -> str:
-    """Names a page in a test's id."""
-    return str(page.relative_to(ROOT))
-
-
-def blocks(page: Path, *languages: str) -> Iterator[str]:
-    """Yields the code blocks of a page in some languages."""
-    for _, language, code in _FENCE.findall(page.read_text(encoding="utf-8")):
-        if language in languages:
-            yield code
-
-
-def commands(page: Path) -> Iterator[list[str]]:
-    """Yields the words of each command line in the shell blocks of a page, comments left out."""
-    for code in blocks(page, "sh"):
-        for line in code.splitlines():
-            words = shlex.split(line, comments=True)
-            if words:
-                yield words
 
 
 def test_reference_names_every_option_key_script_and_command() -> None:
@@ -123,12 +100,6 @@ def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     mentioned = {target for page in PAGES for target in re.findall(r"\bmake ([a-z]+)\b", page_code(page))}
     assert {"demo", "test"} <= mentioned <= targets
-
-
-def page_code(page: Path) -> str:
-    """Returns all that a page sets as code."""
-    text = page.read_text(encoding="utf-8")
-    return "\n".join([*blocks(page, "sh"), *re.findall(r"`([^`\n]+)`", text)])
 
 
 def test_readme_installs_what_the_package_is_called() -> None:

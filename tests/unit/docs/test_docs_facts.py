@@ -14,7 +14,8 @@ from celery_ext.delays.levels import DEFAULT
 from celery_ext.spark.options import WriteOptions
 from kombu_delayq import options
 from kombu_delayq.transport import Channel
-from tests.unit.docs.test_docs import PAGES, ROOT, blocks, named
+from tests.support import ROOT
+from tests.support.pages import PAGES, blocks, named
 
 LOGS = ROOT / "docs/how-to/logs.md"
 LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.docs.test_docs import ROOT, blocks, is_there
+from tests.support import ROOT
+from tests.support.pages import blocks
+from tests.unit.docs.test_docs import is_there
 from tests.unit.docs.test_docs_facts import GAP, said_by, template
 
 PAGES = [ROOT / "docs" / name for name in ("troubleshooting.md", "faq.md")]

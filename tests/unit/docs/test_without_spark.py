@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.docs.test_docs import ROOT
+from tests.support import ROOT
 
 pytestmark = pytest.mark.timeout(600)  # the pages are built, which a busy machine takes its time for
 

@@ -7,9 +7,9 @@ import pytest
 from kombu_delayq import scripts
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store.keys import Keys
-from tests.support.lua_headers import complaints, key_types, wrong_types
-from tests.support.lua_names import source_of
-from tests.unit.lua.test_scripts import FORMS, OPERATIONS
+from tests.support.lua.headers import complaints, key_types, wrong_types
+from tests.support.lua.names import source_of
+from tests.support.lua.scripts import FORMS, OPERATIONS
 
 GOOD = """\
 -- Moves things.

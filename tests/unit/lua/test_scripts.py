@@ -13,21 +13,10 @@ import pytest
 from kombu_delayq import scripts
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
-from tests.support.lua_headers import split
-from tests.support.lua_names import complaints, defined_in, included_by, included_of_other, source_of, used_in
-
-ROOT = Path(__file__).parents[3]
-LUA = sorted(scripts.directory().rglob("*.lua"))
-OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]
-INCLUDES = [path.relative_to(scripts.directory()).as_posix() for path in LUA if "include" in path.parts]
-
-#: Operations that are for one form of backup only.
-ONLY = {
-    **dict.fromkeys(("forget", "repair_backup"), ("hash",)),
-    **dict.fromkeys(("index", "relist", "repair_list"), ("list",)),
-}
-#: Each operation with each form of backup that it is for.
-FORMS = [(operation, backup) for operation in OPERATIONS for backup in ONLY.get(operation, BACKUPS)]
+from tests.support import ROOT
+from tests.support.lua.headers import split
+from tests.support.lua.names import complaints, defined_in, included_by, included_of_other, source_of, used_in
+from tests.support.lua.scripts import FORMS, INCLUDES, LUA, OPERATIONS
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

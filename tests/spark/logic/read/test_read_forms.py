@@ -13,10 +13,10 @@ from celery_ext.spark.read.schema import COLUMNS
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
-from tests.lua import test_index
-from tests.spark.logic.read.test_read_rows import MESSAGES
 from tests.support.messages import changed_message, task_message
+from tests.support.spark.odd_messages import MESSAGES
 from tests.support.spark.reading import FUTURE_MS, Row, fill, ids_of, reader_of, rows_of, store_of
+from tests.support.store import redisson_form
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_messages_of_other_clients_have_all_columns(redis_server: PrivateRedis, 
     """Id and priority of what Redisson offers come from the message, and what is no message has a row of NULLs."""
     message = task_message((1,), kwargs={"a": 2}, task_id="t", priority=4)
     raw = json.dumps(message).encode()
-    test_index.offer(listed, 1, raw)
-    test_index.offer(listed, 2, b"text", FUTURE_MS + 1, old=True)
+    redisson_form.offer(listed, 1, raw)
+    redisson_form.offer(listed, 2, b"text", FUTURE_MS + 1, old=True)
     listed.client.zadd(listed.keys.timeout("q"), {b"\x08" + b"x" * 20: FUTURE_MS + 2})
     task, text, lost = read(redis_server, queue="q")
     assert {name: task[name] for name in ("task_id", "task", "args", "kwargs", "priority", "size", "raw")} == {

@@ -1,9 +1,16 @@
 """Redisson's form of backup, as Redisson itself works on it, and what must hold of it at any moment."""
 
+import json
 import struct
 
 from kombu_delayq.store import DelayStore
+from tests.support.store.keyspace import FUTURE_MS
 
+#: Keys of the queue "q": Redisson's index and list, and our notes and index of ids.
+TIMEOUT, LISTED, NOTES, IDS = (
+    *("redisson_delay_queue_timeout:{q}", "redisson_delay_queue:{q}"),
+    *("delayq:{q}:notes", "delayq:{q}:ids"),
+)
 #: What Redisson's own transfer does.
 TRANSFER = """
 local expired = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, ARGV[2])
@@ -73,3 +80,21 @@ def is_sound(store: DelayStore, queue: str = "q", removed: int = 0) -> None:
     for entry, due_ms in waiting.items():
         assert found.get(entry[:MARK], []).count(struct.pack("<d", due_ms)) == 1 or not (is_known or entry[0] == 7)
     assert store.client.hlen(store.keys.ids(queue)) <= 2.5 * len(waiting) + 7 * removed + 1100
+
+
+def task(identity: str) -> bytes:
+    """Makes a message as another client may write it."""
+    return json.dumps({"headers": {"task": "t", "id": identity}, "properties": {}}).encode()
+
+
+def entry(number: int, message: bytes, *, old: bool = False) -> bytes:
+    """Makes an entry as Redisson does: with a double (old), or with 8 bytes and their number before them."""
+    length = struct.pack("<Q", len(message))
+    return (struct.pack("<d", number) if old else b"\x08" + struct.pack("<q", number)) + length + message
+
+
+def offer(store: DelayStore, number: int, message: bytes, due_ms: float = FUTURE_MS, *, old: bool = False) -> None:
+    """Offers a message as Redisson does."""
+    made = entry(number, message, old=old)
+    store.client.zadd(store.keys.timeout("q"), {made: due_ms})
+    store.client.rpush(store.keys.listed("q"), made)

@@ -1,0 +1,38 @@
+"""The pages of the documentation, and the code in them."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def named(page: Path) -> str:
+    """Names a page in a test's id."""
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, *languages: str) -> Iterator[str]:
+    """Yields the code blocks of a page in some languages."""
+    for _, language, code in _FENCE.findall(page.read_text(encoding="utf-8")):
+        if language in languages:
+            yield code
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yields the words of each command line in the shell blocks of a page, comments left out."""
+    for code in blocks(page, "sh"):
+        for line in code.splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield words
+
+
+def page_code(page: Path) -> str:
+    """Returns all that a page sets as code."""
+    text = page.read_text(encoding="utf-8")
+    return "\n".join([*blocks(page, "sh"), *re.findall(r"`([^`\n]+)`", text)])

@@ -1,0 +1,48 @@
+"""The ACL users of docs/how-to/acl.md on a server."""
+
+import re
+from typing import Any
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support import ROOT
+
+PAGE = ROOT / "docs" / "how-to" / "acl.md"
+
+
+@pytest.fixture
+def users(own_server: PrivateRedis, backup: str) -> PrivateRedis:
+    """A server that has the users of the page."""
+    blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 5
+    for block in blocks:
+        own_server.client().execute_command(*block.split())
+        if backup == "list":
+            name = block.split()[2]
+            keys_alone = 1 if name == "status" else None
+            own_server.client().execute_command("ACL", "SETUSER", name, *rights_of_list()[:keys_alone])
+    return own_server
+
+
+def rights_of_list() -> list[str]:
+    """Returns what the page adds for Redisson's form, the keys first."""
+    found = re.search(r"```text\n(~redisson.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found[1].split()
+
+
+def denials(server: PrivateRedis) -> list[Any]:
+    """Returns what users were denied.
+
+    But for what they can do without: the name that a Redis client gives itself, and messages in the other form.
+    """
+    other = () if "~redisson" in str(server.client().acl_getuser("shop")["keys"]) else ("redisson_",)
+    found = server.client().execute_command("ACL", "LOG")  # newer clients make a dict of each entry
+    log = [each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found]
+    return [entry for entry in log if not entry["object"].startswith(("client", *other))]
+
+
+def url_of(server: PrivateRedis, user: str) -> str:
+    """Returns the broker URL of a user."""
+    return server.url.replace("redis://", f"redis://{user}:password@")

@@ -1,0 +1,29 @@
+"""What an operation costs: round trips, and commands."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis.connection import Connection
+
+from kombu_delayq.store import DelayStore
+
+
+def round_trips(store: DelayStore, act: Callable[[], Any]) -> int:
+    """Counts how often the client sends something: what it sends together is once, in however many parts it goes."""
+    send, sent = Connection.send_packed_command, []
+
+    def noted(connection: Connection, command: Any, *args: Any, **kwargs: Any) -> Any:
+        sent.append(command)
+        return send(connection, command, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "send_packed_command", noted)
+        act()
+    return len(sent)
+
+
+def calls(store: DelayStore) -> dict[str, int]:
+    """Commands that clients and scripts have sent since ``CONFIG RESETSTAT``."""
+    stats = store.client.info("commandstats")
+    return {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
