@@ -1,4 +1,4 @@
-"""What the pages about trouble quote of log lines, errors and output is what the code says."""
+"""What pages quote of log lines, errors and output is what the code says."""
 
 import ast
 import importlib.util
@@ -13,9 +13,14 @@ from tests.support.pages import blocks
 from tests.unit.docs.test_docs import is_there
 from tests.unit.docs.test_docs_facts import GAP, said_by, template
 
-PAGES = [ROOT / "docs" / name for name in ("troubleshooting.md", "faq.md")]
+PAGES = [
+    *(ROOT / "docs" / name for name in ("troubleshooting.md", "faq.md")),
+    *(ROOT / "docs/how-to" / f"{name}.md" for name in ("alerts", "cancel", "migrate", "outage", "repair-convert")),
+    *(ROOT / "docs/how-to" / f"{name}.md" for name in ("broker-urls", "retry-schedule", "transfer-workers")),
+    ROOT / "docs/how-to/spark/pressure.md",
+]
 #: Modules of others whose messages the pages quote.
-FOREIGN = ("celery.app.trace", "celery.worker.request", "kombu.transport")
+FOREIGN = ("celery.app.trace", "celery.worker.request", "kombu.transport", "kombu.transport.virtual.base")
 #: Errors of Redis, Spark and Python.
 ELSEWHERE = (
     "command not allowed when used memory > 'maxmemory'",
@@ -27,7 +32,7 @@ ELSEWHERE = (
 #: Fewest characters by which a text with gaps is recognized, and most words of a value that fills a gap.
 LEAST, VALUE = 14, 2
 #: What code that is no message begins with.
-COMMANDS = ("celery ", "delayq ", "redis-cli ", "pip ", "import ")
+COMMANDS = ("celery ", "delayq ", "redis-cli ", "pip ", "import ", "CONFIG ", ".venv/")
 
 
 def sources() -> Iterator[str]:
@@ -45,8 +50,9 @@ def sources() -> Iterator[str]:
 def texts() -> set[str]:
     """All texts of the code, with gaps, and the lines of the Lua scripts."""
     found = {text for source in sources() for node in ast.walk(ast.parse(source)) if (text := template(node))}
-    lua = {line for path in (ROOT / "lua").rglob("*.lua") for line in path.read_text(encoding="utf-8").splitlines()}
-    return found | lua
+    found |= {re.sub(r"\{\d[^{}]*\}", GAP, text) for text in found}
+    lua = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "lua").rglob("*.lua"))
+    return found | {re.sub(r"' \.\. \w+ \.\. '", GAP, line).strip(" '") for line in lua.splitlines()}
 
 
 def quotes(page: Path) -> Iterator[str]:
@@ -67,7 +73,7 @@ def test_quotes_are_texts_of_the_code(page: Path, texts: set[str]) -> None:
 def is_said(quote: str, texts: set[str]) -> bool:
     """Whether the code says a quoted line, behind the name of an exception, or each part of it between wide gaps."""
     name, colon, rest = quote.partition(": ")
-    if colon and re.fullmatch(r"kombu_delayq\.errors\.\w+|KeyError|Error", name):
+    if colon and re.fullmatch(r"(kombu_delayq|celery_ext\.spark)\.errors\.\w+|KeyError|Error", name):
         return ("." not in name or is_there(name)) and is_said(rest.strip("'"), texts)
     parts = [part for part in re.split(r"\s{2,}", quote) if part]
     return quote in ELSEWHERE or all(is_text(part, texts) for part in parts)
