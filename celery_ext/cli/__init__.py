@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from celery_ext.cli.broker import Target, parse_option
+from celery_ext.cli.broker import CliBroker, parse_transport_options
 from celery_ext.cli.commands.cancel import cancel
 from celery_ext.cli.commands.convert import convert
 from celery_ext.cli.commands.dead_letters import dead_letters
@@ -59,7 +59,7 @@ Exit codes:
     "options",
     metavar="NAME=VALUE",
     multiple=True,
-    callback=parse_option,
+    callback=parse_transport_options,
     help="A transport option, its value in JSON or as it is, such as -o master_name=main. May be repeated.",
 )
 @click.pass_context
@@ -71,7 +71,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
             stream.reconfigure(errors="backslashreplace")
     # Inside `celery -A app delayq`, the object is Celery's and holds the app. Some versions of Celery hand over the
     # app's own preload options among the parameters, too.
-    context.obj = Target.of(context, getattr(context.obj, "app", None))
+    context.obj = CliBroker.of(context, getattr(context.obj, "app", None))
 
 
 for _command in (

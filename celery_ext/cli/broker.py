@@ -13,7 +13,7 @@ from kombu.connection import Connection
 from redis.exceptions import RedisError
 
 from celery_ext.cli.output import escaped
-from celery_ext.cli.stderr import heard
+from celery_ext.cli.stderr import logs_on_stderr
 from celery_ext.connection import TRANSPORT, open_channel
 from kombu_delayq import urls
 from kombu_delayq.channel import connect_store
@@ -22,7 +22,7 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 
 
-class Target:
+class CliBroker:
     """A broker, named by URL or by an app.
 
     Args:
@@ -41,16 +41,16 @@ class Target:
         self._fallback = fallback
 
     @classmethod
-    def of(cls, context: click.Context, app: Celery | None) -> "Target":
-        """Returns the target that the options of ``delayq`` name. A variable does not go before what an app says."""
+    def of(cls, context: click.Context, app: Celery | None) -> "CliBroker":
+        """Returns the broker that the options of ``delayq`` name. A variable does not go before what an app says."""
         broker, options = context.params.get("broker"), context.params.get("options") or {}
         if context.get_parameter_source("broker") is ParameterSource.ENVIRONMENT:
             return cls(app, None, options, broker)
         return cls(app, broker, options)
 
     @classmethod
-    def of_completion(cls, context: click.Context) -> "Target":
-        """Returns the target of a command line that is still being written, in which nothing has run yet."""
+    def of_completion(cls, context: click.Context) -> "CliBroker":
+        """Returns the broker of a command line that is still being written, in which nothing has run yet."""
         while context.parent is not None and context.command.name != "delayq":
             context = context.parent
         app = context.parent and context.parent.params.get("app")
@@ -85,7 +85,7 @@ class Target:
         """Connects, and gives the connection and the store; what goes wrong ends the command in words."""
         connection = self.connection()
         try:
-            with connection, errors_in_words(connection), heard():
+            with connection, errors_in_words(connection), logs_on_stderr():
                 channel = open_channel(connection)
                 yield connection, connect_store(channel, channel.pool)
         except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
@@ -98,7 +98,7 @@ def _patience_s(options: dict[str, Any]) -> float:
     return patience
 
 
-def named(connection: Connection) -> str:
+def broker_in_words(connection: Connection) -> str:
     """Returns what a question calls a broker: its URL without the password, and the prefix of its keys."""
     prefix = (connection.transport_options or {}).get("global_keyprefix")
     return escaped(f"{connection.as_uri()}{f' with key prefix {prefix!r}' if prefix else ''}")
@@ -115,7 +115,9 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error
 
 
-def parse_option(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+def parse_transport_options(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Any]:
     """Turns ``NAME=VALUE`` into transport options."""
     options = {}
     for text in given:

@@ -7,7 +7,7 @@ from celery import Celery
 from kombu_delayq.channel import DelayedChannel
 
 #: How many prefixes are named.
-NAMED = 5
+PREFIXES_NAMED = 5
 
 
 def stock_transport(app: Celery | None) -> str | None:
@@ -33,8 +33,8 @@ def prefixes_in_words(prefixes: Mapping[str, int], *, app: bool) -> str:
     """
     if not prefixes:
         return ""
-    found = [f"{count:,} with {_named(prefix)}" for prefix, count in list(prefixes.items())[:NAMED]]
-    more = ["…"] if len(prefixes) > NAMED else []
+    found = [f"{count:,} with {_named(prefix)}" for prefix, count in list(prefixes.items())[:PREFIXES_NAMED]]
+    more = ["…"] if len(prefixes) > PREFIXES_NAMED else []
     [example, *_] = prefixes
     how = f"give -o global_keyprefix={example or repr('')}, or " if not app else ""
     return (

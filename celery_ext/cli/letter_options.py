@@ -8,9 +8,9 @@ from celery import Celery
 from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target
-from celery_ext.cli.ids import each_id
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.options import read_ids
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.dead_letters.bury import queue_of
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import DelayStore
@@ -18,7 +18,7 @@ from kombu_delayq.store import DelayStore
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Selection:
+class LetterFilter:
     """Chooses dead letters, and remembers which ids it has met.
 
     Args:
@@ -44,8 +44,8 @@ class Selection:
         return chosen
 
 
-def selecting(command: F) -> F:
-    """Adds ``--id``, ``--task`` and ``--all``, the arguments ``ids``, ``tasks`` and ``every``; see ``selected``."""
+def letter_filter_options(command: F) -> F:
+    """Adds ``--id``, ``--task`` and ``--all``: the arguments ``ids``, ``tasks`` and ``every`` of ``letter_filter``."""
     for option in (
         click.option("-a", "--all", "every", is_flag=True, help="All of them."),
         click.option("-t", "--task", "tasks", metavar="NAME", multiple=True, help="Those of a task. May be repeated."),
@@ -62,21 +62,21 @@ def selecting(command: F) -> F:
     return command
 
 
-def selected(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> Selection:
-    """Returns what the options of ``selecting`` choose: with both ids and tasks, what is among both.
+def letter_filter(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> LetterFilter:
+    """Returns what the options of ``letter_filter_options`` choose: with both ids and tasks, what is among both.
 
     Raises:
         click.UsageError: They do not say.
     """
     if every == bool(ids or tasks):
         raise click.UsageError("which of the dead letters? Give --id, --task or --all")
-    chosen = list(each_id(ids))
+    chosen = list(read_ids(ids))
     if ids and not chosen:
         raise click.UsageError("there is no id on the standard input")
-    return Selection(chosen, tasks)
+    return LetterFilter(chosen, tasks)
 
 
-def buried_queues(target: Target, given: Sequence[str]) -> list[str]:
+def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
     """Returns the queues of dead letters that were given, or else those that the app's tasks name.
 
     Raises:
@@ -84,35 +84,35 @@ def buried_queues(target: Target, given: Sequence[str]) -> list[str]:
     """
     if given:
         return list(dict.fromkeys(given))
-    if target.app is None:
+    if broker.app is None:
         raise click.UsageError("which queue? Give its name, or run it as `celery -A app delayq dead-letters …`")
-    queues = _named_by_tasks(target.app)
+    queues = _named_by_tasks(broker.app)
     if not queues:
         raise click.UsageError("which queue? No task of the app has a dead_letter_queue")
     return queues
 
 
-def known_buried_queues(target: Target, store: DelayStore, names: Sequence[str]) -> list[str]:
+def known_dead_letter_queues(broker: CliBroker, store: DelayStore, names: Sequence[str]) -> list[str]:
     """Returns those of some queues of dead letters that there are, and complains of the others.
 
     A queue is known while it holds messages, or when the app or the transfer workers know it.
     """
     known = set(store.queues())
-    if target.app is not None:
-        known.update(target.app.amqp.queues, _named_by_tasks(target.app))
+    if broker.app is not None:
+        known.update(broker.app.amqp.queues, _named_by_tasks(broker.app))
     queues = []
     for name in names:
         if name in known or _holds_some(store, name):
             queues.append(name)
         else:
-            complain(f"queue {name!r} holds no dead letters, and is not known")
+            print_stderr(f"queue {name!r} holds no dead letters, and is not known")
     return queues
 
 
 def _holds_some(store: DelayStore, queue: str) -> bool:
     try:
         return any(store.dead_letter_lists(queue).values())
-    except ResponseError:  # a key of another type is in the way, of which the command will complain
+    except ResponseError:  # a key of another type is in the way, which the command will name
         return True
 
 
@@ -124,12 +124,12 @@ def _named_by_tasks(app: Celery) -> list[str]:
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        names = buried_queues(Target.of_completion(context), ())
+        names = dead_letter_queues(CliBroker.of_completion(context), ())
     except Exception:  # whatever it is, the command itself will say it
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
-def dead_queues_argument(command: F) -> F:
-    """Adds the argument ``[QUEUE]...``, a tuple ``queues``, which ``buried_queues`` reads."""
+def dead_letter_queues_argument(command: F) -> F:
+    """Adds the argument ``[QUEUE]...``, a tuple ``queues``, which ``dead_letter_queues`` reads."""
     return click.argument("queues", metavar="[QUEUE]...", nargs=-1, shell_complete=_complete)(command)

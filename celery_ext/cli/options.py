@@ -1,7 +1,7 @@
 """Options and arguments that several commands have."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -10,6 +10,9 @@ from celery_ext.cli.param_types import MOMENT
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Stands for the standard input.
+STDIN = "-"
+
 
 def json_option(help: str = "Print JSON instead, one object a line.") -> Callable[[F], F]:  # noqa: A002
     """Adds ``--json``, the argument ``as_json``."""
@@ -17,8 +20,30 @@ def json_option(help: str = "Print JSON instead, one object a line.") -> Callabl
 
 
 def ids_argument(command: F) -> F:
-    """Adds the argument ``ID...``, a tuple ``ids``, which ``each_id`` reads."""
+    """Adds the argument ``ID...``, a tuple ``ids``, which ``read_ids`` reads."""
     return click.argument("ids", metavar="ID...", nargs=-1, required=True)(command)
+
+
+def read_ids(given: Sequence[str]) -> Iterator[str]:
+    """Yields task ids while they are read.
+
+    Args:
+        given: Ids; ``-`` stands for those on the standard input, one a line.
+    """
+    for each in given:
+        if each != STDIN:
+            yield each
+            continue
+        for line in sys.stdin.buffer:
+            identity = line.rstrip(b"\r\n")
+            if identity:
+                # As in arguments: bytes that are no UTF-8 become surrogates, which the store turns back.
+                yield identity.decode(errors="surrogateescape")
+
+
+def count_of_ids(given: Sequence[str]) -> int | None:
+    """Returns how many ids there are, or None where only their end tells."""
+    return None if STDIN in given else len(given)
 
 
 def yes_option(command: F) -> F:

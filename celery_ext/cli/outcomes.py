@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
-from celery_ext.cli.ids import STDIN, total_of
-from celery_ext.cli.output import as_line, escaped
-from celery_ext.cli.progress import watched
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.options import STDIN, count_of_ids
+from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.progress import with_progress
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting.by_id import Outcome
 
 #: Each outcome in words.
@@ -45,12 +45,12 @@ def report(
     """
     in_sum = STDIN in ids and not as_json
     counts: Counter[Outcome] = Counter()
-    for identity, outcome in watched(outcomes, label, total_of(ids), printing=not in_sum):
+    for identity, outcome in with_progress(outcomes, label, count_of_ids(ids), printing=not in_sum):
         counts[outcome] += 1
         if as_json:
-            click.echo(as_line({"id": identity, "outcome": outcome}))
+            click.echo(json_line({"id": identity, "outcome": outcome}))
         elif not in_sum:
-            write = complain if outcome in _NOT_DONE else click.echo
+            write = print_stderr if outcome in _NOT_DONE else click.echo
             write(f"{escaped(identity)}: {words[outcome]}")
     if in_sum:
         click.echo(

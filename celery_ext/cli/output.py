@@ -15,9 +15,9 @@ from kombu_delayq.errors import InvalidDelayChain
 #: How many characters of the last column a table has at least.
 LAST_COLUMN = 12
 #: Columns of a listing, and the most characters of a cell.
-HEAD = ("DUE", "TASK", "ID", "QUEUE", "RETRIES", "ARGUMENTS")
-CELL = 100
-ARGUMENTS = 40
+LISTING_HEAD = ("DUE", "TASK", "ID", "QUEUE", "RETRIES", "ARGUMENTS")
+CELL_WIDTH = 100
+ARGUMENTS_WIDTH = 40
 
 
 def escaped(text: str) -> str:
@@ -50,7 +50,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
     ]
 
 
-def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, title: int) -> list[str]:
+def fit_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, title: int
+) -> list[str]:
     """Sets rows in columns that fit the terminal: with less of the last column, or else a block for each row.
 
     Where stdout is no terminal, each row is a line, whatever its length.
@@ -93,7 +95,7 @@ def iso(ms: float) -> str | None:
         return None
 
 
-def moment(iso: str) -> str:
+def local_time(iso: str) -> str:
     """Prints an ISO 8601 moment in the local time zone."""
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
@@ -106,18 +108,18 @@ def when(ms: float, now_ms: float) -> str:
         now_ms: Redis's clock.
     """
     try:
-        return f"{moment(iso(ms) or '')} ({in_words((ms - now_ms) / 1000)})"
+        return f"{local_time(iso(ms) or '')} ({in_words((ms - now_ms) / 1000)})"
     except (ValueError, OverflowError, OSError):  # the score of a damaged entry may be any number
         return f"{ms:.0f} ms since 1970"
 
 
-def as_line(value: Any) -> str:
+def json_line(value: Any) -> str:
     """Returns a value as one line of JSON; what JSON does not have, such as bytes, becomes its ``repr``."""
     try:
         return json.dumps(value, default=repr, allow_nan=False)
     except (TypeError, ValueError, RecursionError):  # a key that is no text, a number that is none
         if isinstance(value, dict):
-            return f"{{{', '.join(f'{as_line(str(name))}: {as_line(each)}' for name, each in value.items())}}}"
+            return f"{{{', '.join(f'{json_line(str(name))}: {json_line(each)}' for name, each in value.items())}}}"
         return json.dumps(repr(value))
 
 
@@ -147,18 +149,18 @@ def summary(task: DelayedTask, now_ms: float) -> dict[str, Any]:
 
 
 def row(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[str]:
-    """Returns the cells of a listing, one for each of ``HEAD``."""
+    """Returns the cells of a listing, one for each of ``LISTING_HEAD``."""
     return [
         when(task.message.due_ms, now_ms),
-        cell(name_of(task)),
+        cell(task_name(task)),
         cell(task.id),
         cell(task.queue),
         str(task.retries) if chain is None else f"{task.retries}/{len(chain)}",
-        cell(arguments(task), ARGUMENTS),
+        cell(arguments(task), ARGUMENTS_WIDTH),
     ]
 
 
-def name_of(task: DelayedTask) -> str:
+def task_name(task: DelayedTask) -> str:
     """Returns the name of the task, or in words what is there instead."""
     if task.name is not None:
         return str(task.name)
@@ -170,6 +172,6 @@ def arguments(task: DelayedTask) -> str:
     return " ".join(text for text in (task.argsrepr, task.kwargsrepr) if text not in ("", "()", "[]", "{}"))
 
 
-def cell(text: str, length: int = CELL) -> str:
+def cell(text: str, length: int = CELL_WIDTH) -> str:
     """Returns a text as it is put into a table."""
     return shortened(escaped(text[: length + 1]), length)

@@ -16,7 +16,7 @@ AFTER_S = 0.5
 EVERY_S = 0.1
 
 
-def watched(items: Iterable[T], label: str, total: int | None = None, *, printing: bool = False) -> Iterator[T]:
+def with_progress(items: Iterable[T], label: str, total: int | None = None, *, printing: bool = False) -> Iterator[T]:
     """Yields items, with a progress bar on stderr if that is a terminal and it takes longer than half a second.
 
     Args:

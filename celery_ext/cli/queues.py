@@ -9,8 +9,8 @@ import click
 from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_channel
 from kombu_delayq.channel import connect_store
 from kombu_delayq.store import DelayStore
@@ -25,9 +25,9 @@ def complete_queue(context: click.Context, parameter: click.Parameter, incomplet
     """Offers the names of the queues that hold or held delayed messages; none if the broker does not answer soon."""
     try:
         with redirect_stdout(sys.stderr):  # an app may print when it is imported; the shell would take that for names
-            target = Target.of_completion(context)
+            broker = CliBroker.of_completion(context)
             timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
-            with target.connection(timeouts) as connection:
+            with broker.connection(timeouts) as connection:
                 channel = open_channel(connection)
                 names = connect_store(channel, channel.pool).queues()
     except Exception:  # whatever it is, the command itself will say it
@@ -62,29 +62,29 @@ def queues_argument(*, required: bool = False) -> Any:
     return lambda command: argument(option(command))
 
 
-def known_queues(target: Target, store: DelayStore, given: Iterable[str], *, ready: bool = False) -> list[str]:
+def known_queues(broker: CliBroker, store: DelayStore, given: Iterable[str], *, ready: bool = False) -> list[str]:
     """Returns those of some queues that there are, each once, and complains of the others.
 
     A queue is known while it holds delayed messages, or when the transfer workers or the app know it.
 
     Args:
-        target: What the command is about.
+        broker: What the command is about.
         store: Of its broker.
         given: Names of queues.
         ready: Whether one with messages that are ready for a consumer, and no others, is known too.
     """
-    known = {*store.queues(), *(target.app.amqp.queues if target.app is not None else ())}
+    known = {*store.queues(), *(broker.app.amqp.queues if broker.app is not None else ())}
     queues = []
     for name in dict.fromkeys(given):
         if name in known or _holds_some(store, name, ready=ready):
             queues.append(name)
         else:
-            complain(f"queue {name!r} holds no {'' if ready else 'delayed '}messages, and is not known")
+            print_stderr(f"queue {name!r} holds no {'' if ready else 'delayed '}messages, and is not known")
     return queues
 
 
 def _holds_some(store: DelayStore, queue: str, *, ready: bool) -> bool:
     try:
         return store.size(queue) > 0 or (ready and store.stats(queue).ready > 0)
-    except ResponseError:  # a key of another type is in the way, of which the command will complain
+    except ResponseError:  # a key of another type is in the way, which the command will name
         return True

@@ -1,4 +1,4 @@
-"""What a command has to complain about while it works: on stderr, and in the exit code."""
+"""What a command reports while it works: on stderr, and in the exit code."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ LOGGERS = ("kombu_delayq", "celery_ext")
 LINES = 10
 
 
-def complain(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Writes a line to stderr."""
     click.echo(escaped(text), err=True)
 
@@ -52,15 +52,15 @@ class QuietGroup(click.Group):
             raise SystemExit(0) from None
 
 
-def complain_of_old(option: str, new: str) -> None:
+def warn_of_old_option(option: str, new: str) -> None:
     """Says that an option has another name by now."""
-    complain(f"{option} is {new} by now; it still works, and will go")
+    print_stderr(f"{option} is {new} by now; it still works, and will go")
 
 
 @contextmanager
-def heard() -> Iterator[None]:
+def logs_on_stderr() -> Iterator[None]:
     """Writes what is logged as warning or error to stderr; after an error the exit code is 1."""
-    handler = _Complaints(logging.WARNING)
+    handler = _StderrHandler(logging.WARNING)
     loggers = [logging.getLogger(name) for name in LOGGERS]
     for logger in loggers:
         logger.addHandler(handler)
@@ -74,7 +74,7 @@ def heard() -> Iterator[None]:
         raise click.exceptions.Exit(1)
 
 
-class _Complaints(logging.Handler):
+class _StderrHandler(logging.Handler):
     def __init__(self, level: int) -> None:
         super().__init__(level)
         self.failed = False
@@ -91,10 +91,10 @@ class _Complaints(logging.Handler):
             return
         if len(shown) < LINES:
             shown.add(text)
-            complain(text)
+            print_stderr(text)
         else:
             self._more[str(record.msg)] += 1
 
     def sum_up(self) -> None:
         for kind, count in self._more.items():
-            complain(f"… and {count:,} more such as {kind!r}")
+            print_stderr(f"… and {count:,} more such as {kind!r}")

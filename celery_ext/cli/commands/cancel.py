@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from celery_ext.cli.broker import Target, named
-from celery_ext.cli.ids import STDIN, each_id
-from celery_ext.cli.options import confirm, ids_argument, json_option, yes_option
+from celery_ext.cli.broker import CliBroker, broker_in_words
+from celery_ext.cli.options import STDIN, confirm, ids_argument, json_option, read_ids, yes_option
 from celery_ext.cli.outcomes import exit_code, report
 from celery_ext.cli.output import escaped
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
@@ -22,7 +21,7 @@ from kombu_delayq.store import DelayStore
 @yes_option
 @json_option()
 @click.pass_obj
-def cancel(target: Target, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
+def cancel(broker: CliBroker, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Cancel waiting tasks, by id in any queue.
 
     What is cancelled will never run. Of a task whose delay chain runs a step just now, the chain ends with this step.
@@ -31,19 +30,19 @@ def cancel(target: Target, ids: tuple[str, ...], yes: bool, as_json: bool) -> No
     """
     what = f"task {escaped(ids[0])}" if len(ids) == 1 else f"{len(ids):,} tasks"
     in_stdin = STDIN in ids
-    with target.store() as (connection, store):
-        question = f"Cancel {'tasks' if in_stdin else what} on {named(connection)}?"
+    with broker.store() as (connection, store):
+        question = f"Cancel {'tasks' if in_stdin else what} on {broker_in_words(connection)}?"
         confirm(question, yes=yes, stdin_is_read=in_stdin)
-        counts = report(_cancelled(target, store, each_id(ids)), "cancelling", ids, as_json=as_json)
-        if counts["cancelled"] and target.app is None:
-            complain("results are left as they are: only `celery -A app delayq cancel` knows where they are")
+        counts = report(_cancelled(broker, store, read_ids(ids)), "cancelling", ids, as_json=as_json)
+        if counts["cancelled"] and broker.app is None:
+            print_stderr("results are left as they are: only `celery -A app delayq cancel` knows where they are")
     raise SystemExit(exit_code(counts))
 
 
-def _cancelled(target: Target, store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
-    chains_in_use = target.app is not None and declares_chain(target.app)
+def _cancelled(broker: CliBroker, store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
+    chains_in_use = broker.app is not None and declares_chain(broker.app)
     for each in by_id.cancel(store, ids, chains_in_use=chains_in_use):
-        if target.app is not None:
+        if broker.app is not None:
             for message in each.messages:
-                mark_revoked(target.app, DelayedTask(message))
+                mark_revoked(broker.app, DelayedTask(message))
         yield each.id, each.outcome

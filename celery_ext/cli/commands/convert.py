@@ -6,12 +6,12 @@ from dataclasses import asdict
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target
+from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import as_line, escaped
-from celery_ext.cli.progress import watched
+from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import known_queues, queues_argument
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.convert import Conversion
 from celery_ext.maintenance.convert import convert as convert_queue
 from kombu_delayq.options import BACKUPS
@@ -28,7 +28,7 @@ from kombu_delayq.store import DelayStore
 )
 @json_option()
 @click.pass_obj
-def convert(target: Target, queues: tuple[str, ...], to: str, as_json: bool) -> None:
+def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) -> None:
     """Move delayed messages of queues to another form of backup.
 
     First set the transport option backup wherever tasks of these queues are published and run, for that decides in
@@ -38,13 +38,13 @@ def convert(target: Target, queues: tuple[str, ...], to: str, as_json: bool) -> 
     It may be broken off at any time, and run again: it goes on with what is left. Exit code 1 means that something
     could not be moved; stderr says what.
     """
-    with target.store() as (_, store):
+    with broker.store() as (_, store):
         store.check_version()
         work = _Convert(store, to)
-        names = known_queues(target, store, queues)
+        names = known_queues(broker, store, queues)
         work.run(names, as_json=as_json)
-        if target.app is not None and store.backup != to:
-            complain(
+        if broker.app is not None and store.backup != to:
+            print_stderr(
                 f"the app has the transport option backup={store.backup!r}: new messages go on to be kept in that "
                 f"form, until it is set to {to!r} wherever tasks are published and run"
             )
@@ -61,11 +61,11 @@ class _Convert:
         """Converts queues one after the other, and tells of each what was done."""
         work = [Conversion(queue, self._to) for queue in queues]
         try:
-            for _ in watched(self._each(work, as_json=as_json), "converting", sum(map(self._size, queues))):
+            for _ in with_progress(self._each(work, as_json=as_json), "converting", sum(map(self._size, queues))):
                 pass
         except BaseException:
             moved = sum(each.moved for each in work)
-            complain(f"broken off; {moved:,} messages are moved, and it can be run again for the rest")
+            print_stderr(f"broken off; {moved:,} messages are moved, and it can be run again for the rest")
             raise
 
     def _each(self, work: list[Conversion], *, as_json: bool) -> Iterator[None]:
@@ -76,9 +76,9 @@ class _Convert:
                 if not str(error).startswith("WRONGTYPE"):  # which is of this queue alone
                     raise
                 self.failed = True
-                complain(f"queue {each.queue!r}: {error}")
+                print_stderr(f"queue {each.queue!r}: {error}")
                 continue
-            click.echo(as_line(asdict(each)) if as_json else _told(each))
+            click.echo(json_line(asdict(each)) if as_json else _told(each))
             self._complain(each)
 
     def _size(self, queue: str) -> int:
@@ -92,14 +92,14 @@ class _Convert:
         [other] = {*BACKUPS} - {done.to}
         self.failed = self.failed or bool(done.lost or done.stranded)
         if done.lost:
-            complain(f"{of}: {done.lost:,} index entries without a body are removed; these messages are lost")
+            print_stderr(f"{of}: {done.lost:,} index entries without a body are removed; these messages are lost")
         if done.stranded:
-            complain(
+            print_stderr(
                 f"{of}: {done.stranded:,} bodies without an index entry are left in the form {other!r}; "
                 "`delayq repair` finds their due times, then run this again"
             )
         if done.came:
-            complain(
+            print_stderr(
                 f"{of}: at least {done.came:,} messages came in the form {other!r} meanwhile, and are moved too. Who "
                 f"published them has the transport option backup={other!r}: set it to {done.to!r} there, then run "
                 "this again"

@@ -8,17 +8,17 @@ import click
 from celery.utils.functional import chunks
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target
+from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.commands.replay import drop, replay
-from celery_ext.cli.letter_options import buried_queues, dead_queues_argument, known_buried_queues
+from celery_ext.cli.letter_options import dead_letter_queues, dead_letter_queues_argument, known_dead_letter_queues
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import ARGUMENTS, arguments, as_line, cell, escaped, fitted, name_of, when
-from celery_ext.cli.progress import watched
-from celery_ext.cli.stderr import QuietGroup, complain
+from celery_ext.cli.output import ARGUMENTS_WIDTH, arguments, cell, escaped, fit_table, json_line, task_name, when
+from celery_ext.cli.progress import with_progress
+from celery_ext.cli.stderr import QuietGroup, print_stderr
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
 
-HEAD = ("BURIED", "TASK", "ID", "FROM", "RETRIES", "ERROR", "ARGUMENTS")
+LISTING_HEAD = ("BURIED", "TASK", "ID", "FROM", "RETRIES", "ERROR", "ARGUMENTS")
 #: Rows that are set in columns together.
 ROWS = 500
 
@@ -34,32 +34,32 @@ def dead_letters() -> None:
 
 
 @dead_letters.command("list")
-@dead_queues_argument
+@dead_letter_queues_argument
 @click.option("-t", "--task", "tasks", metavar="NAME", multiple=True, help="Only this task. May be repeated.")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Most of a queue to print; 0 for all."
 )
 @json_option()
 @click.pass_obj
-def list_(target: Target, queues: tuple[str, ...], tasks: tuple[str, ...], limit: int, as_json: bool) -> None:
+def list_(broker: CliBroker, queues: tuple[str, ...], tasks: tuple[str, ...], limit: int, as_json: bool) -> None:
     """List dead letters, of each priority the oldest first.
 
     FROM is the routing key by which a task had come to its worker. Messages that came to the queue in another way
     are listed without a reason.
     """
-    with target.store() as (_, store):
-        names = buried_queues(target, queues)
-        known = known_buried_queues(target, store, names)
+    with broker.store() as (_, store):
+        names = dead_letter_queues(broker, queues)
+        known = known_dead_letter_queues(broker, store, names)
         failed = len(known) < len(names)
         for queue in known:
             try:
                 total = sum(store.dead_letter_lists(queue).values())
                 wanted = (each for each in letters_of.browse(store, queue) if not tasks or each.name in tasks)
-                found = watched(islice(wanted, limit or None), "listing", None if tasks else total, printing=True)
+                found = with_progress(islice(wanted, limit or None), "listing", None if tasks else total, printing=True)
                 _print(queue, found, total, as_json=as_json, now_ms=store.now_ms())
             except ResponseError as error:  # such as a key of another type; the other queues are none the worse
                 failed = True
-                complain(f"queue {queue!r}: {error}")
+                print_stderr(f"queue {queue!r}: {error}")
     if failed:
         raise SystemExit(1)
 
@@ -71,7 +71,7 @@ def _print(queue: str, found: Iterable[DeadLetter], total: int, *, as_json: bool
     for part in chunks(iter(found), ROWS):
         shown += len(part)
         rows = [_row(letter, now_ms) for letter in part]
-        lines = map(as_line, map(_fields, part)) if as_json else fitted(HEAD, rows, right={4}, title=2)
+        lines = map(json_line, map(_fields, part)) if as_json else fit_table(LISTING_HEAD, rows, right={4}, title=2)
         click.echo("\n".join(lines))
     if shown < total and shown:
         click.echo(f"… {shown:,} of {total:,} shown", err=as_json)
@@ -101,12 +101,12 @@ def _row(letter: DeadLetter, now_ms: float) -> list[str]:
     at = letter.at
     return [
         when(at.timestamp() * 1000, now_ms) if at is not None else "-",
-        cell(name_of(letter.task)),
+        cell(task_name(letter.task)),
         cell(letter.id),
         cell(letter.routing_key or "-"),
         str(letter.retries) if letter.reason is not None else "-",
         cell(letter.error or letter.reason or "-", 60),
-        cell(arguments(letter.task), ARGUMENTS),
+        cell(arguments(letter.task), ARGUMENTS_WIDTH),
     ]
 
 

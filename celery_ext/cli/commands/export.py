@@ -15,13 +15,13 @@ from typing import BinaryIO
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target
+from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import confirm, due_options, json_option, yes_option
-from celery_ext.cli.output import as_line, escaped
+from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.param_types import Moment
-from celery_ext.cli.progress import watched
+from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import known_queues, queues_argument
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.export_format import closing_line, header_line, message_line
 from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
@@ -41,7 +41,7 @@ from kombu_delayq.store import DelayStore
 @json_option("With --output, print as JSON how many messages of each queue it has; the export is JSON anyway.")
 @click.pass_obj
 def export(
-    target: Target,
+    broker: CliBroker,
     queues: tuple[str, ...],
     output: Path | None,
     due_after: Moment | None,
@@ -56,19 +56,21 @@ def export(
     """
     if output is not None and output.is_file():
         confirm(f"Replace {escaped(str(output))}?", yes=yes)
-    with target.store() as (connection, store), _writing(output) as file:
+    with broker.store() as (connection, store), _writing(output) as file:
         now_ms = store.now_ms()
-        names = known_queues(target, store, queues) if queues else store.queues()
+        names = known_queues(broker, store, queues) if queues else store.queues()
         bounds = (due_after.at(now_ms) if due_after else -inf, due_before.at(now_ms) if due_before else inf)
         work = _Export(store, file, *bounds)
         work.run(connection.as_uri(), datetime.fromtimestamp(now_ms / 1000, UTC), names)
     if output is not None and as_json:
         for queue, count in work.counts.items():
-            click.echo(as_line({"queue": queue, "messages": count}))
+            click.echo(json_line({"queue": queue, "messages": count}))
     elif output is not None:
         click.echo(f"{work.counts.total():,} messages of {len(work.counts):,} queues written to {escaped(str(output))}")
     if work.lost:
-        complain(f"{work.lost:,} messages are not in it, because their bodies are lost; `delayq repair` removes them")
+        print_stderr(
+            f"{work.lost:,} messages are not in it, because their bodies are lost; `delayq repair` removes them"
+        )
     if work.failed or len(names) < len(set(queues)):
         raise SystemExit(1)
 
@@ -87,7 +89,7 @@ class _Export:
         total = sum(map(self._count, queues))
         # No bar in between where the lines themselves go to a terminal.
         to_stdout = self._file is sys.stdout.buffer
-        for line in watched(self._lines(queues), "exporting", total, printing=to_stdout):
+        for line in with_progress(self._lines(queues), "exporting", total, printing=to_stdout):
             self._write(line)
         self._write(closing_line(self.counts.total()))
 
@@ -102,7 +104,7 @@ class _Export:
                     yield message_line(message)
             except ResponseError as error:  # such as a key of another type; the other queues are none the worse
                 self.failed = True
-                complain(f"queue {queue!r}: {error}")
+                print_stderr(f"queue {queue!r}: {error}")
 
     def _count(self, queue: str) -> int:
         try:
@@ -138,7 +140,7 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
                 part.unlink(missing_ok=True)
             if isinstance(error, OSError):
                 raise click.ClickException(escaped(f"{output} is not written: {error}")) from error
-            complain(f"broken off; {output} is not written")
+            print_stderr(f"broken off; {output} is not written")
             raise
 
 

@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 import click
 
-from celery_ext.cli.broker import Target
+from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import as_line, escaped
-from celery_ext.cli.progress import watched
-from celery_ext.cli.stderr import LINES, complain, complain_of_old
+from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.progress import with_progress
+from celery_ext.cli.stderr import LINES, print_stderr, warn_of_old_option
 from celery_ext.maintenance.import_ import Import
 
 #: Where the last line of a file is looked for, in bytes from its end.
@@ -43,7 +43,7 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, given: tu
 @json_option("Print for each queue one JSON object instead.")
 @click.pass_obj
 def import_(
-    target: Target,
+    broker: CliBroker,
     file: BinaryIO,
     renames: dict[str, str],
     old_renames: dict[str, str],
@@ -59,21 +59,21 @@ def import_(
     is 1. So it is for an export that is cut off, after all that is there.
     """
     if old_renames:
-        complain_of_old("--queue of import", "--rename")
+        warn_of_old_option("--queue of import", "--rename")
         renames = {**old_renames, **renames}
-    with target.store() as (_, store):
+    with broker.store() as (_, store):
         store.check_version()
         work = Import(store, renames, skip_bad=skip_bad)
         try:
             problems = 0
-            for problem in watched(work.run(file), "importing", _total_of(file)):
+            for problem in with_progress(work.run(file), "importing", _count_of_lines(file)):
                 problems += problem is not None
                 if problem is not None and problems <= LINES:
-                    complain(problem)
+                    print_stderr(problem)
             if problems > LINES:
-                complain(f"… and {problems - LINES:,} more such lines")
+                print_stderr(f"… and {problems - LINES:,} more such lines")
         except BaseException:
-            complain(f"broken off; the lines up to {work.stored:,} are imported, and it can be repeated")
+            print_stderr(f"broken off; the lines up to {work.stored:,} are imported, and it can be repeated")
             raise
         finally:
             _tell(work, as_json=as_json)
@@ -83,7 +83,7 @@ def import_(
 def _tell(work: Import, *, as_json: bool) -> None:
     for queue, counts in work.counts.items():
         if as_json:
-            click.echo(as_line({"queue": queue, **asdict(counts)}))
+            click.echo(json_line({"queue": queue, **asdict(counts)}))
             continue
         parts = [f"{counts.offered:,} imported"]
         if counts.repeated:
@@ -95,7 +95,7 @@ def _tell(work: Import, *, as_json: bool) -> None:
         click.echo("nothing was imported")
 
 
-def _total_of(file: BinaryIO) -> int | None:
+def _count_of_lines(file: BinaryIO) -> int | None:
     """Returns how many lines a file has, as its last one tells; None where it cannot be read before."""
     if not file.seekable():
         return None

@@ -9,13 +9,13 @@ import click
 from celery.utils.functional import chunks
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target
+from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import due_options, json_option
-from celery_ext.cli.output import HEAD, as_line, chain_of, fitted, row, summary
+from celery_ext.cli.output import LISTING_HEAD, chain_of, fit_table, json_line, row, summary
 from celery_ext.cli.param_types import Moment
-from celery_ext.cli.progress import watched
+from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import known_queues, queues_argument
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.store import DelayStore
@@ -34,7 +34,7 @@ ROWS = 500
 @json_option()
 @click.pass_obj
 def list_(
-    target: Target,
+    broker: CliBroker,
     queues: tuple[str, ...],
     due_after: Moment | None,
     due_before: Moment | None,
@@ -46,10 +46,10 @@ def list_(
     Of all queues, or of those given. RETRIES is how often the task was retried before, out of how many steps if the
     message has a delay chain. It is no snapshot: what comes or goes meanwhile may be seen or not.
     """
-    with target.store() as (_, store):
+    with broker.store() as (_, store):
         listing = _Listing(store, due_after, due_before, limit or None)
-        names = known_queues(target, store, queues) if queues else store.queues()
-        messages = watched(listing.messages(names), "listing", limit or listing.count(names), printing=True)
+        names = known_queues(broker, store, queues) if queues else store.queues()
+        messages = with_progress(listing.messages(names), "listing", limit or listing.count(names), printing=True)
         shown = 0
         for part in chunks(map(DelayedTask, messages), ROWS):
             shown += len(part)
@@ -88,7 +88,7 @@ class _Listing:
             yield from by_id.browse(self._store, queue, self._from_ms, self._to_ms, self._limit)
         except ResponseError as error:  # such as a key of another type; the other queues are none the worse
             self.failed = True
-            complain(f"queue {queue!r}: {error}")
+            print_stderr(f"queue {queue!r}: {error}")
 
     def _count(self, queue: str) -> int:
         try:
@@ -98,9 +98,9 @@ class _Listing:
 
 
 def _json(tasks: list[DelayedTask], listing: _Listing) -> Iterator[str]:
-    return (as_line(summary(task, listing.now_ms)) for task in tasks)
+    return (json_line(summary(task, listing.now_ms)) for task in tasks)
 
 
 def _text(tasks: list[DelayedTask], listing: _Listing) -> list[str]:
     rows = [row(task, chain_of(task), listing.now_ms) for task in tasks]
-    return fitted(HEAD, rows, right={4}, title=2)
+    return fit_table(LISTING_HEAD, rows, right={4}, title=2)

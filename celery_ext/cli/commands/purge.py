@@ -3,11 +3,11 @@
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target, named
+from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import as_line, escaped
+from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.queues import known_queues, queues_argument
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.stderr import print_stderr
 from kombu_delayq.store import DelayStore
 
 
@@ -16,22 +16,22 @@ from kombu_delayq.store import DelayStore
 @yes_option
 @json_option()
 @click.pass_obj
-def purge(target: Target, queues: tuple[str, ...], yes: bool, as_json: bool) -> None:
+def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove all delayed messages of queues.
 
     They will never run. Messages that are ready for a consumer stay; `celery purge` removes both. Results are
     left as they are.
     """
-    with target.store() as (connection, store):
-        names = known_queues(target, store, queues)
+    with broker.store() as (connection, store):
+        names = known_queues(broker, store, queues)
         sizes = {name: size for name in names if (size := _counted(store, name)) is not None}
         if sizes:
             of = ", ".join(f"{size:,} of queue {escaped(name)}" for name, size in sizes.items())
-            confirm(f"Remove all delayed messages, now {of}, on {named(connection)}?", yes=yes)
+            confirm(f"Remove all delayed messages, now {of}, on {broker_in_words(connection)}?", yes=yes)
         for name in sizes:
             removed = store.purge(name)
             fields = {"queue": name, "removed": removed}
-            click.echo(as_line(fields) if as_json else f"queue {escaped(name)}: {removed:,} delayed messages removed")
+            click.echo(json_line(fields) if as_json else f"queue {escaped(name)}: {removed:,} delayed messages removed")
     if len(sizes) < len(set(queues)):
         raise SystemExit(1)
 
@@ -40,5 +40,5 @@ def _counted(store: DelayStore, queue: str) -> int | None:
     try:
         return store.stats(queue).delayed
     except ResponseError as error:  # such as a key of another type; the other queues are none the worse
-        complain(f"queue {queue!r}: {error}")
+        print_stderr(f"queue {queue!r}: {error}")
         return None

@@ -6,12 +6,12 @@ from dataclasses import asdict
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target, named
+from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import as_line, escaped
-from celery_ext.cli.progress import watched
+from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import queues_argument
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.repair import Findings, all_queues, check
 from kombu_delayq.store import DelayStore
 
@@ -38,7 +38,7 @@ WORDS = {
 @yes_option
 @json_option()
 @click.pass_obj
-def repair(target: Target, queues: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
+def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Find and mend what a lost or damaged key leaves of delayed messages.
 
     Run it with --dry-run first. Of all queues, also those that no transfer worker knows of, or of those given. Found
@@ -48,14 +48,14 @@ def repair(target: Target, queues: tuple[str, ...], dry_run: bool, yes: bool, as
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
     """
-    with target.store() as (connection, store):
+    with broker.store() as (connection, store):
         work = _Repair(store, queues)
         found = work.run(mend=yes and not dry_run)
         work.complain_of_unknown(found)
         ask = not (dry_run or yes) and any(each.mendable for each in found)
         if ask:
             _tell(found, queues, mended=False, as_json=as_json)
-            confirm(f"Mend this on {named(connection)}?", yes=False)
+            confirm(f"Mend this on {broker_in_words(connection)}?", yes=False)
             found = work.run(mend=True, queues=[each.queue for each in found])
         _tell(found, queues, mended=not dry_run, as_json=as_json)
     left = work.failed or any(each.beyond_repair or (dry_run and each.mendable) for each in found)
@@ -74,7 +74,7 @@ class _Repair:
         names = queues or self._given or all_queues(self._store, known)
         found = [Findings(name) for name in names]
         total = sum(map(self._size, names))
-        for _ in watched(self._check(found, known, mend=mend), "mending" if mend else "checking", total):
+        for _ in with_progress(self._check(found, known, mend=mend), "mending" if mend else "checking", total):
             pass
         return found
 
@@ -85,7 +85,7 @@ class _Repair:
             if each == Findings(each.queue) and not self._store.kept_forms(each.queue):
                 self.failed = True
                 found.remove(each)
-                complain(f"queue {each.queue!r} holds no delayed messages, and is not known")
+                print_stderr(f"queue {each.queue!r} holds no delayed messages, and is not known")
 
     def _check(self, found: Iterable[Findings], known: set[str], *, mend: bool) -> Iterator[None]:
         for each in found:
@@ -96,7 +96,7 @@ class _Repair:
             return set(self._store.queues())
         except ResponseError as error:
             self.failed = True
-            complain(f"key {self._store.keys.queues}: {error}")
+            print_stderr(f"key {self._store.keys.queues}: {error}")
             return set()
 
     def _size(self, queue: str) -> int:
@@ -110,7 +110,7 @@ def _tell(found: Iterable[Findings], given: Sequence[str], *, mended: bool, as_j
     found = list(found)
     for each in found:
         if as_json:
-            click.echo(as_line({**asdict(each), "mended": mended and each.mendable and each.error is None}))
+            click.echo(json_line({**asdict(each), "mended": mended and each.mendable and each.error is None}))
         else:
             click.echo("\n".join(_lines(each, mended=mended)))
     if not (found or given) and not as_json:

@@ -7,38 +7,37 @@ from datetime import datetime
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target, named
-from celery_ext.cli.ids import STDIN
+from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.letter_options import (
-    Selection,
-    buried_queues,
-    dead_queues_argument,
-    known_buried_queues,
-    selected,
-    selecting,
+    LetterFilter,
+    dead_letter_queues,
+    dead_letter_queues_argument,
+    known_dead_letter_queues,
+    letter_filter,
+    letter_filter_options,
 )
-from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import as_line, escaped
-from celery_ext.cli.progress import watched
-from celery_ext.cli.stderr import LINES, complain, complain_of_old
+from celery_ext.cli.options import STDIN, confirm, json_option, yes_option
+from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.progress import with_progress
+from celery_ext.cli.stderr import LINES, print_stderr, warn_of_old_option
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Letter
 
 #: What is done with a dead letter that was chosen; None when it cannot be done.
-Deed = Callable[[DeadLetter], Letter | None]
+Action = Callable[[DeadLetter], Letter | None]
 
 
 @click.command()
-@dead_queues_argument
-@selecting
+@dead_letter_queues_argument
+@letter_filter_options
 @click.option("--to-queue", "to", metavar="NAME", help="Send them to this queue instead of where they came from.")
 @click.option("-q", "--queue", "old_to", hidden=True)
 @json_option()
 @click.pass_obj
 def replay(
-    target: Target,
+    broker: CliBroker,
     queues: tuple[str, ...],
     ids: tuple[str, ...],
     tasks: tuple[str, ...],
@@ -53,15 +52,15 @@ def replay(
     off, nothing is lost and nothing is doubled.
     """
     if old_to is not None:
-        complain_of_old("--queue of replay", "--to-queue")
+        warn_of_old_option("--queue of replay", "--to-queue")
         to = to or old_to
-    selection = selected(ids, tasks, every=every)
-    names = buried_queues(target, queues)
+    selection = letter_filter(ids, tasks, every=every)
+    names = dead_letter_queues(broker, queues)
     if to in names:
         raise click.UsageError(f"{to!r} is a queue of dead letters itself; give another --to-queue")
-    with target.store() as (connection, store):
-        known = known_buried_queues(target, store, names)
-        app_queues = target.app.amqp.queues.values() if target.app is not None else ()
+    with broker.store() as (connection, store):
+        known = known_dead_letter_queues(broker, store, names)
+        app_queues = broker.app.amqp.queues.values() if broker.app is not None else ()
         fanouts = {each.exchange.name for each in app_queues if each.exchange and each.exchange.type == "fanout"}
         route = letters_of.route_of(connection.default_channel, fanouts)
 
@@ -69,7 +68,7 @@ def replay(
             queue = to or route(letter)
             return None if queue is None else letters_of.to_queue(letter, queue, as_before=to is None)
 
-        work = _Work(store, selection, send, "replayed", as_json=as_json)
+        work = _LetterJob(store, selection, send, "replayed", as_json=as_json)
         for name in known:
             work.count(name)
         work.do("replaying")
@@ -77,13 +76,13 @@ def replay(
 
 
 @click.command()
-@dead_queues_argument
-@selecting
+@dead_letter_queues_argument
+@letter_filter_options
 @yes_option
 @json_option()
 @click.pass_obj
 def drop(
-    target: Target,
+    broker: CliBroker,
     queues: tuple[str, ...],
     ids: tuple[str, ...],
     tasks: tuple[str, ...],
@@ -95,28 +94,28 @@ def drop(
 
     The others stay, in their order, and so do letters that come meanwhile.
     """
-    selection = selected(ids, tasks, every=every)
-    names = buried_queues(target, queues)
-    with target.store() as (connection, store):
-        work = _Work(store, selection, letters_of.away, "dropped", as_json=as_json)
-        known = known_buried_queues(target, store, names)
+    selection = letter_filter(ids, tasks, every=every)
+    names = dead_letter_queues(broker, queues)
+    with broker.store() as (connection, store):
+        work = _LetterJob(store, selection, letters_of.away, "dropped", as_json=as_json)
+        known = known_dead_letter_queues(broker, store, names)
         for name in known:
             work.count(name)
         if work.wanted:
             of = ", ".join(f"{count:,} of queue {escaped(name)}" for name, count in work.wanted.items())
-            confirm(f"Drop dead letters, {of}, on {named(connection)}?", yes=yes, stdin_is_read=STDIN in ids)
+            confirm(f"Drop dead letters, {of}, on {broker_in_words(connection)}?", yes=yes, stdin_is_read=STDIN in ids)
         work.do("dropping")
     work.end("", missing=len(names) - len(known))
 
 
-class _Work:
+class _LetterJob:
     """What is done with the chosen dead letters of some queues, and what came of it."""
 
-    def __init__(self, store: DelayStore, selection: Selection, deed: Deed, word: str, *, as_json: bool) -> None:
+    def __init__(self, store: DelayStore, selection: LetterFilter, action: Action, word: str, *, as_json: bool) -> None:
         self.wanted: dict[str, int] = {}
         self._store = store
         self._selection = selection
-        self._deed = deed
+        self._action = action
         self._word = word
         self._as_json = as_json
         self._newest: dict[str, datetime] = {}
@@ -128,15 +127,15 @@ class _Work:
         wanted = 0
         try:
             total = sum(self._store.dead_letter_lists(queue).values())
-            for letter in watched(letters_of.count(self._store, queue), "reading", total):
+            for letter in with_progress(letters_of.count(self._store, queue), "reading", total):
                 if letter.at is not None:
                     self._newest[queue] = max(letter.at, self._newest.get(queue, letter.at))
                 if self._selection(letter):
-                    wanted += (can := self._deed(letter) is not None)
+                    wanted += (can := self._action(letter) is not None)
                     self._left += not can
         except ResponseError as error:  # such as a key of another type; the other queues are none the worse
             self._failed = True
-            complain(f"queue {queue!r}: {error}")
+            print_stderr(f"queue {queue!r}: {error}")
         if wanted:
             self.wanted[queue] = wanted
 
@@ -146,7 +145,9 @@ class _Work:
             done: Counter[str] = Counter()
             total = sum(self._store.dead_letter_lists(queue).values())
             round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
-            for letter, what in watched(round_, label, total, printing=self._as_json or bool(self._selection.ids)):
+            for letter, what in with_progress(
+                round_, label, total, printing=self._as_json or bool(self._selection.ids)
+            ):
                 if what.to != "back":
                     done[what.queue] += 1
                     self._tell(letter, what)
@@ -154,7 +155,9 @@ class _Work:
                 where = ", ".join(f"{count:,} to {escaped(name)}" for name, count in done.items() if name)
                 click.echo(f"queue {escaped(queue)}: {done.total():,} {self._word}" + (f" ({where})" if where else ""))
             if done.total() < wanted:
-                complain(f"queue {queue!r}: {wanted - done.total():,} of {wanted:,} were taken by another meanwhile")
+                print_stderr(
+                    f"queue {queue!r}: {wanted - done.total():,} of {wanted:,} were taken by another meanwhile"
+                )
 
     def end(self, why_left: str, *, missing: int) -> None:
         """Ends the command with 1 if nothing was found of what was asked for, or some could not be done.
@@ -166,23 +169,23 @@ class _Work:
         self._failed = self._failed or missing > 0
         unmet = sorted(self._selection.ids - self._selection.met)
         for each in unmet[:LINES]:
-            complain(f"{each}: not among the dead letters")
+            print_stderr(f"{each}: not among the dead letters")
         if len(unmet) > LINES:
-            complain(f"… and {len(unmet) - LINES:,} more are not among the dead letters")
+            print_stderr(f"… and {len(unmet) - LINES:,} more are not among the dead letters")
         if self._left:
-            complain(f"{self._left:,} stay, because {why_left}")
+            print_stderr(f"{self._left:,} stay, because {why_left}")
         if not self.wanted and not self._left and not self._selection.ids and not self._as_json and not self._failed:
-            complain("there are no such dead letters")
+            print_stderr("there are no such dead letters")
         nothing = self._selection.narrow and not self.wanted
         raise SystemExit(int(self._failed or bool(self._left) or nothing))
 
     def _decide(self, letter: DeadLetter) -> Letter:
-        done = self._deed(letter) if self._selection(letter) else None
+        done = self._action(letter) if self._selection(letter) else None
         return letters_of.back(letter) if done is None else done
 
     def _tell(self, letter: DeadLetter, what: Letter) -> None:
         if self._as_json:
             fields = {"id": letter.id, "task": letter.name, "outcome": self._word}
-            click.echo(as_line({**fields, **({"queue": what.queue} if what.queue else {})}))
+            click.echo(json_line({**fields, **({"queue": what.queue} if what.queue else {})}))
         elif self._selection.ids:
             click.echo(f"{escaped(letter.id)}: {self._word}" + (f" to {escaped(what.queue)}" if what.queue else ""))

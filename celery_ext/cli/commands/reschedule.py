@@ -2,9 +2,8 @@
 
 import click
 
-from celery_ext.cli.broker import Target
-from celery_ext.cli.ids import each_id
-from celery_ext.cli.options import ids_argument, json_option
+from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.options import ids_argument, json_option, read_ids
 from celery_ext.cli.outcomes import WORDS, exit_code, report
 from celery_ext.cli.output import when
 from celery_ext.cli.param_types import DURATION, MOMENT, Moment
@@ -18,7 +17,7 @@ from celery_ext.waiting import by_id
 @json_option()
 @click.pass_obj
 def reschedule(
-    target: Target, ids: tuple[str, ...], eta: Moment | None, countdown: float | None, as_json: bool
+    broker: CliBroker, ids: tuple[str, ...], eta: Moment | None, countdown: float | None, as_json: bool
 ) -> None:
     """Change when waiting tasks are due, by id in any queue.
 
@@ -26,7 +25,7 @@ def reschedule(
     """
     if (eta is None) == (countdown is None):
         raise click.UsageError("give either --eta or --countdown")
-    with target.store() as (_, store):
+    with broker.store() as (_, store):
         now_ms = store.now_ms()
         due_ms = eta.at(now_ms) if eta is not None else now_ms + (countdown or 0) * 1000
         words = {
@@ -34,6 +33,6 @@ def reschedule(
             "rescheduled": f"rescheduled to {when(due_ms, now_ms)}",
             "transferred": "due already, sent to its queue",
         }
-        outcomes = by_id.reschedule(store, each_id(ids), due_ms)
+        outcomes = by_id.reschedule(store, read_ids(ids), due_ms)
         counts = report(outcomes, "rescheduling", ids, as_json=as_json, words=words)
     raise SystemExit(exit_code(counts))

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from celery_ext.cli.broker import Target
-from celery_ext.cli.ids import each_id, total_of
-from celery_ext.cli.options import ids_argument, json_option
-from celery_ext.cli.output import as_line, chain_of, escaped, name_of, summary, when
-from celery_ext.cli.progress import watched
-from celery_ext.cli.stderr import complain
+from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
+from celery_ext.cli.output import chain_of, escaped, json_line, summary, task_name, when
+from celery_ext.cli.progress import with_progress
+from celery_ext.cli.stderr import print_stderr
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.waiting import by_id
@@ -27,20 +26,22 @@ NEXT_DELAYS = 10
 @click.option("--raw", is_flag=True, help="Print the message as it is stored, and nothing else.")
 @json_option()
 @click.pass_obj
-def show(target: Target, ids: tuple[str, ...], raw: bool, as_json: bool) -> None:
+def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> None:
     """Show all about waiting messages, found by task id in any queue.
 
     `-` reads the ids from the standard input, one a line.
     """
     if raw and as_json:
         raise click.UsageError("give either --raw or --json")
-    with target.store() as (_, store):
+    with broker.store() as (_, store):
         now_ms = store.now_ms()
         asked = found = 0
-        for identity, messages in watched(by_id.get(store, each_id(ids)), "searching", total_of(ids), printing=True):
+        for identity, messages in with_progress(
+            by_id.get(store, read_ids(ids)), "searching", count_of_ids(ids), printing=True
+        ):
             asked += 1
             if not messages:
-                complain(f"{identity}: not waiting")
+                print_stderr(f"{identity}: not waiting")
             for task in map(DelayedTask, messages):
                 found += 1
                 if raw:
@@ -48,7 +49,7 @@ def show(target: Target, ids: tuple[str, ...], raw: bool, as_json: bool) -> None
                     continue
                 chain = chain_of(task)
                 if as_json:
-                    click.echo(as_line(_fields(task, chain, now_ms)))
+                    click.echo(json_line(_fields(task, chain, now_ms)))
                 else:
                     click.echo("\n".join([""] * (found > 1) + _text(task, chain, now_ms)))
     if asked and not found:
@@ -84,7 +85,7 @@ def _text(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[st
     pairs = {
         "id": task.id,
         "stored as": task.message.id if task.message.id != task.id else None,
-        "task": name_of(task),
+        "task": task_name(task),
         "queue": task.queue,
         "due": when(task.message.due_ms, now_ms),
         "eta": task.eta,
@@ -105,7 +106,7 @@ def _mapping(title: str, mapping: dict[str, Any]) -> Iterator[str]:
         yield title
     width = max(map(len, map(escaped, mapping)), default=0)
     for name, value in mapping.items():
-        yield f"  {escaped(name):<{width}}  {escaped(value if isinstance(value, str) else as_line(value))}"
+        yield f"  {escaped(name):<{width}}  {escaped(value if isinstance(value, str) else json_line(value))}"
 
 
 def _position(task: DelayedTask, chain: DelayChain) -> str:

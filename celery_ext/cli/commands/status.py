@@ -7,10 +7,10 @@ from typing import Any
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import Target
+from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.hints import prefixes_in_words, stock_transport
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import escaped, fitted, iso, moment
+from celery_ext.cli.output import escaped, fit_table, iso, local_time
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.delays.durations import in_words
 from kombu_delayq.store import DelayStore
@@ -21,25 +21,25 @@ from kombu_delayq.store.types import QueueStats
 @queues_argument()
 @json_option("Print one JSON object instead.")
 @click.pass_obj
-def status(target: Target, queues: tuple[str, ...], as_json: bool) -> None:
+def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
     """Show each queue's delayed and ready messages, what is overdue, and who transfers.
 
     Of the queues that hold or held delayed messages, and those of the app, or of those given. DELAYED messages wait
     in the store, overdue ones among them; READY ones wait for a consumer.
     """
-    with target.store() as (connection, store):
-        of_app = list(target.app.amqp.queues) if target.app is not None else []
-        given = known_queues(target, store, queues, ready=True)
+    with broker.store() as (connection, store):
+        of_app = list(broker.app.amqp.queues) if broker.app is not None else []
+        given = known_queues(broker, store, queues, ready=True)
         names = given if queues else sorted({*store.queues(), *of_app})
         report: dict[str, Any] = {
             "broker": connection.as_uri(),
             "global_keyprefix": store.keys.prefix,
-            "stock_transport": stock_transport(target.app),
+            "stock_transport": stock_transport(broker.app),
             "leader": store.leader(),
             "queues": [_row_or_error(store, name) for name in names],
             "other_prefixes": store.other_prefixes(),
         }
-    click.echo(json.dumps(report, indent=2) if as_json else _text(report, queues, app=target.app is not None))
+    click.echo(json.dumps(report, indent=2) if as_json else _text(report, queues, app=broker.app is not None))
     if any("error" in row for row in report["queues"]) or len(given) < len(set(queues)):
         raise SystemExit(1)
 
@@ -81,14 +81,14 @@ def _text(report: dict[str, Any], queues: Sequence[str], *, app: bool) -> str:
             escaped(row["queue"]),
             f"{row['delayed']:,}",
             f"{row['ready']:,}",
-            f"{moment(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
+            f"{local_time(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
             f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}" if row["overdue"] else "0",
         ]
         for row in report["queues"]
         if "error" not in row
     ]
     if rows:
-        lines += fitted(["QUEUE", "DELAYED", "READY", "NEXT DUE", "OVERDUE"], rows, right={1, 2}, title=0)
+        lines += fit_table(["QUEUE", "DELAYED", "READY", "NEXT DUE", "OVERDUE"], rows, right={1, 2}, title=0)
     if not (report["queues"] or queues):
         lines.append("no queue holds or held delayed messages")
     lines += [escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row]

@@ -15,10 +15,10 @@ from celery.bin.base import COMMA_SEPARATED_LIST
 from kombu.connection import Connection
 from redis.exceptions import RedisError
 
-from celery_ext.cli.broker import Target, errors_in_words
+from celery_ext.cli.broker import CliBroker, errors_in_words
 from celery_ext.cli.hints import prefixes_in_words
 from celery_ext.cli.output import escaped
-from celery_ext.cli.stderr import complain_of_old
+from celery_ext.cli.stderr import warn_of_old_option
 from celery_ext.connection import is_lasting, open_channel
 from celery_ext.delays.durations import in_words
 from kombu_delayq.channel import connect_store
@@ -53,7 +53,7 @@ TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
     help="DEBUG also tells of every transfer.",
 )
 @click.pass_obj
-def transfer(target: Target, queues: Sequence[str], old_queues: Sequence[str], loglevel: str) -> None:
+def transfer(broker: CliBroker, queues: Sequence[str], old_queues: Sequence[str], loglevel: str) -> None:
     """Run a transfer worker until it is stopped.
 
     It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
@@ -64,11 +64,11 @@ def transfer(target: Target, queues: Sequence[str], old_queues: Sequence[str], l
     """
     logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     if old_queues:
-        complain_of_old("--queues of transfer", "--also")
+        warn_of_old_option("--queues of transfer", "--also")
         queues = [*queues, *old_queues]
-    connection = target.connection(hurried=True)
-    connect = _Connect(connection, app=target.app is not None)
-    worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(target)], on_transfer=_tell)
+    connection = broker.connection(hurried=True)
+    connect = _Connect(connection, app=broker.app is not None)
+    worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(broker)], on_transfer=_tell)
 
     try:
         with errors_in_words(connection):
@@ -177,8 +177,8 @@ class _Connect:
             logger.warning("still waiting for Redis, for %s by now: %s", in_words(waited_s, plain=True), error)
 
 
-def _app_queues(target: Target) -> list[str]:
-    return list(target.app.amqp.queues) if target.app is not None else []
+def _app_queues(broker: CliBroker) -> list[str]:
+    return list(broker.app.amqp.queues) if broker.app is not None else []
 
 
 def _tell(queue: str, done: Transferred) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext.cli.output import as_line
+from celery_ext.cli.output import json_line
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from celery_ext.cli.output import as_line
 )
 def test_every_value_is_one_line_of_json(value: Any, read: Any) -> None:
     """What JSON does not have is there as Python writes it, and the fields beside it are as they were."""
-    line = as_line(value)
+    line = json_line(value)
     assert "\n" not in line
     assert json.loads(line, parse_constant=pytest.fail) == read
