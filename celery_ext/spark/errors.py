@@ -1,18 +1,18 @@
-"""What is wrong with a Spark job, in words. Spark shows them as errors of the driver."""
+"""What can be wrong with a Spark job. Spark shows these errors on the driver."""
 
 from kombu_delayq.errors import DelayqError
 
 
 class InvalidSparkOption(DelayqError, ValueError):
-    """An option of the data source is missing, unknown, or has a value that it does not take."""
+    """An option of the data source is missing, unknown, or has a wrong value."""
 
 
 class InvalidColumns(DelayqError, ValueError):
-    """The columns of a DataFrame do not make tasks."""
+    """The columns of a DataFrame make no tasks."""
 
 
 class BadRow(DelayqError, ValueError):
-    """A row does not make a task."""
+    """A row makes no task."""
 
 
 class BrokerUnavailable(DelayqError):
@@ -20,4 +20,4 @@ class BrokerUnavailable(DelayqError):
 
 
 class StragglerRefused(DelayqError):
-    """A task of a job that has ended, or that a later run has taken over, wanted to write."""
+    """A Spark task tried to write for a job that has ended, or that a later run has taken over."""

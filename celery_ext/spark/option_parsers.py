@@ -1,4 +1,4 @@
-"""What the texts of options mean: each function takes one, and raises ValueError with what is wrong."""
+"""Parsers of option texts. Each takes a text, and raises ValueError with what is wrong with it."""
 
 import json
 import re
@@ -10,88 +10,93 @@ from celery_ext.delays import durations
 from celery_ext.delays.levels import DelayLevels
 
 #: Headers that Celery itself writes.
-_CELERYS = frozenset(
+_OF_CELERY = frozenset(
     (
         *("lang", "task", "id", "shadow", "eta", "expires", "group", "group_index", "retries", "timelimit"),
         *("root_id", "parent_id", "argsrepr", "kwargsrepr", "origin", "ignore_result", "replaced_task_nesting"),
         *("stamped_headers", "stamps", "compression"),
     )
 )
+#: Largest whole number without a limit of its own: the largest that a double has exactly.
+_LARGEST = 2**53
 
 
 def text(given: str) -> str:
-    """Takes any text but an empty one."""
+    """Accepts any text that is not blank."""
     if not given.strip():
         raise ValueError("is empty")
     return given
 
 
 def variable(given: str) -> str:
-    """Takes the name of an environment variable."""
-    if not re.fullmatch(r"[\w.-]+", given.strip()):
-        raise ValueError("is no name of an environment variable")
-    return given.strip()
+    """Returns the name of an environment variable."""
+    name = given.strip()
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ValueError("is not the name of an environment variable")
+    return name
 
 
 def names(given: str) -> tuple[str, ...]:
-    """Takes names, separated by commas."""
-    return tuple(text(each).strip() for each in given.split(","))
+    """Returns names, which are separated by commas."""
+    return tuple(text(name).strip() for name in given.split(","))
 
 
 def switch(given: str) -> bool:
-    """Takes ``true`` or ``false``."""
-    if given.strip().lower() not in ("true", "false"):
+    """Returns ``true`` or ``false`` as a bool."""
+    word = given.strip().lower()
+    if word not in ("true", "false"):
         raise ValueError("is not true or false")
-    return given.strip().lower() == "true"
+    return word == "true"
 
 
-def whole(low: int, high: int = 2**53) -> Callable[[str], int]:
-    """Takes whole numbers within bounds."""
+def whole(low: int, high: int = _LARGEST) -> Callable[[str], int]:
+    """Returns a parser of whole numbers from ``low`` to ``high``."""
 
     def parse(given: str) -> int:
         if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", given) or not low <= int(given) <= high:
-            raise ValueError(f"is not a whole number from {low}{f' to {high}' if high < 2**53 else ' on'}")
+            raise ValueError(f"is not a whole number from {low}{f' to {high}' if high < _LARGEST else ' on'}")
         return int(given)
 
     return parse
 
 
 def rate(given: str) -> float:
-    """Takes a number of messages a second."""
+    """Returns a number of messages a second."""
     try:
-        found = float(given)
+        number = float(given)
     except ValueError:
-        found = 0.0
-    if not 0.001 <= found <= 1e9:
+        number = 0.0
+    if not 0.001 <= number <= 1e9:
         raise ValueError("is not a number of messages a second, such as 500 or 0.5")
-    return found
+    return number
 
 
 def duration(given: str) -> float:
-    """Takes a duration as ``10m`` or ``1h30m``, or a number of s."""
+    """Returns a duration in s. The text is a number of s, or has units, such as ``10m`` or ``1h30m``."""
     if re.fullmatch(durations.NUMBER, given.strip()):
         given = f"{given.strip()}s"
     return durations.parse(given.strip())
 
 
 def some_duration(given: str) -> float:
-    """Takes a duration that is longer than 0."""
-    if not duration(given):
+    """Returns a duration in s that is longer than 0."""
+    seconds = duration(given)
+    if not seconds:
         raise ValueError("is not longer than 0")
-    return duration(given)
+    return seconds
 
 
 def moment(given: str) -> datetime:
-    """Takes a time in ISO 8601; without a zone it is in UTC."""
+    """Returns a time. The text is in ISO 8601; without a zone it is in UTC."""
     try:
-        found = datetime.fromisoformat(given.strip())
+        time = datetime.fromisoformat(given.strip())
     except ValueError:
         raise ValueError("is not a time in ISO 8601, such as 2030-01-31T12:00:00+00:00") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def duration_or_moment(given: str) -> float | datetime:
-    """Takes either."""
+    """Returns a time, or a duration in s."""
     try:
         return moment(given)
     except ValueError:
@@ -99,46 +104,53 @@ def duration_or_moment(given: str) -> float | datetime:
 
 
 def json_object(given: str) -> dict[str, Any]:
-    """Takes a JSON object."""
+    """Returns a JSON object as a dict."""
     try:
         found = json.loads(given)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict):
-        raise ValueError('is not a JSON object, such as {"name": "value"}')
-    return found
+    return _check_object(found)
 
 
 def further_headers(given: str) -> dict[str, Any]:
-    """Takes a JSON object with message headers beside those of Celery."""
+    """Returns message headers from a JSON object."""
     return check_headers(json_object(given))
 
 
+def check_headers(found: object) -> dict[str, Any]:
+    """Returns message headers.
+
+    Args:
+        found: The headers, parsed from JSON.
+
+    Raises:
+        ValueError: They are not a JSON object, or have a header that Celery itself writes.
+    """
+    headers = _check_object(found)
+    forbidden = sorted(_OF_CELERY & headers.keys())
+    if forbidden:
+        raise ValueError(f"sets headers that Celery itself writes: {', '.join(forbidden)}")
+    return headers
+
+
 def level_table(given: str) -> str:
-    """Takes a table of delay levels."""
+    """Returns a table of delay levels as text."""
     return str(DelayLevels.parse(given))
 
 
-def choice(*among: str) -> Callable[[str], str]:
-    """Takes one of some words."""
+def choice(*words: str) -> Callable[[str], str]:
+    """Returns a parser of one of these words, in any case."""
 
     def parse(given: str) -> str:
-        if given.strip().lower() not in among:
-            raise ValueError(f"is not one of {', '.join(among)}")
-        return given.strip().lower()
+        word = given.strip().lower()
+        if word not in words:
+            raise ValueError(f"is not one of {', '.join(words)}")
+        return word
 
     return parse
 
 
-def check_headers(found: object) -> dict[str, Any]:
-    """Returns headers if they may be added.
-
-    Raises:
-        ValueError: They are no JSON object, or have headers that Celery itself writes.
-    """
+def _check_object(found: object) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError('is not a JSON object, such as {"name": "value"}')
-    own = sorted(_CELERYS & found.keys())
-    if own:
-        raise ValueError(f"sets headers that Celery itself writes: {', '.join(own)}")
     return found

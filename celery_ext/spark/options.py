@@ -1,4 +1,4 @@
-"""The options of the data source: the only place that knows their names, defaults, units and help."""
+"""The options of the data source, each with name, default, unit and help. The reference page is made from them."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -26,17 +26,19 @@ from celery_ext.spark.option_parsers import (
 )
 from kombu_delayq.errors import quoted
 
-#: What Spark hands over beside our options. Names are in lower case, as in all that comes from Spark.
+#: Options that Spark adds. Spark gives all names of options in lower case.
 _OF_SPARK = frozenset(("checkpointlocation", "queryname", "triggerinterval", "numpartitions"))
-#: What it hands over beside the options of a table that is made.
+#: Options that Spark adds for a table that is created.
 _OF_TABLES = frozenset(("owner", "provider"))
-#: Hints for some names that are no options.
-_NO_PATH = "is none: tasks are in queues, not in files. Leave the path out, and name a queue with the option queue"
-_REASONS = {
+_NO_PATH = (
+    "is not an option: tasks are in queues, not in files. Leave the path out, and name a queue with the option queue"
+)
+#: Hints for some names that are not options.
+_HINTS = {
     "path": _NO_PATH,
     "paths": _NO_PATH,
     "push_filters": (
-        "is none any more, because Spark gave wrong rows to a DataFrame that was used twice: say what is to be read "
+        "is no longer an option, because Spark gave wrong rows to a DataFrame that was used twice: select what to read "
         "with the options queue, due_after and due_before"
     ),
 }
@@ -49,13 +51,13 @@ def _option(default: Any, parse: Callable[[str], Any], unit: str, about: str) ->
 
 
 def check_no_table(given: Mapping[str, str]) -> None:
-    """Finds out whether Spark wants a table of its catalog, for which it keeps no options.
+    """Checks that Spark does not want a table of its catalog, for which it keeps no options.
 
     Args:
-        given: As Spark hands them over.
+        given: The options, as Spark gives them.
 
     Raises:
-        InvalidSparkOption: It does, or there is no option at all.
+        InvalidSparkOption: Spark creates or uses a table, or the user gave no option at all.
     """
     names = {name.lower() for name in given}
     instead = (
@@ -66,22 +68,22 @@ def check_no_table(given: Mapping[str, str]) -> None:
         raise InvalidSparkOption(f"the data source celery has no tables (CREATE TABLE … USING celery): {instead}")
     if names <= _OF_SPARK:
         raise InvalidSparkOption(
-            "which broker? No option is given. Spark hands none over for a table of its catalog, which the data source "
-            f"celery does not have: {instead}"
+            "which broker? No option is given. For a table of its catalog Spark passes no options on, and the data "
+            f"source celery has no tables: {instead}"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
-    """Which broker. ``dataclasses.fields`` gives each option's default, unit and help."""
+    """Options that name the broker. ``dataclasses.fields`` gives default, unit and help of each option."""
 
     broker_url: str | None = _option(None, text, "", "Broker URL without a password.")
     broker_url_env: str | None = _option(
         None,
         variable,
         "",
-        "Name of an environment variable with the broker URL, on the driver and on all executors. A URL with a "
-        "password can be given in this way only.",
+        "Name of an environment variable with the broker URL, on the driver and on all executors. It is the only way "
+        "to give a URL with a password.",
     )
     broker_transport_options: dict[str, Any] | None = _option(
         None, json_object, "JSON", "Transport options, such as `global_keyprefix`."
@@ -90,34 +92,33 @@ class BrokerOptions:
         None,
         text,
         "",
-        "Celery app as of `celery -A`, read once on the driver: routes, default queue, serializer, the options of its "
-        "tasks, and the broker, unless another is named.",
+        "Celery app, as for `celery -A`. The driver reads from it once: routes, default queue, serializer, the options "
+        "of its tasks, and the broker unless an option names one.",
     )
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """Reads options.
+        """Parses options.
 
         Args:
-            given: As Spark hands them over.
+            given: The options, as Spark gives them.
 
         Raises:
-            InvalidSparkOption: Names are unknown, or values wrong; names all of them.
+            InvalidSparkOption: Some are unknown or wrong. The error lists all of these.
         """
         wrong = list(cls._unknown(given))
         values = {}
         for field in dataclasses.fields(cls):
-            found = next((value for name, value in given.items() if name.lower() == field.name), None)
-            if found is None:
+            value = next((value for name, value in given.items() if name.lower() == field.name), None)
+            if value is None:
                 continue
             try:
-                values[field.name] = field.metadata["parse"](str(found))
+                values[field.name] = field.metadata["parse"](str(value))
             except ValueError as reason:
-                shown = "" if field.name.endswith(("url", "url_env", "options")) else f"={quoted(found)}"
-                told = "" if shown in str(reason) and shown else str(reason)
-                wrong.append(f"{field.name}{shown} {told}")
+                may_have_password = field.name.endswith(("url", "url_env", "options"))
+                wrong.append(f"{field.name}{'' if may_have_password else f'={quoted(value)}'} {reason}")
         if wrong:
-            raise InvalidSparkOption(f"options that the data source celery does not take: {'; '.join(wrong)}")
+            raise InvalidSparkOption(f"wrong options for the data source celery: {'; '.join(wrong)}")
         return cls(**values)
 
     @classmethod
@@ -127,30 +128,37 @@ class BrokerOptions:
             if name.lower() in known | _OF_SPARK:
                 continue
             nearest = get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.7)
-            is_none = "is none" + (f" (did you mean {nearest[0]}?)" if nearest else "")
-            yield f"{name} {_REASONS.get(name.lower(), is_none)}"
+            unknown = "is not an option" + (f" (did you mean {nearest[0]}?)" if nearest else "")
+            yield f"{name} {_HINTS.get(name.lower(), unknown)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions(BrokerOptions):
-    """How rows become tasks."""
+    """Options that decide how rows become tasks."""
 
-    task: str | None = _option(None, text, "", "Name of the task, for rows whose column `task` does not tell one.")
+    task: str | None = _option(None, text, "", "Name of the task, for rows without a value in column `task`.")
     queue: str | None = _option(
-        None, text, "", "Queue, for rows whose column `queue` does not tell one; else the routes of the app decide."
+        None, text, "", "Queue, for rows without a value in column `queue`. Without it the app's routes decide."
     )
     priority: int | None = _option(None, whole(0, 9), "0-9", "Priority, for rows without their own.")
     countdown: float | None = _option(
-        None, duration, "s, or 10m", "Delay from the moment when the job began, for rows without eta or countdown."
+        None, duration, "s, or 10m", "Delay, counted from the start of the job, for rows without eta or countdown."
     )
-    delay_level: int | None = _option(None, whole(0), "", "Delay level, instead of a countdown.")
-    delayq_levels: str | None = _option(None, level_table, "", "Table of the delay levels; else that of the app.")
+    delay_level: int | None = _option(None, whole(0), "", "Delay level, in place of a countdown.")
+    delayq_levels: str | None = _option(
+        None, level_table, "", "Table of the delay levels. Default: the table of the app."
+    )
     expires: float | datetime | None = _option(
-        None, duration_or_moment, "s, 10m or ISO 8601", "When a task is not to be run any more; counts as `countdown`."
+        None,
+        duration_or_moment,
+        "s, 10m or ISO 8601",
+        "When a task expires: a time, or a duration that counts from the start of the job.",
     )
     time_limit: float | None = _option(None, some_duration, "s", "Hard time limit, for rows without their own.")
     soft_time_limit: float | None = _option(None, some_duration, "s", "Soft time limit, for rows without their own.")
-    ignore_result: bool | None = _option(None, switch, "", "Whether results are dropped, for rows that do not tell.")
+    ignore_result: bool | None = _option(
+        None, switch, "", "Whether results are dropped, for rows without their own value."
+    )
     headers: dict[str, Any] | None = _option(
         None, further_headers, "JSON", "Message headers, for rows without their own."
     )
@@ -158,40 +166,46 @@ class WriteOptions(BrokerOptions):
         None,
         names,
         "",
-        "Columns whose values, with the name of the task, make the task id, for rows without `task_id`. Without it, "
-        "the content of the whole row does, so that equal rows are one task.",
+        "Columns whose values, with the name of the task, make the task id, for rows without `task_id`. Default: the "
+        "whole row makes it, so that equal rows are one task.",
     )
-    uuid_columns: tuple[str, ...] | None = _option(None, names, "", "Text columns that reach the task as `uuid.UUID`.")
+    uuid_columns: tuple[str, ...] | None = _option(
+        None, names, "", "Columns of texts or bytes that reach the task as `uuid.UUID`."
+    )
     job_id: str | None = _option(
         None,
         text,
         "",
-        "Name of a batch job. Run again under the same name, it sends what is missing, and nothing once it is "
-        "committed. Without it each write is a job of its own. Streams name their jobs by query and batch.",
+        "Name of a batch job. A job that runs again under the same name sends what is missing, and nothing once it is "
+        "committed. Default: each write is a new job. Streams name their jobs by query and batch.",
     )
     delivery: str = _option(
         "direct",
         choice("direct", "staged"),
         "",
-        "`direct`: tasks are sent while the job runs. `staged`: when it is committed, and none of an aborted job.",
+        "`direct`: tasks are sent while the job runs. `staged`: they are sent when the job is committed; an aborted "
+        "job sends none.",
     )
     spread: float = _option(
-        0.0, duration, "s, or 10m", "Window over which the tasks of the job are spread evenly, by their ids."
+        0.0, duration, "s, or 10m", "Window over which the due times of the job's tasks are spread evenly, by task id."
     )
-    max_rate: float = _option(0.0, rate, "messages/s", "Most messages a second for the whole job; 0 is any number.")
+    max_rate: float = _option(0.0, rate, "messages/s", "Most messages a second for the whole job; 0 is no limit.")
     max_queue_depth: int = _option(
-        0, whole(1), "messages", "Most messages in a queue, delayed ones among them; the job waits. 0 is any number."
+        0,
+        whole(1),
+        "messages",
+        "Most messages in a queue, with the delayed ones; the job waits for room. 0 is no limit.",
     )
     on_bad_row: str = _option(
         "fail",
         choice("fail", "drop", "dead_letter"),
         "",
-        "What becomes of a row that makes no task: it fails the job, is counted and logged, or is also put into "
-        "`dead_letter_queue`.",
+        "What to do with a row that makes no task. `fail`: fail the job. `drop`: count and log the row. `dead_letter`: "
+        "also put it into `dead_letter_queue`.",
     )
     dead_letter_queue: str | None = _option(None, text, "", "Queue of dead letters for bad rows.")
-    chunk_size: int = _option(200, whole(1, 1000), "messages", "Most messages in one call of Redis.")
-    chunk_bytes: int = _option(500_000, whole(1, 10**8), "bytes", "About the most bytes in one call of Redis.")
+    chunk_size: int = _option(200, whole(1, 1000), "messages", "Most messages in one call to Redis.")
+    chunk_bytes: int = _option(500_000, whole(1, 10**8), "bytes", "About the most bytes in one call to Redis.")
     write_timeout: float = _option(
         600.0, duration, "s, or 10m", "How long a chunk waits for Redis, for the rate, or for room in its queue."
     )
@@ -199,34 +213,37 @@ class WriteOptions(BrokerOptions):
         7 * 86400.0,
         some_duration,
         "s, or 7d",
-        "How long Redis remembers a job after its last message: until then its stragglers are refused, and a killed "
-        "one can be run again.",
+        "How long Redis remembers a job after its last message. Until then its stragglers are refused, and a job that "
+        "was killed can run again.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(BrokerOptions):
-    """Which waiting messages are read, and how."""
+    """Options that decide which waiting messages are read, and how."""
 
     queue: tuple[str, ...] | None = _option(
-        None, names, "", "Queues, separated by commas; by default all that hold delayed messages."
+        None, names, "", "Queues, separated by commas. Default: all queues with delayed messages."
     )
     columns: tuple[str, ...] | None = _option(
-        None, names, "", "Columns, separated by commas, instead of all; what others need is not fetched or parsed."
+        None,
+        names,
+        "",
+        "Columns, separated by commas. Default: all. What only other columns need is not fetched or parsed.",
     )
-    due_after: datetime | None = _option(None, moment, "ISO 8601", "Only messages due then or later.")
-    due_before: datetime | None = _option(None, moment, "ISO 8601", "Only messages due earlier.")
-    page_size: int = _option(500, whole(1, 5000), "messages", "Most messages that one call of Redis reads.")
+    due_after: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due then or later.")
+    due_before: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due earlier.")
+    page_size: int = _option(500, whole(1, 5000), "messages", "Most messages in one call to Redis.")
     partitions: int | None = _option(
         None,
         whole(1, 10_000),
         "",
-        "Number of Spark partitions, of as many messages each; by default one for 50,000 messages. There are no more "
-        "of them than messages.",
+        "Number of Spark partitions, which get equal numbers of messages. Default: one for 50,000 messages. There are "
+        "never more partitions than messages.",
     )
     replica_url: str | None = _option(
-        None, text, "", "URL of a replica of the broker, without a password, that is read instead of it."
+        None, text, "", "URL, without a password, of a replica to read in place of the broker."
     )
     replica_url_env: str | None = _option(
-        None, variable, "", "Name of an environment variable with the URL of the replica, as of `broker_url_env`."
+        None, variable, "", "Name of an environment variable with the URL of the replica, as for `broker_url_env`."
     )

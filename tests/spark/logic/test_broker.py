@@ -141,7 +141,7 @@ def test_a_url_that_cannot_be_read_is_not_shown(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("kind", [WriteOptions, ReadOptions])
 def test_a_url_in_place_of_the_name_of_a_variable_is_not_shown(kind: Any) -> None:
     """Whoever writes the URL itself into broker_url_env is told so, without the URL."""
-    with pytest.raises(InvalidSparkOption, match="broker_url_env is no name of an environment variable") as caught:
+    with pytest.raises(InvalidSparkOption, match="broker_url_env is not the name of an environment variable") as caught:
         kind.parse({"broker_url_env": WITH_PASSWORD[0]})
     assert SECRET not in shown_by(caught.value)
 

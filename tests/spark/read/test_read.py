@@ -210,7 +210,7 @@ def test_what_is_written_can_be_read(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"colums": "due"}, r"colums is none \(did you mean columns\?\)"),
+        ({"colums": "due"}, r"colums is not an option \(did you mean columns\?\)"),
         ({"columns": "tusk"}, r"did you mean task\?"),
         ({"due_after": "2030-01-02", "due_before": "2030-01-01"}, "is later than due_before"),
         ({"broker_url": "redis://127.0.0.1:1/0"}, "the broker redis://127.0.0.1:1/0 cannot be used"),

@@ -43,8 +43,8 @@ def test_rows_tell_that_they_are_read(
     ("columns", "options", "message"),
     [
         (["id"], {"task": None}, "InvalidColumns: which task? Give option task, or a column task. The columns are: id"),
-        (["id"], {"qeue": "x", "max_speed": 3}, "qeue is none (did you mean queue?)"),
-        (["id"], {"qeue": "x", "max_speed": 3}, "max_speed is none"),
+        (["id"], {"qeue": "x", "max_speed": 3}, "qeue is not an option (did you mean queue?)"),
+        (["id"], {"qeue": "x", "max_speed": 3}, "max_speed is not an option"),
         (["id"], {"priority": 10}, "priority='10' is not a whole number from 0 to 9"),
         (["id"], {"countdown": "soon"}, "countdown='soon'"),
         (["id"], {"on_bad_row": "ignore"}, "on_bad_row='ignore' is not one of fail, drop, dead_letter"),
@@ -65,7 +65,7 @@ def test_rows_tell_that_they_are_read(
         (["id", "'high' AS PRIORITY"], {}, "column PRIORITY is of type string; it is to be a whole number"),
         (["id"], {"id_columns": "IDS"}, "id_columns names IDS, which is no column (did you mean id?)"),
         ([], {}, "the DataFrame has no columns"),
-        (["id"], {"path": "/orders"}, "path is none: tasks are in queues, not in files"),
+        (["id"], {"path": "/orders"}, "path is not an option: tasks are in queues, not in files"),
         (["id", "'cancel' AS op"], {"id_columns": "id", "delivery": "staged"}, "delivery=staged does not go with"),
         (["id"], {"broker_url": None}, "which broker? Give either broker_url or broker_url_env"),
         (["id"], {"broker_url": None, "broker_url_env": "NOT_THERE"}, "NOT_THERE"),
@@ -127,7 +127,7 @@ def test_tables(spark: SparkSession, redis_server: PrivateRedis, client: redis.R
 
 def test_paths(frame: DataFrame, started: Path, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A path, by which Spark's own formats are told where to write and read, is refused instead of passed over."""
-    told = "path is none: tasks are in queues, not in files"
+    told = "path is not an option: tasks are in queues, not in files"
     writer = frame.write.format("celery").options(broker_url=redis_server.url, task="t", queue="q").mode("append")
     with pytest.raises(Exception, match=told):
         writer.save("/orders")

@@ -52,20 +52,20 @@ def test_columns_are_named_in_any_case(redis_server: PrivateRedis, client: Any) 
     [
         ({"columns": "due,tusk"}, r"columns names tusk, which is no column \(did you mean task\?\)"),
         ({"columns": "due,due"}, "columns names a column twice: due, due"),
-        ({"colums": "due"}, r"colums is none \(did you mean columns\?\)"),
+        ({"colums": "due"}, r"colums is not an option \(did you mean columns\?\)"),
         ({"page_size": "0"}, "page_size='0' is not a whole number from 1 to 5000"),
         ({"page_size": "5001"}, "is not a whole number"),
         ({"partitions": "none"}, "partitions='none' is not a whole number"),
         ({"due_after": "tomorrow"}, "due_after='tomorrow' is not a time in ISO 8601"),
         (
             {"push_filters": "true"},
-            "push_filters is none any more, .* with the options queue, due_after and due_before",
+            "push_filters is no longer an option, .* with the options queue, due_after and due_before",
         ),
-        ({"path": "/a"}, "path is none: tasks are in queues, not in files"),
-        ({"paths": '["/a", "/b"]'}, "paths is none: tasks are in queues, not in files"),
+        ({"path": "/a"}, "path is not an option: tasks are in queues, not in files"),
+        ({"paths": '["/a", "/b"]'}, "paths is not an option: tasks are in queues, not in files"),
         ({"owner": "me", "provider": "celery"}, "has no tables .* CREATE TEMPORARY VIEW … USING celery"),
         ({"queue": "a,,b"}, "queue='a,,b' is empty"),
-        ({"task": "orders.close"}, "task is none"),
+        ({"task": "orders.close"}, "task is not an option"),
     ],
 )
 def test_a_wrong_option_is_told_when_the_schema_is_asked_for(given: dict[str, str], message: str) -> None:
