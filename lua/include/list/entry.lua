@@ -4,7 +4,7 @@
 -- double whose first byte is 7, which is the number of its other bytes. These are: order (4 bytes, so that entries of
 -- one due time sort as they were published), priority, 1, 0. No entry of Redisson has the same in these places: the
 -- double that it makes is a whole number, whose last byte is not 0.
--- Source: docs/design.md "Redisson's form".
+-- Source: docs/design/redisson-form.md.
 local OURS = 7
 
 -- How many bytes a length takes, and a double.

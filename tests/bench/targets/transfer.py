@@ -17,7 +17,7 @@ from tests.bench.targets.report import Figure
 
 #: The most CPU time of Redis that a message may take, in µs, in the default form.
 CPU_US = 8
-#: How long the backup list may become: that often what waits, and so many more. Source: docs/design.md.
+#: How long the backup list may become: that often what waits, and so many more. Source: docs/design/redisson-form.md.
 SHARE, MORE = 1.5, 1000
 
 
