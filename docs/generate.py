@@ -181,7 +181,11 @@ def main(check: bool) -> int:
             if not check:
                 path.write_text(wanted, encoding="utf-8")
     for name in stale:
-        print(f"{name} is not what the code says: run make reference" if check else f"wrote {name}")
+        print(
+            f"{name} is not what the code says: run make reference, or python docs/generate.py"
+            if check
+            else f"wrote {name}"
+        )
     return 1 if check and stale else 0
 
 

@@ -35,7 +35,7 @@ def without_spark(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_data_source_names_the_extra_that_brings_spark() -> None:
-    """Whoever imports the data source without Spark is told what to install."""
+    """An import of the data source fails with the command that installs Spark."""
     done = without_spark("-c", "from celery_ext.spark import register")
     assert done.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: celery_ext.spark.register needs pyspark, which is not installed. "
@@ -51,6 +51,25 @@ def test_ids_options_and_errors_need_no_spark() -> None:
         "assert task_id('orders.close', 4711) and errors.BadRow and options.WriteOptions",
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_tables_in_pages_are_those_of_the_code() -> None:
+    """Every table that is made from the code is current; ``make reference`` writes them, also without Spark."""
+    done = without_spark("-f", "docs/generate.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_table_that_is_not_current_is_replaced() -> None:
+    """The generator replaces what is between the markers, keeps what is around them, and knows no other names."""
+    done = without_spark(
+        "-c",
+        "import sys; sys.path.insert(0, 'docs'); import generate\n"
+        "page = generate.current('before\\n<!-- generated: options -->\\nformer table\\n<!-- end -->\\nafter')\n"
+        "assert page.startswith('before\\n') and page.endswith('<!-- end -->\\nafter'), page\n"
+        "assert '`max_delay`' in page and 'former table' not in page, page\n"
+        "generate.current('<!-- generated: opinions -->\\n<!-- end -->')",
+    )
+    assert done.stderr.splitlines()[-1] == "KeyError: 'opinions'"
 
 
 def test_the_documentation_builds(tmp_path: Path) -> None:
