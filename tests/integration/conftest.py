@@ -1,15 +1,14 @@
 """Fixtures with real Celery workers."""
 
 import os
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import redis
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
-from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
+from tests.support.workers.fixtures import broker, make_proj, proj, raw_client
+from tests.support.workers.transfers import transfer
+
+__all__ = ["broker", "make_proj", "proj", "raw_client", "transfer"]
 
 
 @pytest.fixture
@@ -24,51 +23,3 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backup" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_forms") and not given:
         forms = os.environ.get("DELAYQ_BACKUPS", " ".join(BACKUPS)).split()
         metafunc.parametrize("backup", forms, indirect=True)
-
-
-@pytest.fixture
-def make_proj(redis_server: PrivateRedis, backup: str) -> Iterator[MakeProj]:
-    """Makes the app on an empty broker with our transport.
-
-    ``server=`` puts the broker elsewhere, other keywords are settings of the app; ``broker_transport=""`` makes it
-    stock.
-    """
-    made: list[Proj] = []
-    redis_server.client().flushall()
-
-    def make(server: PrivateRedis | None = None, **conf: Any) -> Proj:
-        broker = server or redis_server
-        settings: dict[str, Any] = {
-            "broker_url": broker.url,
-            "broker_transport": TRANSPORT,
-            "result_backend": f"redis://127.0.0.1:{redis_server.port}/1",
-            "broker_connection_retry_on_startup": True,
-            **conf,
-        }
-        if settings["broker_transport"] == TRANSPORT and backup != "hash":
-            settings["broker_transport_options"] = {"backup": backup, **settings.get("broker_transport_options", {})}
-        made.append(Proj(broker, settings, redis_server))
-        return made[-1]
-
-    yield make
-    for proj in made:
-        proj.close()
-
-
-@pytest.fixture
-def proj(make_proj: MakeProj) -> Proj:
-    """The app on our transport, all else at its defaults."""
-    return make_proj()
-
-
-@pytest.fixture
-def broker(redis_server: PrivateRedis) -> PrivateRedis:
-    """An empty broker, for commands that need no app."""
-    redis_server.client().flushall()
-    return redis_server
-
-
-@pytest.fixture
-def raw_client(broker: PrivateRedis) -> redis.Redis:
-    """A client of it that does not decode."""
-    return redis.Redis(port=broker.port)

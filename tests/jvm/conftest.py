@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.integration.conftest import make_proj
 from tests.support.jvm import redisson
 from tests.support.jvm.redisson import Jvm
+from tests.support.workers.fixtures import make_proj
 
 __all__ = ["make_proj"]
 

@@ -18,7 +18,6 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Change, Offer
 from tests.support.servers.acl import denials, rights_of_list
-from tests.support.servers.acl import users as users  # a fixture
 
 QUEUE = "celery"
 

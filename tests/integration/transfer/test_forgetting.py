@@ -11,9 +11,7 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import Proj
-from tests.support.workers.transfers import Transfer, arrived, offer, transfer
-
-__all__ = ["transfer"]
+from tests.support.workers.transfers import Transfer, arrived, offer
 
 pytestmark = pytest.mark.both_forms
 

@@ -15,7 +15,6 @@ from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
-from tests.support.workers.transfers import transfer as transfer  # a fixture
 
 #: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
 LATE_S = 10.0

@@ -15,7 +15,6 @@ from kombu_delayq.store.keys import Keys
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import Proj
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
-from tests.support.workers.transfers import transfer as transfer  # a fixture
 
 #: More than any test here takes: what is delivered sooner was not found by a poll.
 RARE_POLLS = {"poll_interval": 60.0, "lease_ttl": 200.0}

@@ -13,7 +13,6 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import STANDBY_LOOKS, TransferWorker
 from tests.support.conditions import stays, until
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
-from tests.support.workers.transfers import transfer as transfer  # a fixture
 
 POLL_S = 0.1
 LEASES = Keys().leases

@@ -13,9 +13,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.commands.shell import BIN, run
 from tests.support.conditions import until
-from tests.support.workers.transfers import Transfer, arrived, offer, transfer
-
-__all__ = ["transfer"]
+from tests.support.workers.transfers import Transfer, arrived, offer
 
 pytestmark = pytest.mark.both_forms
 

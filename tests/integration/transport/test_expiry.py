@@ -12,9 +12,7 @@ from kombu import Connection, Queue
 
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import TRANSPORT, Proj
-from tests.support.workers.transfers import Transfer, transfer
-
-__all__ = ["transfer"]
+from tests.support.workers.transfers import Transfer
 
 pytestmark = pytest.mark.both_forms
 
