@@ -7,8 +7,8 @@
 -- ARGV[2] queue  name, as announced
 -- ARGV[3] mend   1, or 0 to change nothing
 -- ARGV[4...] two a body: id, due time in ms since the epoch for when it has none, or '' to only look
--- Returns for each body the first that is so: 'gone' (there is no such body), 'unindexed', 'untwinned' (not among the
--- twins), 'misordered' (the count of marked messages is behind it), 'sound'
+-- Returns for each body the first that is so: 'gone' (there is no such body), 'unindexed', 'unnamed' (a twin that the
+-- id it shares does not find), 'sound'
 -- Atomic: a body that is indexed already keeps its due time. What is mended is all that a body lacks.
 -- Cost: O(log N) a body
 -- @include announce lifetime marks twins wrong_type
@@ -31,15 +31,8 @@ local function check(id, due_ms)
     return 'gone'
   end
   local state = 'sound'
-  if is_marked(value) and (order_of(value) or 0) > number_in(keys.notes) % SEEN then
-    state = 'misordered'
-    if mend then
-      local number = number_in(keys.notes)
-      set_number(keys.notes, number - number % SEEN + order_of(value))
-    end
-  end
   if is_twin(id, value) and not redis.call('ZSCORE', keys.ids, id) then
-    state = 'untwinned'
+    state = 'unnamed'
     if mend then
       redis.call('ZADD', keys.ids, 0, id)
     end

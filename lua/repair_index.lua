@@ -5,8 +5,8 @@
 -- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
 -- ARGV[1] mend  1, or 0 to change nothing
 -- ARGV[2...] one an entry: index member
--- Returns for each entry: 'sound', 'gone' (there is no such entry), 'lost' (no message belongs to it) or what else is
--- wrong with it in this form of backup, see include/*/check_entry.lua
+-- Returns for each entry: 'sound', 'gone' (there is no such entry), 'lost' (no message belongs to it) or 'unnamed' (the
+-- message cannot be found by its id), see include/*/check_entry.lua
 -- Atomic: an entry is removed only while no message belongs to it.
 -- Cost: O(log N) an entry
 -- @include check_entry lifetime wrong_type

@@ -16,10 +16,8 @@ from kombu_delayq.store.formats.redisson import mark_of, told_id
 
 #: How many ids of each kind are remembered, to be named.
 EXAMPLES = 10
-#: How many of the stale entries are remembered while nothing is mended, so that their bodies are not counted too.
-STALE_KNOWN = 100_000
-#: How often a list is tried to be made anew while other clients offer messages, before it is left for another time.
-RELIST_ATTEMPTS = 10
+#: How many ids with an entry that is not their body's are remembered, so that the body is not counted too.
+UNNAMED_KNOWN = 100_000
 
 
 @dataclass
@@ -31,13 +29,9 @@ class Findings:
         delayed: Number of index entries.
         unknown: Whether the transfer workers do not know of it, so that nothing of it is delivered.
         lost: Number of index entries without a body: the messages are lost.
-        stale: Number of index entries that belong to a body, and are not the ones by which it is found.
         unindexed: Number of bodies without an index entry, which would never be delivered.
         undated: How many of these tell no due time, so that they become due now.
-        untwinned: Number of messages beside others of their id that cannot be found by it.
         unnamed: Number of messages that cannot be found by their ids.
-        unlisted: Number of index entries, at least, that the list of Redisson's form has lost.
-        misordered: Number of messages behind which later ones of their due time would not be put.
         unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
         error: Why it could not be searched, in the words of Redis.
         examples: Some of the ids of the lost, the undated and the unreadable.
@@ -47,13 +41,9 @@ class Findings:
     delayed: int = 0
     unknown: bool = False
     lost: int = 0
-    stale: int = 0
     unindexed: int = 0
     undated: int = 0
-    untwinned: int = 0
     unnamed: int = 0
-    unlisted: int = 0
-    misordered: int = 0
     unreadable: int = 0
     error: str | None = None
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -61,8 +51,7 @@ class Findings:
     @property
     def mendable(self) -> bool:
         """Whether there is something that can be mended."""
-        damaged = self.lost + self.stale + self.unindexed + self.untwinned + self.unnamed + self.unlisted
-        return self.unknown or bool(damaged + self.misordered)
+        return self.unknown or bool(self.lost + self.unindexed + self.unnamed)
 
     @property
     def beyond_repair(self) -> bool:
@@ -113,9 +102,9 @@ def check(store: DelayStore, findings: Findings, known: Container[str], *, mend:
 
 
 def _check_hash(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
-    stale: set[bytes] = set()
-    yield from _check_index(store, findings, stale, mend=mend)
-    yield from _check_backup(store, findings, stale, mend=mend)
+    unnamed: set[bytes] = set()
+    yield from _check_index(store, findings, unnamed, mend=mend)
+    yield from _check_backup(store, findings, unnamed, mend=mend)
 
 
 def _check_list(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
@@ -123,8 +112,7 @@ def _check_list(store: DelayStore, findings: Findings, *, mend: bool) -> Iterato
         for member, state in zip(members, _states(store, findings, members, "list", mend=mend), strict=True):
             if state == "lost":
                 findings.note("lost", told_id(mark_of(member), b""))
-            elif state in ("unnamed", "misordered"):
-                findings.note(state)
+            findings.unnamed += state == "unnamed"
             findings.delayed += state not in ("lost", "gone")
             yield
     found = True
@@ -134,33 +122,19 @@ def _check_list(store: DelayStore, findings: Findings, *, mend: bool) -> Iterato
             findings.unindexed += len(page.unindexed)
             yield from repeat(None, page.entries)
         found = mend and findings.unindexed > before
-    yield from _relist(store, findings, mend=mend)
 
 
-def _relist(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
-    """Makes a list anew that has lost entries; only now, for it may have what the index has lost."""
-    page, attempts = store.relist(findings.queue, mend=mend), 1
-    findings.unlisted += page.lost
-    while page.word == "more" or (page.word == "unknown" and attempts < RELIST_ATTEMPTS):
-        if page.word == "unknown":
-            attempts += 1
-            store.index(findings.queue)
-        page = store.relist(findings.queue, page if page.word == "more" else None, mend=mend)
-        findings.unlisted += page.lost
-        yield
-
-
-def _check_index(store: DelayStore, findings: Findings, stale: set[bytes], *, mend: bool) -> Iterator[None]:
+def _check_index(store: DelayStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
     for members in store.index_pages(findings.queue, "hash"):
         for member, state in zip(members, _states(store, findings, members, "hash", mend=mend), strict=True):
             identity = id_of(member)
             if state == "lost":
                 findings.note("lost", identity)
-            elif state == "stale":
-                findings.stale += 1
-                if not mend and len(stale) < STALE_KNOWN:
-                    stale.add(identity)
-            findings.delayed += state in ("sound", "stale")
+            elif state == "unnamed":
+                findings.unnamed += 1
+                if len(unnamed) < UNNAMED_KNOWN:
+                    unnamed.add(identity)
+            findings.delayed += state in ("sound", "unnamed")
             yield
 
 
@@ -168,17 +142,16 @@ def _states(store: DelayStore, findings: Findings, members: list[bytes], backup:
     return store.repair_index(findings.queue, members, mend=mend, backup=backup) if members else []
 
 
-def _check_backup(store: DelayStore, findings: Findings, stale: set[bytes], *, mend: bool) -> Iterator[None]:
+def _check_backup(store: DelayStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
     for bodies in store.backup_pages(findings.queue):
         ids = list(bodies)
         states = store.repair_backup(findings.queue, [(each, None) for each in ids], mend=mend) if ids else []
         dues: list[tuple[bytes, float | None]] = []
         now_ms = store.now_ms()
         for identity, state in zip(ids, states, strict=True):
-            if state == "unindexed" and identity not in stale:
+            if state == "unindexed" and (mend or identity not in unnamed):
                 dues.append((identity, _due_ms(findings, now_ms, identity, bodies[identity])))
-            findings.untwinned += state == "untwinned"
-            findings.misordered += state == "misordered"
+            findings.unnamed += state == "unnamed" and identity not in unnamed
             yield
         if dues and mend:  # without a due time, a body is left as it is
             store.repair_backup(findings.queue, dues, mend=True)

@@ -38,21 +38,6 @@ class ListPage(NamedTuple):
     unindexed: list[bytes]
 
 
-class Relisted(NamedTuple):
-    """What was done with the list of Redisson's form.
-
-    Attributes:
-        word: ``end``; ``more`` when ``relist`` has to be called again; ``unknown``, with nothing changed, when messages
-            of other clients are there, which ``index`` has to make findable before.
-        lost: How many entries the list had lost at least; 0 but for the first page.
-        page: Where the next page begins.
-    """
-
-    word: str
-    lost: int
-    page: Sequence[Any]
-
-
 class Repairs(Caller):
     """Finds and mends what is damaged. All calls are short, however much a queue holds."""
 
@@ -69,9 +54,9 @@ class Repairs(Caller):
         """Checks index entries, and with ``mend`` mends or removes those that are not sound.
 
         Returns:
-            For each: ``sound``, ``gone`` (it left meanwhile) or ``lost`` (no message belongs to it). In the default
-            form, ``stale`` (the body has another entry, which gets the due time if it has none). In Redisson's form,
-            ``unnamed`` (it cannot be found by its id) or ``misordered`` (as of ``repair_backup``).
+            For each: ``sound``, ``gone`` (it left meanwhile), ``lost`` (no message belongs to it) or ``unnamed`` (the
+            message cannot be found by its id; in the default form, its body has another entry, which gets the due time
+            if it has none).
         """
         reply = self._run("repair_index", self._stored(queue, backup), [int(mend), *members], backup)
         return list(map(as_text, reply))
@@ -85,9 +70,8 @@ class Repairs(Caller):
             mend: Whether to change anything.
 
         Returns:
-            For each the worst: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered),
-            ``untwinned`` (it cannot be found by its id), ``misordered`` (later messages of its due time would go before
-            it) or ``sound``.
+            For each the worst: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered), ``unnamed``
+            (it shares its id with another and cannot be found by it) or ``sound``.
         """
         args: list[Any] = [self._wake(queue, "hash"), queue, int(mend)]
         for identity, due_ms in bodies:
@@ -108,19 +92,6 @@ class Repairs(Caller):
         args = [self._wake(queue, "list"), int(mend), skip, count]
         found, size, *marks = self._run("repair_list", self._stored(queue, "list"), args, "list")
         return ListPage(int(found), int(size), list(map(as_bytes, marks)))
-
-    def relist(self, queue: str, after: Relisted | None = None, *, mend: bool) -> Relisted:
-        """Finds out whether the list of Redisson's form is shorter than the index; with ``mend``, makes it anew.
-
-        Args:
-            queue: Its name.
-            after: What the call before returned, if there is ``more``.
-            mend: Whether to change anything.
-        """
-        page = after.page if after is not None else ("", "", "")
-        args = [*page, MAX_ENTRIES, ENTRIES_BYTES, int(mend)]
-        word, lost, *page = self._run("relist", self._stored(queue, "list"), args, "list")
-        return Relisted(as_text(word), int(lost), page)
 
     def index_pages(self, queue: str, backup: str | None = None) -> Iterator[list[bytes]]:
         """Yields the members of a queue's index in parts, in any order; some twice."""

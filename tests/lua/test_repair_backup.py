@@ -1,4 +1,4 @@
-"""``repair_backup.lua``: gives bodies what they lack: an index entry, a place among the twins, an order."""
+"""``repair_backup.lua``: gives bodies what they lack: an index entry, a place among the twins."""
 
 import pytest
 
@@ -92,35 +92,16 @@ def test_a_body_beside_another_of_its_id_is_found_by_it_again(store: DelayStore,
     mended = contents(store.client)
     store.client.delete(TWINS)
     before = contents(store.client)
-    assert repair(store, mend=mend) == {b"i": "sound", TWO: "untwinned", b"i~0123456789abcdef": "sound"}
+    assert repair(store, mend=mend) == {b"i": "sound", TWO: "unnamed", b"i~0123456789abcdef": "sound"}
     assert contents(store.client) == (mended if mend else before)
 
 
-@pytest.mark.parametrize("count", [None, b"2", b"not a number"])
-@pytest.mark.parametrize("mend", [False, True])
-def test_a_count_that_is_behind_is_put_right(store: DelayStore, count: bytes | None, mend: bool) -> None:
-    """When the count of marked messages is lost, bodies ahead of it are named; mended, later ones come after them."""
-    store.offer("q", *(waiting(name, PAST_MS, name) for name in "abcde"))
-    store.client.delete(ORDER) if count is None else store.client.set(ORDER, count)
-    before = contents(store.client)
-    states = repair(store, mend=mend)
-    assert states[b"a"] == "sound"
-    assert states[b"e"] == "misordered"
-    if not mend:
-        assert contents(store.client) == before
-        return
-    assert store.client.get(ORDER) == b"4"
-    store.offer("q", waiting("f", PAST_MS, "f"))
-    store.transfer("q")
-    assert popped(store.client, "q") == [b"a", b"b", b"c", b"d", b"e", b"f"]
-
-
 def test_all_that_a_body_lacks_is_mended_at_once(store: DelayStore) -> None:
-    """With all keys but the bodies lost, one repair leaves all messages found by their ids and delivered in order."""
+    """With index and twins lost, one repair leaves all messages found by their ids and delivered in order."""
     offers = [waiting(name, PAST_MS, f"{name}{n}", n % 2) for n in range(4) for name in "abc"]
     store.offer("q", *offers)
     whole = contents(store.client)
-    store.client.delete(DUE, ORDER, TWINS)
+    store.client.delete(DUE, TWINS)
     assert set(repair(store, PAST_MS).values()) == {"unindexed"}
     assert contents(store.client) == whole
     assert set(repair(store).values()) == {"sound"}
@@ -132,9 +113,9 @@ def test_all_that_a_body_lacks_is_mended_at_once(store: DelayStore) -> None:
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     """The keys that a repair makes expire with the queue's bodies."""
     store.offer("q", waiting("i", PAST_MS), waiting("i", PAST_MS, "two"), expire_ms=60_000)
-    store.client.delete(DUE, ORDER, TWINS)
+    store.client.delete(DUE, TWINS)
     repair(store)
-    for key in (DUE, BACKUP, ORDER, TWINS):
+    for key in (DUE, BACKUP, TWINS):
         assert 0 < store.client.pttl(key) <= 60_000
 
 
@@ -143,7 +124,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     """Messages of any id, and others of that id, are put right."""
     store.offer("q", odd(identity, "one"), odd(identity, "two"))
     whole = contents(store.client)
-    store.client.delete(DUE, ORDER, TWINS)
+    store.client.delete(DUE, TWINS)
     assert set(repair(store).values()) == {"unindexed"}
     assert contents(store.client) == whole
     assert set(repair(store).values()) == {"sound"}

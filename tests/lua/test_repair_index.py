@@ -67,7 +67,7 @@ def test_an_entry_that_left_meanwhile_is_not_lost(store: DelayStore) -> None:
 @pytest.mark.parametrize("mend", [False, True])
 @pytest.mark.parametrize(("stale", "right"), [(b"i", b"\x7f00000001i"), (b"\x7f00000009i", b"\x7f00000001i")])
 @pytest.mark.parametrize("has_right", [False, True])
-def test_an_entry_that_is_not_that_of_the_body_is_stale(
+def test_a_message_whose_entry_is_not_that_of_its_body_is_unnamed(
     store: DelayStore, mend: bool, stale: bytes, right: bytes, has_right: bool
 ) -> None:
     """An entry of another form than the body's is named; mended, the body has its own, with the due time of one."""
@@ -76,7 +76,7 @@ def test_an_entry_that_is_not_that_of_the_body_is_stale(
         store.client.delete(DUE)
     store.client.zadd(DUE, {stale: FUTURE_MS + 5})
     before = contents(store.client)
-    assert store.repair_index("q", [stale], mend=mend) == ["stale"]
+    assert store.repair_index("q", [stale], mend=mend) == ["unnamed"]
     if mend:
         assert only(store, "i").due_ms == (FUTURE_MS if has_right else FUTURE_MS + 5)
         assert members(store) == [right]

@@ -50,7 +50,6 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "repair_index": lambda store: store.repair_index("q", [b"unknown"], mend=True),
     "repair_backup": lambda store: store.repair_backup("q", [(b"unknown", None)], mend=True),
     "repair_list": lambda store: store.repair_list("q", 0, mend=True),
-    "relist": lambda store: store.relist("q", mend=True),
     "replay": lambda store: store.replay("dead", [Letter(b"unknown", "away")]),
     "index": lambda store: store.index("q"),
     "scan": lambda store: store.scan(Part("q", backup=store.backup)),
@@ -69,7 +68,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
 
 
 #: Operations that are for one form of backup only.
-ONLY = {"index": "list", "relist": "list", "repair_backup": "hash", "repair_list": "list"}
+ONLY = {"index": "list", "repair_backup": "hash", "repair_list": "list"}
 
 
 def test_there_is_a_call_for_every_operation() -> None:

@@ -18,16 +18,12 @@ from kombu_delayq.store import DelayStore
 #: What is found, and what is done about it.
 WORDS = {
     "lost": ("index entries without a body: these messages are lost", "removed"),
-    "stale": ("index entries that are not those of their bodies", "mended, with the due time that they have"),
     "unindexed": (
         "bodies without an index entry, which would never be delivered",
         "indexed by the due time that is kept, or the eta that they have",
     ),
     "undated": ("of these tell no eta", "due now"),
-    "untwinned": ("messages beside others of their id that cannot be found by it", "mended"),
     "unnamed": ("messages that cannot be found by their ids", "mended"),
-    "unlisted": ("messages, at least, that the list of Redisson's form lost, so that its size() misses them", "listed"),
-    "misordered": ("messages that the count of marked messages is behind", "mended"),
     "unreadable": ("bodies without an index entry that are no messages", "left alone"),
 }
 

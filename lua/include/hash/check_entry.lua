@@ -1,8 +1,8 @@
 -- @include marks
 
 -- Checks an index entry. Returns the word for it, and with `mend` mends it: 'sound'; 'gone', there is no such entry;
--- 'lost', no body has its id, so it is removed; 'stale', the entry of the body is another, which gets the due time if
--- it has none. Cost O(log N).
+-- 'lost', no body has its id, so it is removed; 'unnamed', the body's own entry is another, by which it is found, and
+-- which gets the due time if it has none. Cost O(log N).
 local function check_entry(keys, member, mend)
   local due_ms = redis.call('ZSCORE', keys.due, member)
   if not due_ms then
@@ -21,7 +21,7 @@ local function check_entry(keys, member, mend)
       redis.call('ZADD', keys.due, 'NX', due_ms, member_of(id, value))
       redis.call('ZREM', keys.due, member)
     end
-    return 'stale'
+    return 'unnamed'
   end
   return 'sound'
 end

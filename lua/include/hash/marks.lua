@@ -40,11 +40,6 @@ local function member_of(id, value)
   return is_marked(value) and string.sub(value, 1, ORDER_END) .. id or id
 end
 
--- Returns the order of a marked value.
-local function order_of(value)
-  return tonumber(string.sub(value, 2, ORDER_END), 16)
-end
-
 -- Returns priority and body of a value. A damaged mark must not keep a queue from being transferred.
 local function opened(value)
   if is_marked(value) then

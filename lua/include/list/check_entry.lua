@@ -1,9 +1,8 @@
 -- @include entry index_watermark names records unindex
 
 -- Checks an entry. Returns the word for it, and with `mend` mends it: 'sound'; 'gone', there is no such entry; 'lost',
--- no message is in it, so it is removed; 'misordered', the count of marked messages is behind it; 'unnamed', it cannot
--- be found by its id. Another client's entry without a record is sound while a search for such is still to come.
--- Cost O(log N).
+-- no message is in it, so it is removed; 'unnamed', it cannot be found by its id. Another client's entry without a
+-- record is sound while a search for such is still to come. Cost O(log N).
 local function check_entry(keys, entry, mend)
   local due_ms = redis.call('ZSCORE', keys.due, entry)
   local message = due_ms and message_of(entry)
@@ -18,19 +17,12 @@ local function check_entry(keys, entry, mend)
     end
     return 'lost'
   end
-  local state, order = 'sound', is_ours(entry) and struct.unpack('>I4', entry, 2) or 0
-  if order > (tonumber(redis.call('HGET', keys.notes, 'order') or 0) or 0) then
-    state = 'misordered'
-    if mend then
-      redis.call('HSET', keys.notes, 'order', string.format('%.0f', order))
-    end
-  end
   local is_known, others = is_indexed(keys, id, due_ms, entry)
-  if not is_known and (is_ours(entry) or is_all_indexed(keys)) then
-    state = 'unnamed'
-    if mend then
-      index(keys, id, others, due_ms, entry, message)
-    end
+  if is_known or not is_ours(entry) and not is_all_indexed(keys) then
+    return 'sound'
   end
-  return state
+  if mend then
+    index(keys, id, others, due_ms, entry, message)
+  end
+  return 'unnamed'
 end

@@ -21,9 +21,19 @@ local function is_ours(entry)
   return string.byte(entry) == OURS and string.byte(entry, LENGTH) == 0
 end
 
+-- Returns the order of a new entry: one more than that of the entry before. Where other clients' entries came first, or
+-- the count is lost, it goes on from the time in s, which is above lost counts: no entry that waits has the same order.
+local function next_order(keys)
+  local order = redis.call('HINCRBY', keys.notes, 'order', 1)
+  if order == 1 and redis.call('EXISTS', keys.due) == 1 then
+    order = tonumber(redis.call('TIME')[1])
+    redis.call('HSET', keys.notes, 'order', order)
+  end
+  return struct.pack('>I4', order % 4294967296)
+end
+
 local function new_entry(keys, priority, body)
-  local order = struct.pack('>I4', redis.call('HINCRBY', keys.notes, 'order', 1) % 4294967296)
-  local id = string.char(OURS) .. order .. string.char(tonumber(priority), 1, 0)
+  local id = string.char(OURS) .. next_order(keys) .. string.char(tonumber(priority), 1, 0)
   return id .. struct.pack('L', #body) .. body
 end
 

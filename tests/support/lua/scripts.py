@@ -9,7 +9,7 @@ INCLUDES = [path.relative_to(scripts.directory()).as_posix() for path in LUA if 
 #: Operations that are for one form of backup only.
 ONLY = {
     **dict.fromkeys(("forget", "repair_backup"), ("hash",)),
-    **dict.fromkeys(("index", "relist", "repair_list"), ("list",)),
+    **dict.fromkeys(("index", "repair_list"), ("list",)),
 }
 #: Each operation with each form of backup that it is for.
 FORMS = [(operation, backup) for operation in OPERATIONS for backup in ONLY.get(operation, BACKUPS)]
