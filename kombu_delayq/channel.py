@@ -26,7 +26,7 @@ from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
 from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
 
@@ -42,7 +42,7 @@ _Channel: Any = virtual.Channel if TYPE_CHECKING else object
 class DelayedChannel(_Channel):
     """Stands to the left of one of kombu's Redis channels."""
 
-    _store: DelayStore | None = None
+    _store: TransportStore | None = None
     _version_checked = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -58,7 +58,7 @@ class DelayedChannel(_Channel):
         return options
 
     @property
-    def store(self) -> DelayStore:
+    def store(self) -> TransportStore:
         """The delayed messages, over this channel's connections."""
         pool = self.pool  # another one after a fork
         if self._store is None or self._store.client.connection_pool is not pool:
@@ -114,7 +114,7 @@ class DelayedChannel(_Channel):
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> None:
         """Deletes a queue with its delayed messages; with ``if_empty`` only when it has none of either kind."""
-        if not (if_empty and self.store.size(queue)):
+        if not (if_empty and self.store.queues.size(queue)):
             super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
 
     def create_publish_batch(self, max_size: int) -> DelayedPublishBatch:
@@ -122,17 +122,22 @@ class DelayedChannel(_Channel):
         return DelayedPublishBatch(self, max_size)
 
     def put_many(self, queue: str, page: PageId, offers: Sequence[Offer]) -> None:
-        """Publishes a page of messages that are sealed already; arguments are as of ``DelayStore.put``."""
-        self.store.send(self._put_commands(queue, page, offers))
+        """Publishes a page of sealed messages; the arguments are those of ``Delivery.put``."""
+        self._check_version_for(offers)
+        self.store.delivery.put(queue, page, offers, self.expire_ms(queue))
 
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns what publishes page after page of sealed messages to a queue, over a connection of its own."""
-        return PutAhead(self.own_pool(), partial(self._put_commands, queue))
 
-    def _put_commands(self, queue: str, page: PageId, offers: Sequence[Offer]) -> list[Command]:
+        def commands_of(page: PageId, offers: Sequence[Offer]) -> list[Command]:
+            self._check_version_for(offers)
+            return self.store.delivery.put_commands(queue, page, offers, self.expire_ms(queue))
+
+        return PutAhead(self.own_pool(), commands_of)
+
+    def _check_version_for(self, offers: Sequence[Offer]) -> None:
         if any(offer.due for offer in offers):
             self._check_version()
-        return self.store.put_commands(queue, page, offers, self.expire_ms(queue))
 
     @cached_property
     def _broker(self) -> str:
@@ -184,7 +189,7 @@ class DelayedChannel(_Channel):
             return self._put_step(queue, message, due)
         hooks.check_unread(message["properties"])
         if message["properties"].get(CHAIN) is not None:
-            self.store.use_chains()  # before it can run
+            self.store.chains.use_chains()  # before it can run
         if due is None or not (due.relative or due.ms > time() * 1000):
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
@@ -194,7 +199,7 @@ class DelayedChannel(_Channel):
         if batch is not None:
             batch.add(DelayedPublishBatch.OFFER, queue, offer, self.expire_ms(queue))
         else:
-            self.store.offer(queue, offer, expire_ms=self.expire_ms(queue))
+            self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
         return None
 
     def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
@@ -206,7 +211,7 @@ class DelayedChannel(_Channel):
         due = due or Due(0.0, True, message["properties"].get("correlation_id"))
         self._check_delay(due)
         chain = message["properties"][CHAIN_ID]
-        if self.store.step(queue, chain, self._offer(message, due), self.expire_ms(queue)) == "cancelled":
+        if self.store.chains.step(queue, chain, self._offer(message, due), self.expire_ms(queue)) == "cancelled":
             raise DelayChainCancelled(f"the delay chain of task {due.task_id} was cancelled")
 
     def _check_delay(self, due: Due) -> None:
@@ -229,7 +234,7 @@ class DelayedChannel(_Channel):
         except ResponseError:
             # Redis took the message out of its queue and is too full to note that it is unacked.
             if not no_ack and message["properties"]["delivery_tag"] not in self.qos._delivered:
-                self.store.give_back(queue, self._get_message_priority(message, reverse=False), dumps(message))
+                self.store.delivery.give_back(queue, self._get_message_priority(message, reverse=False), dumps(message))
             raise
 
     def _adopt(self, queue: str, no_ack: bool, message: Message, due: Due) -> bool:
@@ -246,7 +251,7 @@ class DelayedChannel(_Channel):
                 self.qos.append(held, tag := held.delivery_tag)
             prefix = self.global_keyprefix
             unacked = (prefix + self.unacked_index_key, prefix + self.unacked_key)
-            adopted = self.store.adopt(queue, offer, tag, *unacked, self.expire_ms(queue))
+            adopted = self.store.delivery.adopt(queue, offer, tag, *unacked, self.expire_ms(queue))
         except RedisError as error:
             if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
                 raise
@@ -257,15 +262,15 @@ class DelayedChannel(_Channel):
         return adopted
 
     def _purge(self, queue: str) -> int:
-        return int(super()._purge(queue)) + self.store.purge(queue)
+        return int(super()._purge(queue)) + self.store.queues.purge(queue)
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
         super()._delete(queue, *args, **kwargs)
         if queue not in self._fanout_queues:
-            self.store.purge(queue)
+            self.store.queues.purge(queue)
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
-        return bool(super()._has_queue(queue, **kwargs)) or self.store.size(queue) > 0
+        return bool(super()._has_queue(queue, **kwargs)) or self.store.queues.size(queue) > 0
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()

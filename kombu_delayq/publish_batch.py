@@ -36,7 +36,7 @@ class DelayedPublishBatch(_PublishBatch):
         send = self.pipeline.pipeline_execute_command
         for (queue, expire_ms), offers in self._offers.items():
             for part in _parts(offers):
-                for command in self.channel.store.offer_commands(queue, part, expire_ms):
+                for command in self.channel.store.delivery.offer_commands(queue, part, expire_ms):
                     send(*command)
         self._offers.clear()
         super().flush()

@@ -99,7 +99,7 @@ class BulkSender:
                 for queue in self._common.declare:
                     producer.maybe_declare(queue)
                 if self._have_chain:
-                    producer.channel.store.use_chains()
+                    producer.channel.store.chains.use_chains()
                 producer.channel.put_many(self._common.template.queue, self._id, page)
 
             if policy is not None:

@@ -13,7 +13,7 @@ from celery_ext.cli.options import read_ids
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.dead_letters.bury import queue_of
 from celery_ext.dead_letters.letter import DeadLetter
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,12 +92,12 @@ def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
     return queues
 
 
-def known_dead_letter_queues(broker: CliBroker, store: DelayStore, names: Sequence[str]) -> list[str]:
+def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Sequence[str]) -> list[str]:
     """Returns those of some queues of dead letters that there are, and complains of the others.
 
     A queue is known while it holds messages, or when the app or the transfer workers know it.
     """
-    known = set(store.queues())
+    known = set(store.queues.names())
     if broker.app is not None:
         known.update(broker.app.amqp.queues, _named_by_tasks(broker.app))
     queues = []
@@ -109,9 +109,9 @@ def known_dead_letter_queues(broker: CliBroker, store: DelayStore, names: Sequen
     return queues
 
 
-def _holds_some(store: DelayStore, queue: str) -> bool:
+def _holds_some(store: OperatorStore, queue: str) -> bool:
     try:
-        return any(store.dead_letter_lists(queue).values())
+        return any(store.letters.lists(queue).values())
     except ResponseError:  # a key of another type is in the way, which the command will name
         return True
 

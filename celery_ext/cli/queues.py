@@ -13,7 +13,7 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_channel
 from kombu_delayq.channel import connect_store
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import WaitingStore
 
 #: Where the option leaves its queues for the argument.
 _OPTION = "delayq.queues"
@@ -29,7 +29,7 @@ def complete_queue(context: click.Context, parameter: click.Parameter, incomplet
             timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
             with broker.connection(timeouts) as connection:
                 channel = open_channel(connection)
-                names = connect_store(channel, channel.pool).queues()
+                names = connect_store(channel, channel.pool).queues.names()
     except Exception:  # whatever it is, the command itself will say it
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
@@ -62,7 +62,7 @@ def queues_argument(*, required: bool = False) -> Any:
     return lambda command: argument(option(command))
 
 
-def known_queues(broker: CliBroker, store: DelayStore, given: Iterable[str], *, ready: bool = False) -> list[str]:
+def known_queues(broker: CliBroker, store: WaitingStore, given: Iterable[str], *, ready: bool = False) -> list[str]:
     """Returns those of some queues that there are, each once, and complains of the others.
 
     A queue is known while it holds delayed messages, or when the transfer workers or the app know it.
@@ -73,7 +73,7 @@ def known_queues(broker: CliBroker, store: DelayStore, given: Iterable[str], *, 
         given: Names of queues.
         ready: Whether one with messages that are ready for a consumer, and no others, is known too.
     """
-    known = {*store.queues(), *(broker.app.amqp.queues if broker.app is not None else ())}
+    known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
     queues = []
     for name in dict.fromkeys(given):
         if name in known or _holds_some(store, name, ready=ready):
@@ -83,8 +83,8 @@ def known_queues(broker: CliBroker, store: DelayStore, given: Iterable[str], *, 
     return queues
 
 
-def _holds_some(store: DelayStore, queue: str, *, ready: bool) -> bool:
+def _holds_some(store: WaitingStore, queue: str, *, ready: bool) -> bool:
     try:
-        return store.size(queue) > 0 or (ready and store.stats(queue).ready > 0)
+        return store.queues.size(queue) > 0 or (ready and store.queues.stats(queue).ready > 0)
     except ResponseError:  # a key of another type is in the way, which the command will name
         return True

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from celery_ext.dead_letters.letter import DeadLetter
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Letter
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.dead_letters import Letter
 
 #: Most dead letters of one call, and about the most bytes of them.
 PAGE, PAGE_BYTES = 100, 1_000_000
@@ -17,24 +17,24 @@ PAGE, PAGE_BYTES = 100, 1_000_000
 Decide = Callable[[DeadLetter], Letter]
 
 
-def count(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
+def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
     """Yields the dead letters of a queue as ``browse`` does, with none left out because others go through them."""
-    with store.replaying(queue) as hold:
+    with store.letters.replaying(queue) as hold:
         for number, letter in enumerate(browse(store, queue)):
             if number % PAGE == 0:
                 hold()
             yield letter
 
 
-def browse(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
+def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
     """Yields dead letters of a queue while reading them a page at a time, of each priority the oldest first.
 
     It is not a snapshot: when letters are taken meanwhile, others may be left out.
     """
-    for key, length in store.dead_letter_lists(queue).items():
+    for key, length in store.letters.lists(queue).items():
         skip, count = 0, PAGE
         while skip < length:
-            page = store.dead_letter_page(key, skip, min(count, length - skip))
+            page = store.letters.page(key, skip, min(count, length - skip))
             if not page:
                 break
             yield from (DeadLetter(queue, message) for message in page)
@@ -64,7 +64,7 @@ def back(letter: DeadLetter) -> Letter:
 
 
 def replay(
-    store: DelayStore, queue: str, decide: Decide, newest: datetime | None
+    store: OperatorStore, queue: str, decide: Decide, newest: datetime | None
 ) -> Iterator[tuple[DeadLetter, Letter]]:
     """Goes once through the dead letters of a queue and does with each what is decided.
 
@@ -87,7 +87,7 @@ def replay(
         is_new = letter.at is not None and (newest is None or letter.at > newest)
         return back(letter) if is_new else decide(letter)
 
-    with store.replaying(queue) as hold:
+    with store.letters.replaying(queue) as hold:
         yield from _round(store, queue, decide_unless_new, hold)
 
 
@@ -125,20 +125,20 @@ def route_of(channel: Any, fanouts: Collection[str] = ()) -> Callable[[DeadLette
 
 
 def _round(
-    store: DelayStore, queue: str, decide: Decide, hold: Callable[[], None]
+    store: OperatorStore, queue: str, decide: Decide, hold: Callable[[], None]
 ) -> Iterator[tuple[DeadLetter, Letter]]:
-    for key, left in store.dead_letter_lists(queue).items():
+    for key, left in store.letters.lists(queue).items():
         count = PAGE
         while left > 0:
             hold()
-            page = store.dead_letter_page(key, 0, min(count, left))
+            page = store.letters.page(key, 0, min(count, left))
             if not page:
                 break
             letters = [DeadLetter(queue, message) for message in page]
             decided = [decide(letter) for letter in letters]
             # Whoever replays a task that was cancelled once wants its delay chain to begin anew.
-            store.accept([each.id for each, done in zip(letters, decided, strict=True) if done.to == "queue"])
-            taken = store.replay(key, decided)  # fewer when a consumer took some: the next page begins there
+            store.chains.accept([each.id for each, done in zip(letters, decided, strict=True) if done.to == "queue"])
+            taken = store.letters.replay(key, decided)  # fewer when a consumer took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
             left, count = left - taken, _next_count(page)
 

@@ -88,7 +88,7 @@ class Demo:
             self._show_state()
             if acts and monotonic() - start >= acts[0][0] and self._is_quiet():
                 acts.pop(0)[1]()
-            if not acts and len(self._arrivals) >= expected and not self._store.size(self.QUEUE):
+            if not acts and len(self._arrivals) >= expected and not self._store.queues.size(self.QUEUE):
                 break
             sleep(SCREEN_S)
         self._show_arrivals()
@@ -96,7 +96,7 @@ class Demo:
 
     def _is_quiet(self) -> bool:
         """Whether no worker has a task or gets one in the next moment: on a busy machine, the time does not tell."""
-        stats = self._store.stats(self.QUEUE)
+        stats = self._store.queues.stats(self.QUEUE)
         soon = stats.next_due_ms is not None and stats.next_due_ms - stats.now_ms < QUIET_MS
         return not (soon or stats.ready or self._store.client.hlen("unacked"))
 
@@ -124,7 +124,7 @@ class Demo:
             click.echo(f"  {self._waiting()}; {len(self._arrivals)} arrived", nl=False)
 
     def _waiting(self) -> str:
-        stats = self._store.stats(self.QUEUE)
+        stats = self._store.queues.stats(self.QUEUE)
         if stats.next_due_ms is None:
             return "none wait in Redis"
         return f"{stats.delayed:2} wait in Redis, next due {in_words((stats.next_due_ms - stats.now_ms) / 1000)}"
@@ -135,7 +135,7 @@ class Demo:
         click.echo(f"  --- cancel of task {CANCELLED}: {outcome}; {self._waiting()} ---")
 
     def _kill_leader(self, workers: list[DemoWorker]) -> None:
-        leader = self._store.leader()
+        leader = self._store.leases.leader()
         victim = next((worker for worker in workers if leader and f":{worker.pid}:" in leader), workers[0])
         victim.kill()
         _clear_line()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import WaitingStore
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Conversion:
     stranded: int = 0
 
 
-def convert(store: DelayStore, conversion: Conversion) -> Iterator[None]:
+def convert(store: WaitingStore, conversion: Conversion) -> Iterator[None]:
     """Moves messages until none is left in the other form. May run while the queue is in use, and run again.
 
     Args:
@@ -42,11 +42,11 @@ def convert(store: DelayStore, conversion: Conversion) -> Iterator[None]:
     """
     left = 0
     with suppress(ResponseError):  # of a key of the wrong type, which is told in words below
-        left = store.convertible(conversion.queue, conversion.to)
+        left = store.queues.convertible(conversion.queue, conversion.to)
     if left:
-        store.know(conversion.queue)  # what another client has offered may not be known yet
+        store.queues.know(conversion.queue)  # what another client has offered may not be known yet
     while True:
-        done = store.convert(conversion.queue, conversion.to)
+        done = store.queues.convert(conversion.queue, conversion.to)
         conversion.moved += done.moved
         conversion.lost += done.lost
         conversion.came += max(done.moved + done.lost + done.left - left, 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from celery_ext.maintenance.export_format import BadLine, Closing, Exported, Header, parse
 from kombu_delayq.connection.text import as_bytes
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Offer
 
 #: Most messages that are offered together, and about the most bytes of them.
@@ -39,7 +39,7 @@ class Import:
         stored: Number of the last line up to which all messages are in the store.
     """
 
-    def __init__(self, store: DelayStore, renames: Mapping[str, str], *, skip_bad: bool) -> None:
+    def __init__(self, store: OperatorStore, renames: Mapping[str, str], *, skip_bad: bool) -> None:
         self.counts: defaultdict[str, Counts] = defaultdict(Counts)
         self.bad = self.line = self.stored = 0
         self.incomplete = False
@@ -101,7 +101,7 @@ class Import:
 
     def _offer(self) -> None:
         for queue, offers in self._chunk.items():
-            offered = self._store.offer(queue, *offers)
+            offered = self._store.delivery.offer(queue, *offers)
             counts = self.counts[queue]
             counts.offered += offered.offered
             counts.repeated += offered.repeated

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from celery_ext.maintenance.export_format import fault_of
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.due import Due, eta_of
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.formats.hash import body_of, id_of
 from kombu_delayq.store.formats.redisson import mark_of, told_id
 
@@ -68,15 +68,15 @@ class Findings:
             ids.append(as_text(identity))
 
 
-def all_queues(store: DelayStore, known: Iterable[str]) -> list[str]:
+def all_queues(store: OperatorStore, known: Iterable[str]) -> list[str]:
     """Returns the names of all queues that have keys of ours, also those that no transfer worker knows of.
 
     It searches the whole database, in short calls.
     """
-    return sorted(set(known).union(*store.queue_pages()))
+    return sorted(set(known).union(*store.repair.queue_pages()))
 
 
-def check(store: DelayStore, findings: Findings, known: Container[str], *, mend: bool) -> Iterator[None]:
+def check(store: OperatorStore, findings: Findings, known: Container[str], *, mend: bool) -> Iterator[None]:
     """Searches a queue, and with ``mend`` mends what it finds. May run while the queue is in use.
 
     Args:
@@ -89,26 +89,26 @@ def check(store: DelayStore, findings: Findings, known: Container[str], *, mend:
         For each index entry and each body, when it is done with.
     """
     try:
-        for backup in store.kept_forms(findings.queue):
+        for backup in store.repair.kept_forms(findings.queue):
             # Asks for the types of all its keys; what is wrong is told in words that name the key.
-            store.repair_index(findings.queue, [], mend=False, backup=backup)
+            store.repair.repair_index(findings.queue, [], mend=False, backup=backup)
             yield from (_check_list if backup == "list" else _check_hash)(store, findings, mend=mend)
         if findings.queue not in known and (findings.delayed or findings.unindexed):
-            findings.unknown = findings.queue not in store.queues()  # it may be new
+            findings.unknown = findings.queue not in store.queues.names()  # it may be new
         if findings.unknown and mend:
-            store.know(findings.queue)
+            store.queues.know(findings.queue)
     except (ResponseError, UnicodeEncodeError) as error:
         findings.error = str(error)
 
 
-def _check_hash(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+def _check_hash(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
     unnamed: set[bytes] = set()
     yield from _check_index(store, findings, unnamed, mend=mend)
     yield from _check_backup(store, findings, unnamed, mend=mend)
 
 
-def _check_list(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[None]:
-    for members in store.index_pages(findings.queue, "list"):
+def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    for members in store.repair.index_pages(findings.queue, "list"):
         for member, state in zip(members, _states(store, findings, members, "list", mend=mend), strict=True):
             if state == "lost":
                 findings.note("lost", told_id(mark_of(member), b""))
@@ -118,14 +118,14 @@ def _check_list(store: DelayStore, findings: Findings, *, mend: bool) -> Iterato
     found = True
     while found:  # again, for others may have moved entries past it meanwhile
         before = findings.unindexed
-        for page in store.list_pages(findings.queue, mend=mend):
+        for page in store.repair.list_pages(findings.queue, mend=mend):
             findings.unindexed += len(page.unindexed)
             yield from repeat(None, page.entries)
         found = mend and findings.unindexed > before
 
 
-def _check_index(store: DelayStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
-    for members in store.index_pages(findings.queue, "hash"):
+def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
+    for members in store.repair.index_pages(findings.queue, "hash"):
         for member, state in zip(members, _states(store, findings, members, "hash", mend=mend), strict=True):
             identity = id_of(member)
             if state == "lost":
@@ -138,14 +138,14 @@ def _check_index(store: DelayStore, findings: Findings, unnamed: set[bytes], *, 
             yield
 
 
-def _states(store: DelayStore, findings: Findings, members: list[bytes], backup: str, *, mend: bool) -> list[str]:
-    return store.repair_index(findings.queue, members, mend=mend, backup=backup) if members else []
+def _states(store: OperatorStore, findings: Findings, members: list[bytes], backup: str, *, mend: bool) -> list[str]:
+    return store.repair.repair_index(findings.queue, members, mend=mend, backup=backup) if members else []
 
 
-def _check_backup(store: DelayStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
-    for bodies in store.backup_pages(findings.queue):
+def _check_backup(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
+    for bodies in store.repair.backup_pages(findings.queue):
         ids = list(bodies)
-        states = store.repair_backup(findings.queue, [(each, None) for each in ids], mend=mend) if ids else []
+        states = store.repair.repair_backup(findings.queue, [(each, None) for each in ids], mend=mend) if ids else []
         dues: list[tuple[bytes, float | None]] = []
         now_ms = store.now_ms()
         for identity, state in zip(ids, states, strict=True):
@@ -154,7 +154,7 @@ def _check_backup(store: DelayStore, findings: Findings, unnamed: set[bytes], *,
             findings.unnamed += state == "unnamed" and identity not in unnamed
             yield
         if dues and mend:  # without a due time, a body is left as it is
-            store.repair_backup(findings.queue, dues, mend=True)
+            store.repair.repair_backup(findings.queue, dues, mend=True)
 
 
 def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) -> float | None:

@@ -17,7 +17,7 @@ from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
 from kombu_delayq import urls
 from kombu_delayq.channel import connect_store
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import SparkStore
 
 _PASSWORD_IN_QUERY = re.compile(r"[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 #: What kombu raises for a URL that it cannot read, or whose parameters neither it nor the client of Redis takes.
@@ -76,7 +76,7 @@ class Broker:
             )
         return cls(together, env, dict(transport_options), tls)
 
-    def connect(self) -> DelayStore:
+    def connect(self) -> SparkStore:
         """Connects to the broker, once. Whoever asks closes the store; nothing else stays connected.
 
         Raises:

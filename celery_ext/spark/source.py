@@ -21,7 +21,7 @@ from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.job import JobWriter
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
 from celery_ext.spark.write.writers import BatchWriter, StreamWriter
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import SparkStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +109,7 @@ def _job_writer(options: WriteOptions, schema: StructType, overwrite: bool, job:
         _check_server(store)
         if job is not None and options.job_id is not None:
             _tell_if_committed(store, job)
-        run = Retry(options.write_timeout).until_done(store.new_run)
+        run = Retry(options.write_timeout).until_done(store.jobs.new_run)
         return JobWriter(options, settings, plan, broker, run)
     finally:
         store.close()
@@ -146,15 +146,15 @@ def _check_way(options: WriteOptions, settings: AppSettings) -> None:
             raise InvalidColumns(str(error)) from None
 
 
-def _check_server(store: DelayStore) -> None:
+def _check_server(store: SparkStore) -> None:
     store.check_version()
     warning = store.eviction_warning()
     if warning:
         raise InvalidSparkOption(warning)
 
 
-def _tell_if_committed(store: DelayStore, job: str) -> None:
-    found = store.job(job)
+def _tell_if_committed(store: SparkStore, job: str) -> None:
+    found = store.jobs.find(job)
     if found is not None and found.state == "committed":
         log(
             logging.WARNING,

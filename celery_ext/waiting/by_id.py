@@ -15,9 +15,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from kombu_delayq.errors import AnswerLost, UnreadableMessage
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import MAX_TWINS
-from kombu_delayq.store.types import Change, Waiting
+from kombu_delayq.store import WaitingStore
+from kombu_delayq.store.lookup import MAX_TWINS, Change
+from kombu_delayq.store.types import Waiting
 
 #: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, or will:
 #: one that runs is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed`` (it does not
@@ -30,11 +30,11 @@ IDS_A_CALL = 200
 PAGE = 100
 
 
-def get(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
+def get(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
     """Yields each id with its waiting messages: none, one, or several when tasks share the id."""
-    queues = store.queues()
+    queues = store.queues.names()
     for part in _parts(ids):
-        found = store.get(queues, part)
+        found = store.lookup.get(queues, part)
         yield from ((each, found.get(each, [])) for each in part)
 
 
@@ -59,7 +59,7 @@ class Cancelled(NamedTuple):
         return "chain_ended" if self.is_chain else "not_delayed"
 
 
-def cancel(store: DelayStore, ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
+def cancel(store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
     """Removes the waiting messages of some ids, and ends the delay chains of those whose step runs just now.
 
     Args:
@@ -72,7 +72,7 @@ def cancel(store: DelayStore, ids: Iterable[str], *, chains_in_use: bool = False
     """
     for part in _parts(ids):
         # Before the search, so that a step that is offered during it, also to a new queue, is either found or refused.
-        queues, chains = store.refuse(part, in_use=chains_in_use)
+        queues, chains = store.chains.refuse(part, in_use=chains_in_use)
         found: dict[str, list[Waiting]] = {}
         try:
             _remove(store, queues, part, found)
@@ -82,14 +82,14 @@ def cancel(store: DelayStore, ids: Iterable[str], *, chains_in_use: bool = False
         yield from (Cancelled(each, found.get(each, []), each in chains) for each in part)
 
 
-def _remove(store: DelayStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
+def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
     """Removes the messages of ids that are refused, and adds them to those found."""
     full = list(ids)
     while full:
         more: dict[str, list[Waiting]] = {}
         try:
             with _answered("cancelled", full):
-                store.cancel(queues, full, more)
+                store.lookup.cancel(queues, full, more)
         finally:
             for each, messages in more.items():
                 found[each] = [*found.get(each, ()), *messages]
@@ -97,11 +97,11 @@ def _remove(store: DelayStore, queues: list[str], ids: Sequence[str], found: dic
         # With a message that is no step, Redis took the refusal back.
         mixed = [each for each in more if {True, False} == set(map(_is_step, found[each]))]
         if mixed:
-            queues = store.refuse(mixed).queues
+            queues = store.chains.refuse(mixed).queues
             full = list(dict.fromkeys([*full, *mixed]))
 
 
-def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator[tuple[str, Outcome]]:
+def reschedule(store: WaitingStore, ids: Iterable[str], due_ms: float) -> Iterator[tuple[str, Outcome]]:
     """Changes when tasks are due; those that are due by now are transferred at once.
 
     Args:
@@ -115,7 +115,7 @@ def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator
     store.options.check_delay((due_ms - store.now_ms()) / 1000)
 
     def change(queue: str, changes: list[Change]) -> list[str]:
-        words = store.reschedule(queue, changes)
+        words = store.lookup.reschedule(queue, changes)
         due = [at for at, word in enumerate(words) if word == "due"]
         if due:
             for at, word in zip(due, _run_now(store, queue, [changes[at] for at in due]), strict=True):
@@ -125,13 +125,13 @@ def reschedule(store: DelayStore, ids: Iterable[str], due_ms: float) -> Iterator
     return _change(store, ids, due_ms, change)
 
 
-def run_now(store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
+def run_now(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
     """Transfers tasks to their queues before they are due."""
     return _change(store, ids, store.now_ms(), partial(_run_now, store))
 
 
 def browse(
-    store: DelayStore, queue: str, from_ms: float = -inf, to_ms: float = inf, limit: int | None = None
+    store: WaitingStore, queue: str, from_ms: float = -inf, to_ms: float = inf, limit: int | None = None
 ) -> Iterator[Waiting]:
     """Yields waiting messages of a queue in the order of their due times, a page at a time.
 
@@ -141,16 +141,16 @@ def browse(
     return islice(_browse(store, queue, from_ms, to_ms, count), limit)
 
 
-def _browse(store: DelayStore, queue: str, from_ms: float, to_ms: float, count: int) -> Iterator[Waiting]:
+def _browse(store: WaitingStore, queue: str, from_ms: float, to_ms: float, count: int) -> Iterator[Waiting]:
     page = None
     while page is None or page.more:
-        page = store.browse(queue, page, from_ms, to_ms, count)
+        page = store.scan.browse(queue, page, from_ms, to_ms, count)
         yield from page.messages
 
 
-def _run_now(store: DelayStore, queue: str, changes: list[Change]) -> list[str]:
+def _run_now(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
     with _answered("sent to their queues", [each.message.id for each in changes]):
-        return store.run_now(queue, changes)
+        return store.lookup.run_now(queue, changes)
 
 
 @contextmanager
@@ -163,15 +163,15 @@ def _answered(done: str, ids: Sequence[str]) -> Iterator[None]:
 
 
 def _change(
-    store: DelayStore, ids: Iterable[str], due_ms: float, change: Callable[[str, list[Change]], list[str]]
+    store: WaitingStore, ids: Iterable[str], due_ms: float, change: Callable[[str, list[Change]], list[str]]
 ) -> Iterator[tuple[str, Outcome]]:
-    queues = store.queues()
+    queues = store.queues.names()
     for part in _parts(ids):
         outcomes: dict[str, Outcome] = {}
         left: Sequence[str] = part
         missed: set[str] = set()
         while left:  # again only for messages that another has just changed, or moved to the other form of backup
-            left = _change_once(store.get(queues, left), due_ms, change, outcomes, missed)
+            left = _change_once(store.lookup.get(queues, left), due_ms, change, outcomes, missed)
         yield from ((each, outcomes.get(each, "not_delayed")) for each in part)
 
 

@@ -20,7 +20,7 @@ from kombu_delayq.errors import OtherTransport
 if TYPE_CHECKING:
     from celery import Celery
 
-    from kombu_delayq.store import DelayStore
+    from kombu_delayq.store import WaitingStore
     from kombu_delayq.store.types import Page, Waiting
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ def browse(
         queues = [queue]
     else:
         with open_store(app) as store:
-            queues = store.queues()
+            queues = store.queues.names()
     messages = merge(*(_browse(app, each, bounds, limit) for each in queues), key=lambda message: message.due_ms)
     yield from map(DelayedTask, islice(messages, limit))
 
@@ -165,7 +165,7 @@ def _browse(app: "Celery", queue: str, bounds: tuple[float, float], limit: int |
     page: Page | None = None
     while left > 0 and (page is None or page.more):
         with open_store(app) as store:  # for this page only: the caller may need the pool's connections
-            page = store.browse(queue, page, *bounds, count=int(min(left, by_id.PAGE)))
+            page = store.scan.browse(queue, page, *bounds, count=int(min(left, by_id.PAGE)))
         yield from page.messages
         left -= len(page.messages)
 
@@ -187,11 +187,11 @@ def count(
     """
     bounds = _bounds(due_after, due_before)
     with open_store(app) as store:
-        return sum(store.count(each, *bounds) for each in (store.queues() if queue is None else [queue]))
+        return sum(store.scan.count(each, *bounds) for each in (store.queues.names() if queue is None else [queue]))
 
 
 @contextmanager
-def open_store(app: "Celery") -> Iterator["DelayStore"]:
+def open_store(app: "Celery") -> Iterator["WaitingStore"]:
     """Gives the delayed messages of an app's broker, over a connection of its pool.
 
     Raises:
@@ -204,13 +204,13 @@ def open_store(app: "Celery") -> Iterator["DelayStore"]:
         yield store_of(connection)
 
 
-def store_of(connection: Any) -> "DelayStore":
+def store_of(connection: Any) -> "WaitingStore":
     """Returns the delayed messages behind a kombu connection.
 
     Raises:
         OtherTransport: It uses another transport.
     """
-    store: DelayStore | None = getattr(connection.default_channel, "store", None)
+    store: WaitingStore | None = getattr(connection.default_channel, "store", None)
     if store is None:
         raise OtherTransport(
             f"{connection.as_uri()} does not use kombu-delayq, so no task waits there; "
@@ -235,7 +235,7 @@ def _as_asked(task_id: TaskId | Iterable[TaskId], found: dict[str, T]) -> T | di
     return found[_id_of(task_id)] if isinstance(task_id, (str, AsyncResult)) else found
 
 
-def _due_ms(store: "DelayStore", eta: datetime | None, countdown: float | None) -> float:
+def _due_ms(store: "WaitingStore", eta: datetime | None, countdown: float | None) -> float:
     if (eta is None) == (countdown is None):
         raise ValueError("give either eta or countdown")
     if eta is not None:

@@ -89,7 +89,7 @@ def note_chains(sender: Any, **kwargs: Any) -> None:
     store = getattr(getattr(sender.task_consumer, "channel", None), "store", None)
     if store is not None and declares_chain(sender.app):
         try:
-            store.use_chains()
+            store.chains.use_chains()
         except RedisError as error:  # the first step that is stored notes it too
             logger.warning("Redis cannot note that delay chains are in use: %s", error)
 

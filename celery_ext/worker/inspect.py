@@ -13,7 +13,7 @@ from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import DelayStore
+    from kombu_delayq.store import WaitingStore
     from kombu_delayq.store.types import Waiting
 
 logger = get_logger(__name__)
@@ -39,7 +39,7 @@ def scheduled(state: Any) -> list[dict[str, Any]]:
         cannot be read. Source of the shape: celery.worker.control.scheduled.
     """
 
-    def search(store: "DelayStore") -> Iterator["Waiting"]:
+    def search(store: "WaitingStore") -> Iterator["Waiting"]:
         queues = [queue.name for queue in state.consumer.task_consumer.queues]
         return merge(*(_browse(store, queue) for queue in queues), key=lambda message: message.due_ms)
 
@@ -61,7 +61,7 @@ def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
         store cannot be read. Source of the shape: celery.worker.control.query_task.
     """
 
-    def search(store: "DelayStore") -> Iterator["Waiting"]:
+    def search(store: "WaitingStore") -> Iterator["Waiting"]:
         return (messages[0] for _, messages in by_id.get(store, ids) if messages)
 
     return {task.id: ("scheduled", {**_request(task), "eta": task.due.isoformat()}) for task in _tasks(state, search)}
@@ -78,7 +78,7 @@ def texts(ids: Any) -> list[str]:
     return [each for each in maybe_list(ids) or () if isinstance(each, str)]
 
 
-def _tasks(state: Any, search: Callable[["DelayStore"], Iterable["Waiting"]]) -> list[DelayedTask]:
+def _tasks(state: Any, search: Callable[["WaitingStore"], Iterable["Waiting"]]) -> list[DelayedTask]:
     try:
         store = store_of_worker(state)
         if store is None:
@@ -91,7 +91,7 @@ def _tasks(state: Any, search: Callable[["DelayStore"], Iterable["Waiting"]]) ->
         return []
 
 
-def _browse(store: "DelayStore", queue: str) -> Iterator["Waiting"]:
+def _browse(store: "WaitingStore", queue: str) -> Iterator["Waiting"]:
     try:
         yield from by_id.browse(store, queue)
     except RedisError as error:  # one queue that cannot be read must not hide the others

@@ -35,20 +35,21 @@ class Ahead:
 
     def confirm(self) -> list[Any]:
         """Waits for the replies to the commands that are on their way, if any. Raises the first error among them."""
+        replies = self.replies()
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    def replies(self) -> list[Any]:
+        """Waits for the replies to the commands that are on their way, if any; errors of Redis are among them."""
         awaited, self._awaited = self._awaited, 0
-        replies, errors = [], []
         try:
-            for _ in range(awaited):
-                try:
-                    replies.append(self._connection.read_response())
-                except redis.ResponseError as error:
-                    errors.append(error)
+            replies = [self._reply() for _ in range(awaited)]
         except BaseException:
             self.close()
             raise
         self._give_back()
-        if errors:
-            raise errors[0]
         return replies
 
     def close(self) -> None:
@@ -56,6 +57,12 @@ class Ahead:
         if self._connection is not None:
             self._connection.disconnect()
         self._give_back()
+
+    def _reply(self) -> Any:
+        try:
+            return self._connection.read_response()
+        except redis.ResponseError as error:
+            return error
 
     def _give_back(self) -> None:
         connection, self._connection, self._awaited = self._connection, None, 0

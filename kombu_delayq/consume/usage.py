@@ -52,7 +52,7 @@ class Usage:
             forget_after * FORGET_SHARE if forget_after is not None else inf,
         )
         try:
-            self._channel.store.keep_alive(queue, expire_ms)
+            self._channel.store.queues.keep_alive(queue, expire_ms)
         except (RedisError, OSError) as error:  # if Redis is gone, who consumes notices it at once
             logger.debug("queue %r is not kept alive: %s", queue, error)
             return float(min(RETRY_S, next_s))

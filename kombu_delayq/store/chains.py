@@ -7,7 +7,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoScriptError, ResponseError
 
 from kombu_delayq.connection.text import Command, as_bytes, as_text
-from kombu_delayq.store.client import Caller
+from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
 from kombu_delayq.store.types import Offer
 
 logger = get_logger(__name__)
@@ -30,10 +30,13 @@ class Refused(NamedTuple):
     chains: set[str]
 
 
-class DelayChains(Caller):
-    """Stores the steps of chains, and ends chains. All calls are short: give ids a few hundred at a time."""
+class DelayChains(StorePart):
+    """Stores the steps of delay chains, and ends chains. To keep calls short, give a few hundred ids at a time."""
 
-    _knows_chains = False
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client)
+        self._registry = registry
+        self._is_noted = False  # that chains are in use
 
     def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0) -> str:
         """Stores the next step of a delay chain.
@@ -49,8 +52,8 @@ class DelayChains(Caller):
             ``behind``. With nothing stored, ``waits`` when as late a step waits already, ``cancelled`` when the chain
             was cancelled.
         """
-        args = [self._wake(queue), queue, expire_ms, chain, self._ttl_ms, KNOWN_CHAINS, *offer]
-        return as_text(self._run_known("step", queue, [*self._stored(queue), *self._of_chains], args))
+        args = [self._client.wake(queue), queue, expire_ms, chain, self._ttl_ms, KNOWN_CHAINS, *offer]
+        return as_text(self._registry.run("step", queue, [*self._client.stored(queue), *self._of_chains], args))
 
     def refuse(self, ids: Sequence[str], *, in_use: bool = False) -> Refused:
         """Notes ids whose delay chains are to take no further step, and then reads which queues there are.
@@ -62,38 +65,34 @@ class DelayChains(Caller):
             ids: Task ids.
             in_use: Whether the caller knows that chains are in use. Where nobody does, only the latest notes are kept.
         """
-        script = self.script("refuse")
         args = [self._ttl_ms, NOTES_WITHOUT_CHAINS, int(in_use), *map(as_bytes, ids)]
-
-        def ask(name: str, code: str) -> list[object]:
-            note: Command = (name, code, len(self._of_chains), *self._of_chains, *args)
-            return self.replies([note, ("SMEMBERS", self.keys.queues)])
-
-        known, queues = ask("EVALSHA", script.sha)
+        note: Command = ("EVALSHA", self._client.script("refuse").sha, len(self._of_chains), *self._of_chains, *args)
+        read: Command = ("SMEMBERS", self._keys.queues)
+        known, queues = self._client.replies([note, read])
         if isinstance(known, NoScriptError):
-            known, queues = ask("EVAL", script.text)
+            known, queues = self._client.replies([self._client.eval_command("refuse", self._of_chains, args), read])
         if isinstance(known, ResponseError) and "when used memory" in str(known):
             logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", known)
             known = []
         for reply in (known, queues):
             if isinstance(reply, Exception):
                 raise reply
-        return Refused(sorted(map(as_text, queues)), {ids[at - 1] for at in known})  # type: ignore[call-overload, attr-defined]
+        return Refused(sorted(map(as_text, queues)), {ids[at - 1] for at in known})
 
     def accept(self, ids: Sequence[str]) -> int:
         """Takes ``refuse`` back. Returns for how many it was noted."""
-        return int(self.ask("ZREM", self.keys.cancelled, *map(as_bytes, ids))) if ids else 0
+        return int(self._client.ask("ZREM", self._keys.cancelled, *map(as_bytes, ids))) if ids else 0
 
     def use_chains(self) -> None:
         """Notes, once, that delay chains are in use, so that cancelled ids are kept for as long as a step may run."""
-        if not self._knows_chains:
-            self.ask("ZADD", self.keys.chains, "inf", "")
-            self._knows_chains = True
+        if not self._is_noted:
+            self._client.ask("ZADD", self._keys.chains, "inf", "")
+            self._is_noted = True
 
     @property
     def _of_chains(self) -> list[str]:
-        return [self.keys.cancelled, self.keys.chains]
+        return [self._keys.cancelled, self._keys.chains]
 
     @property
     def _ttl_ms(self) -> int:
-        return round(self.options.cancelled_ttl * 1000)
+        return round(self._client.options.cancelled_ttl * 1000)

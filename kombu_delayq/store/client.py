@@ -1,219 +1,228 @@
-"""How the store's operations are called in Redis."""
+"""What all parts of the store share: the scripts, the keys, the options, and which queues are registered."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from math import inf
+from threading import Lock
+from time import monotonic
+from typing import Any, TypeVar
 
 from kombu.log import get_logger
 from redis import Redis
 from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
 from kombu_delayq import scripts
-from kombu_delayq.connection.pools import OF_USE
-from kombu_delayq.connection.text import Command, as_sent
+from kombu_delayq.connection.commands import RedisCommands
+from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.store.keys import Keys
 
 logger = get_logger(__name__)
 
-P = ParamSpec("P")
 T = TypeVar("T")
-C = TypeVar("C", bound="Caller")
 
-#: Operations that tell what they have done, and the second time something else. redis-py, where it is told to retry,
-#: repeats a command whose reply was lost; these it may not, so that a lost reply is an error and no wrong answer.
-TOLD_ONCE = frozenset(("cancel", "run_now", "replay"))
+#: Operations whose second run answers differently, because the first has removed the messages. If the reply is lost,
+#: redis-py must not repeat them: a wrong answer would hide the error.
+NEVER_REPEATED = frozenset(("cancel", "run_now", "replay"))
 
-#: KEYS and ARGV of a script, and for which form of backup it is.
-Call = tuple[list[str], list[Any], str]
+#: KEYS and ARGV of a script, and the form of backup that it works on.
+ScriptCall = tuple[list[str], list[Any], str]
 
 
-class Caller:
+class StoreClient(RedisCommands):
     """Runs the scripts of one Redis database. Errors of the Redis client pass through as they are.
 
     Args:
-        client: A plain Redis client; key names carry the prefix themselves.
+        redis: A plain Redis client; key names carry the prefix themselves.
         keys: Names of the keys.
-        priority_steps: kombu's: which priorities share a list.
+        priority_steps: kombu's option: which priorities share a list.
         options: Transport options.
+
+    Attributes:
+        backup: The form in which this store keeps messages.
+        other_backup: The form in which other clients may keep messages of the same queues.
+        list_of_priority: By priority, 0 to 9: index, among the lists of ``ready``, of the one it goes to.
     """
 
     def __init__(
         self,
-        client: Redis,
+        redis: Redis,
         keys: Keys | None = None,
         priority_steps: Sequence[int] = (0, 3, 6, 9),
         options: Options | None = None,
     ) -> None:
-        self.client = client
+        super().__init__(redis)
         self.keys = keys or Keys()
         self.options = options or Options()
+        self.backup = self.options.backup
+        [self.other_backup] = {*BACKUPS} - {self.backup}
+        self.list_of_priority = self.keys.lists_of_priorities(priority_steps)
         self._priority_steps = priority_steps
-        self._list_of_priority = self.keys.lists_of_priorities(priority_steps)
-        #: The forms in which messages are looked for, the store's own first; see ``in_each_form``.
-        self._forms: tuple[str, ...] = (self.backup, self.other_backup)
+        self._forms: tuple[str, ...] = (self.backup, self.other_backup)  # replaced, never changed: threads share it
+        self._first_refusal = Lock()  # taken once and never released
 
     @property
-    def backup(self) -> str:
-        """The form in which this store keeps messages."""
-        return self.options.backup
+    def forms(self) -> tuple[str, ...]:
+        """The forms of backup in which to look for messages, the store's own first."""
+        return self._forms
 
-    @property
-    def other_backup(self) -> str:
-        """The form in which other clients may keep messages of the same queues."""
-        return next(each for each in BACKUPS if each != self.backup)
+    def in_each_form(self, look: Callable[[tuple[str, ...]], T]) -> T:
+        """Calls a function with the forms in which to look for messages; rights for one of them are enough.
 
-    def script(self, operation: str, backup: str | None = None) -> scripts.Script:
-        """Returns an operation's script for a form of backup, by default the one in use."""
-        return scripts.load(operation, backup or self.backup)
-
-    def send(self, commands: Iterable[Command]) -> list[Any]:
-        """Sends commands in one round trip. Returns their replies; raises the first error among them."""
-        commands = list(commands)
-        # redis-py would write the command into the message of the error, with the bodies in it.
-        replies = self.replies(commands)
-        for (name, *args), reply in zip(commands, replies, strict=True):
-            if isinstance(reply, Exception):
-                if name not in ("EVAL", "EVALSHA"):  # a script names the key itself
-                    reply.args = (f"{name} {args[0]}: {reply}",)
-                raise reply
-        return replies
-
-    def ask(self, *command: Any) -> Any:
-        """Sends one command. Returns its reply as the Redis client reads it."""
-        return self.client.execute_command(*as_sent(command))
-
-    def replies(self, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
-        """Sends commands in one round trip. Returns their replies, errors of Redis among them.
-
-        Args:
-            commands: Any.
-            once: Whether they are in no case sent again by redis-py, whatever it is told to retry.
+        If the ACL forbids the keys of the other form, the function is called again with the store's own form alone.
+        Once that works, ``forms`` has only this one.
         """
-        if once:
-            return self._replies_once(commands)
-        with self.client.pipeline(transaction=False) as pipe:
-            for command in commands:
-                pipe.execute_command(*as_sent(command))
-            return list(pipe.execute(raise_on_error=False))
-
-    def _replies_once(self, commands: Sequence[Command]) -> list[Any]:
-        pool = self.client.connection_pool
-        connection = pool.get_connection(*OF_USE)
-
-        def reply() -> Any:
-            try:
-                return connection.read_response()
-            except ResponseError as error:
-                return error
-
+        forms = self.forms
         try:
-            connection.send_packed_command(connection.pack_commands(map(as_sent, commands)))
-            return [reply() for _ in commands]
-        except BaseException:
-            connection.disconnect()  # what comes yet is nobody's
-            raise
-        finally:
-            pool.release(connection)
+            return look(forms)
+        except NoPermissionError as error:
+            if len(forms) == 1:
+                raise
+            found = look(forms[:1])
+            self.drop_other_form(error)
+            return found
 
-    def _look_no_further(self, error: NoPermissionError) -> None:
-        """Looks at the store's own form alone from now on, for that of others is forbidden."""
-        if len(self._forms) > 1:
-            self._forms = self._forms[:1]
+    def drop_other_form(self, error: NoPermissionError) -> None:
+        """Looks only at the store's own form from now on, because Redis refuses the other with this error."""
+        self._forms = self._forms[:1]
+        if self._first_refusal.acquire(blocking=False):
             logger.info("delayed messages are looked for in the form %r only: %s", self.backup, error)
 
-    def _run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
+    def script(self, operation: str, backup: str | None = None) -> scripts.Script:
+        """Returns an operation's script for a form of backup, by default the store's own."""
+        return scripts.load(operation, backup or self.backup)
+
+    def run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
+        """Runs a script; one round trip. Returns its reply."""
         script = self.script(operation, backup)
-        act = self._run_once if operation in TOLD_ONCE else self.ask
+        act = self._ask_once if operation in NEVER_REPEATED else self.ask
         try:
             return act("EVALSHA", script.sha, len(keys), *keys, *args)
         except NoScriptError:
             return act("EVAL", script.text, len(keys), *keys, *args)
 
-    def _run_once(self, *command: Any) -> Any:
-        [reply] = self.replies([command], once=True)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    def _run_known(
-        self, operation: str, queue: str, keys: list[str], args: list[Any], backup: str | None = None
-    ) -> Any:
-        """Runs a script that brings messages into a queue, which transfer workers get to know; one round trip."""
-        script = self.script(operation, backup)
-        try:
-            return self.send(self._known(queue, ("EVALSHA", script.sha, len(keys), *keys, *args)))[1]
-        except NoScriptError:
-            return self.send(self._known(queue, ("EVAL", script.text, len(keys), *keys, *args)))[1]
-
-    def _known(self, queue: str, command: Command) -> list[Command]:
-        """Returns a command that brings messages into a queue between two that make the queue known.
-
-        Before, so that a publisher that dies between the two leaves no message in a queue that nobody knows; and after,
-        for the name may have been forgotten between the two, while the queue was empty. The one after never fails: a
-        Redis that the message has just filled would take a publish for failed that is done.
-        """
-        again = ("EVAL", self.script("know").text, 1, self.keys.queues, queue)
-        return [("SADD", self.keys.queues, queue), command, again]
-
-    def _run_each(
-        self, operation: str, calls: Iterable[Call], around: Sequence[Command] = ()
+    def run_each(
+        self, operation: str, calls: Iterable[ScriptCall], around: Sequence[Command] = ()
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """Runs one script several times in one round trip, and some other commands before that and once more after it.
+        """Runs one script several times in one round trip, with other commands before it and the same again after it.
 
         Returns:
-            The replies of the script, and both replies of each of the other commands; errors of Redis are among them.
+            The replies of the script, and for each other command both replies; errors of Redis are among them.
         """
         calls = list(calls)
         runs = [
             ("EVALSHA", self.script(operation, backup).sha, len(keys), *keys, *args) for keys, args, backup in calls
         ]
-        found = self.replies([*around, *runs, *around], once=operation in TOLD_ONCE)
+        found = self.replies([*around, *runs, *around], once=operation in NEVER_REPEATED)
         replies = found[len(around) : len(around) + len(calls)]
         for at, reply in enumerate(replies):
             if isinstance(reply, NoScriptError):
                 try:
-                    replies[at] = self._run(operation, *calls[at])
+                    replies[at] = self.run(operation, *calls[at])
                 except ResponseError as error:
                     replies[at] = error
         return replies, list(zip(found[: len(around)], found[len(around) + len(calls) :], strict=True))
 
-    def _stored(self, queue: str, backup: str | None = None) -> list[str]:
+    def eval_command(self, operation: str, keys: list[str], args: list[Any]) -> Command:
+        """Returns the command that runs a script from its text.
+
+        A command that is sent with others has no SHA: if Redis has flushed its script cache, it would fail.
+        """
+        return ("EVAL", self.script(operation).text, len(keys), *keys, *args)
+
+    def stored(self, queue: str, backup: str | None = None) -> list[str]:
+        """Returns the four keys of a queue's delayed messages, by default in the store's own form."""
         return self.keys.stored(queue, backup or self.backup)
 
-    def _due(self, queue: str, backup: str | None = None) -> str:
-        return self._stored(queue, backup)[0]
-
-    def _wake(self, queue: str, backup: str | None = None) -> str:
-        """Returns the channel on which a queue's new heads are announced."""
-        return self.keys.channel(queue) if (backup or self.backup) == "list" else self.keys.wake
+    def due(self, queue: str, backup: str | None = None) -> str:
+        """Returns the ZSET of a queue's due times, by default in the store's own form."""
+        return self.stored(queue, backup)[0]
 
     def ready(self, queue: str) -> list[str]:
-        """Returns the lists from which kombu consumes a queue, one a priority step."""
+        """Returns the lists from which kombu consumes a queue, one for each priority step."""
         return self.keys.ready(queue, self._priority_steps)
 
+    def wake(self, queue: str, backup: str | None = None) -> str:
+        """Returns the channel that announces a queue's new heads, by default in the store's own form."""
+        return self.keys.channel(queue) if (backup or self.backup) == "list" else self.keys.wake
 
-def in_each_form(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
-    """Lets a method that looks for messages in all ``_forms`` do with the rights for one.
+    def _ask_once(self, *command: Any) -> Any:
+        [reply] = self.replies([command], once=True)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
-    Where the ACL forbids the keys of the other form, it is called again, and from then on the store looks at its own
-    form alone.
+
+class QueueRegistry:
+    """Registers the queues that hold delayed messages: transfer workers look only at these.
+
+    Whoever brings a message into a queue registers its name in the same round trip. Nothing else writes the SET, except
+    the scripts ``keep_alive`` and ``forget``.
     """
 
-    @wraps(method)
-    def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        forms = self._forms
-        try:
-            return method(self, *args, **kwargs)
-        except NoPermissionError as error:
-            if len(forms) == 1:
-                raise
-            self._forms = forms[:1]
-            try:
-                found = method(self, *args, **kwargs)
-            finally:
-                self._forms = forms
-            self._look_no_further(error)
-            return found
+    def __init__(self, client: StoreClient) -> None:
+        self._client = client
+        #: Queues that held other messages when one came, and when that was, in s of ``monotonic``.
+        self._held_others: dict[str, float] = {}
 
-    return call
+    def around(self, queue: str, command: Command) -> list[Command]:
+        """Returns a command that brings messages into a queue, between two that register the queue.
+
+        The one before it: a publisher that dies in between leaves no message in an unknown queue. The one after it:
+        while the queue was empty, its name may have been forgotten in between. The one after it never fails: if the
+        message has just filled Redis, an error would report a finished publish as failed.
+        """
+        return [
+            ("SADD", self._client.keys.queues, queue),
+            command,
+            self._client.eval_command("know", [self._client.keys.queues], [queue]),
+        ]
+
+    def run(self, operation: str, queue: str, keys: list[str], args: list[Any]) -> Any:
+        """Runs a script that brings messages into a queue, and registers the queue; one round trip."""
+        script = self._client.script(operation)
+        try:
+            command: Command = ("EVALSHA", script.sha, len(keys), *keys, *args)
+            return self._client.send(self.around(queue, command))[1]
+        except NoScriptError:
+            return self._client.send(self.around(queue, self._client.eval_command(operation, keys, args)))[1]
+
+    def is_sure_of(self, queue: str) -> bool:
+        """Whether a queue held messages so lately that nobody can have forgotten it."""
+        forget_after = self._client.options.forget_after
+        age_s = monotonic() - self._held_others.get(queue, -inf)
+        return age_s < (inf if forget_after is None else forget_after / 2)
+
+    def note(self, queue: str, place: str, *, registered: bool) -> None:
+        """Notes where a new message stands in its queue; registers a queue that was empty, unless it is ``registered``.
+
+        Args:
+            queue: Its name.
+            place: As of ``Offered``; after ``first`` nobody is sure of the queue.
+            registered: Whether the queue was registered in the same round trip.
+        """
+        if place != "first":
+            self._held_others[queue] = monotonic()
+            return
+        self.drop(queue)
+        if not registered:
+            self.add(queue)
+
+    def drop(self, queue: str) -> None:
+        """Is sure of a queue no longer, such as after a purge."""
+        self._held_others.pop(queue, None)
+
+    def add(self, queue: str) -> None:
+        """Registers a queue."""
+        self._client.ask("SADD", self._client.keys.queues, queue)
+
+    def know(self, queue: str) -> bool:
+        """Registers a queue also in a full Redis, if that has room for the name. Returns whether it is registered."""
+        return as_text(self._client.run("know", [self._client.keys.queues], [queue])) == "known"
+
+
+class StorePart:
+    """Operations of one subject, over the client that all parts share."""
+
+    def __init__(self, client: StoreClient) -> None:
+        self._client = client
+        self._keys = client.keys

@@ -1,64 +1,53 @@
-"""The store's operations on whole queues: purge, dead letters."""
+"""The store's operations on dead letters, which stand in ordinary queues of kombu."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import sleep
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from redis.exceptions import NoPermissionError
-
 from kombu_delayq.connection.text import as_bytes, as_text
-from kombu_delayq.store.client import Caller, in_each_form
-from kombu_delayq.store.types import Letter
+from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.types import hidden
 
 #: How long one may go through dead letters without a sign of life, and how often others ask whether it is done, in s.
 REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
 
 
-class Upkeep(Caller):
-    """Keeps queues in order. All calls are short, however much a queue holds."""
+class Letter(NamedTuple):
+    """A dead letter, and where it goes.
 
-    _held_others: dict[str, float]
+    Attributes:
+        message: As it is in the list of dead letters.
+        to: ``queue`` to be consumed, ``back`` to the other end of its list, or ``away``.
+        queue: Name of the queue, if it goes to one.
+        priority: 0 to 9, which decides on the list of that queue.
+        body: The message as it is pushed there.
+    """
 
-    def purge(self, queue: str) -> int:
-        """Removes all delayed messages of a queue. Returns how many."""
-        # Again at the end, because a conversion may move messages from either form to the other meanwhile.
-        count = sum((self._purge_own(queue), self._purge_other(queue), self._purge_own(queue)))
-        self._held_others.pop(queue, None)
-        with suppress(NoPermissionError):  # then its name stays, as that of any queue that is empty
-            self.forget([queue], 0.0)
-        return count
+    message: bytes
+    to: Literal["queue", "back", "away"]
+    queue: str = ""
+    priority: int = 0
+    body: bytes = b""
 
-    @in_each_form
-    def forget(self, queues: Sequence[str], after_s: float, heard: Collection[str] = ()) -> list[str]:
-        """Forgets queues without messages that have been unused for some time; one round trip.
+    def __repr__(self) -> str:
+        return (
+            f"Letter(message={hidden(self.message)}, to={self.to!r}, queue={self.queue!r}, priority={self.priority}, "
+            f"body={hidden(self.body)})"
+        )
 
-        In use is a queue with a message, with a consumer (see ``keep_alive``), and one of whose new heads a JVM service
-        hears. Of a queue that is seen for the first time, the time begins now.
 
-        Args:
-            queues: Names, about a hundred.
-            after_s: How long they have to be unused in s; 0 if an empty queue is to be forgotten at once.
-            heard: Those of whose new heads in Redisson's form the caller hears itself.
+class DeadLetters(StorePart):
+    """Reads queues of dead letters, and sends their messages on. All calls are short, however much a queue holds."""
 
-        Returns:
-            Those that are forgotten.
-        """
-        keys, args = [self.keys.queues, self.keys.used], [str(after_s * 1000)]
-        is_alone = "list" not in self._forms
-        asks = after_s > 0 and not is_alone  # whether a JVM service hears of a queue
-        for queue in queues:
-            keys += [*self._stored(queue, "hash"), self._due(queue, "hash" if is_alone else "list")]
-            args += [queue, self.keys.channel(queue) if asks else "", str(int(queue in heard))]
-        return list(map(as_text, self._run("forget", keys, args, "hash")))
-
-    def dead_letter_lists(self, queue: str) -> dict[str, int]:
+    def lists(self, queue: str) -> dict[str, int]:
         """Returns the lists of a dead letter queue, one a priority step, each with its length."""
-        return {key: int(self.ask("LLEN", key)) for key in self.ready(queue)}
+        return {key: int(self._client.ask("LLEN", key)) for key in self._client.ready(queue)}
 
-    def dead_letter_page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
+    def page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
         """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
-        return [as_bytes(message) for message in reversed(self.ask("LRANGE", key, -skip - count, -skip - 1))]
+        return [as_bytes(message) for message in reversed(self._client.ask("LRANGE", key, -skip - count, -skip - 1))]
 
     @contextmanager
     def replaying(self, queue: str) -> Iterator[Callable[[], None]]:
@@ -71,14 +60,14 @@ class Upkeep(Caller):
 
         def hold() -> None:
             args = [name, round(REPLAYING_TTL_S * 1000)]
-            while as_text(self._run("lead", [self.keys.queues, self.keys.replaying(queue)], args)[0]) != name:
+            while as_text(self._client.run("lead", [self._keys.queues, self._keys.replaying(queue)], args)[0]) != name:
                 sleep(REPLAYING_POLL_S)
 
         hold()
         try:
             yield hold
         finally:
-            self._run("release", [self.keys.replaying(queue)], [name])
+            self._client.run("release", [self._keys.replaying(queue)], [name])
 
     def replay(self, key: str, letters: Sequence[Letter]) -> int:
         """Takes dead letters from the end of their list, and does with each what it says.
@@ -95,14 +84,7 @@ class Upkeep(Caller):
         for letter in letters:
             where = str(ready.index(self._list_of(letter))) if letter.to == "queue" else letter.to
             args += [letter.message, where, letter.body]
-        return int(self._run("replay", [key, *ready], args))
-
-    def _purge_own(self, queue: str) -> int:
-        return int(self._run("purge", self._stored(queue), []))
-
-    @in_each_form
-    def _purge_other(self, queue: str) -> int:
-        return sum(int(self._run("purge", self._stored(queue, each), [], each)) for each in self._forms[1:])
+        return int(self._client.run("replay", [key, *ready], args))
 
     def _list_of(self, letter: Letter) -> str:
-        return self.ready(letter.queue)[self._list_of_priority[letter.priority]]
+        return self._client.ready(letter.queue)[self._client.list_of_priority[letter.priority]]

@@ -1,22 +1,13 @@
 """The store's operations that find and mend what lost or damaged keys leave."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from redis.exceptions import ResponseError
-
 from kombu_delayq.connection.text import as_bytes, as_text
-from kombu_delayq.options import BACKUPS
-from kombu_delayq.store.client import Caller, in_each_form
+from kombu_delayq.store.client import StorePart
 
 #: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
 SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
-#: How many such calls look for other key prefixes, how many of these are looked at, and how many queues of each.
-PREFIX_SCANS, PREFIXES, PREFIX_QUEUES = 10, 20, 1000
 #: How many entries of Redisson's form one call looks at: at first, as nobody knows how large they are, and at most; and
 #: about the most bytes of them.
 FIRST_ENTRIES, MAX_ENTRIES, ENTRIES_BYTES = 8, 250, 300_000
@@ -38,17 +29,12 @@ class ListPage(NamedTuple):
     unindexed: list[bytes]
 
 
-class Repairs(Caller):
+class Repair(StorePart):
     """Finds and mends what is damaged. All calls are short, however much a queue holds."""
 
-    @in_each_form
     def kept_forms(self, queue: str) -> list[str]:
         """Returns the forms of backup in which a queue has any key."""
-        kept = []
-        for each in self._forms:
-            found = self.send([("TYPE", key) for key in self._stored(queue, each)])
-            kept += [each] if set(map(as_text, found)) != {"none"} else []
-        return kept
+        return self._client.in_each_form(lambda forms: [form for form in forms if self._is_kept(queue, form)])
 
     def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool, backup: str | None = None) -> list[str]:
         """Checks index entries, and with ``mend`` mends or removes those that are not sound.
@@ -58,7 +44,7 @@ class Repairs(Caller):
             message cannot be found by its id; in the default form, its body has another entry, which gets the due time
             if it has none).
         """
-        reply = self._run("repair_index", self._stored(queue, backup), [int(mend), *members], backup)
+        reply = self._client.run("repair_index", self._client.stored(queue, backup), [int(mend), *members], backup)
         return list(map(as_text, reply))
 
     def repair_backup(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
@@ -73,10 +59,10 @@ class Repairs(Caller):
             For each the worst: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered), ``unnamed``
             (it shares its id with another and cannot be found by it) or ``sound``.
         """
-        args: list[Any] = [self._wake(queue, "hash"), queue, int(mend)]
+        args: list[Any] = [self._client.wake(queue, "hash"), queue, int(mend)]
         for identity, due_ms in bodies:
             args += [identity, "" if due_ms is None else repr(due_ms)]
-        return list(map(as_text, self._run("repair_backup", self._stored(queue, "hash"), args, "hash")))
+        return list(map(as_text, self._client.run("repair_backup", self._client.stored(queue, "hash"), args, "hash")))
 
     def repair_list(self, queue: str, skip: int, *, mend: bool, count: int = FIRST_ENTRIES) -> ListPage:
         """Looks in the list of Redisson's form for messages that would never be delivered.
@@ -89,22 +75,26 @@ class Repairs(Caller):
             mend: Whether to change anything.
             count: How many before those to look at.
         """
-        args = [self._wake(queue, "list"), int(mend), skip, count]
-        found, size, *marks = self._run("repair_list", self._stored(queue, "list"), args, "list")
+        args = [self._client.wake(queue, "list"), int(mend), skip, count]
+        found, size, *marks = self._client.run("repair_list", self._client.stored(queue, "list"), args, "list")
         return ListPage(int(found), int(size), list(map(as_bytes, marks)))
 
     def index_pages(self, queue: str, backup: str | None = None) -> Iterator[list[bytes]]:
         """Yields the members of a queue's index in parts, in any order; some twice."""
         cursor = -1
         while cursor:
-            cursor, found = self.client.zscan(as_bytes(self._due(queue, backup)), max(cursor, 0), count=SCAN_INDEX)
+            cursor, found = self._client.redis.zscan(
+                as_bytes(self._client.due(queue, backup)), max(cursor, 0), count=SCAN_INDEX
+            )
             yield from _slices([as_bytes(member) for member, _ in cast(Any, found)])
 
     def backup_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
         """Yields the bodies of a queue in the default form by id in parts, in any order, as they are kept."""
         cursor = -1
         while cursor:
-            cursor, found = self.client.hscan(as_bytes(self.keys.backup(queue)), max(cursor, 0), count=SCAN_BACKUP)
+            cursor, found = self._client.redis.hscan(
+                as_bytes(self._keys.backup(queue)), max(cursor, 0), count=SCAN_BACKUP
+            )
             yield {as_bytes(identity): as_bytes(value) for identity, value in cast(Any, found).items()}
 
     def list_pages(self, queue: str, *, mend: bool) -> Iterator[ListPage]:
@@ -123,47 +113,13 @@ class Repairs(Caller):
         """Yields the names of queues that have keys of ours, in parts: searches the whole database; some twice."""
         cursor = -1
         while cursor:
-            cursor, found = self.client.scan(max(cursor, 0), match=self.keys.of_any_queue, count=SCAN_KEYS)
-            names = (self.keys.queue_of(as_text(key)) for key in found)
+            cursor, found = self._client.redis.scan(max(cursor, 0), match=self._keys.of_any_queue, count=SCAN_KEYS)
+            names = (self._keys.queue_of(as_text(key)) for key in found)
             yield {name for name in names if name is not None}
 
-    def other_prefixes(self) -> dict[str, int]:
-        """Counts the delayed messages under other key prefixes of this database, of which this store sees nothing.
-
-        It looks at a few thousand keys and queues and no more, so that it may miss some in a large database. What the
-        ACL forbids to look at is left out.
-
-        Returns:
-            Number of messages by prefix, the most first; no prefix without any.
-        """
-        with suppress(ResponseError):
-            found = set[str]()
-            cursor = -1
-            for _ in range(PREFIX_SCANS):
-                cursor, keys = self.client.scan(max(cursor, 0), match="*delayq:queues", count=SCAN_KEYS)
-                found.update(prefix for key in keys if (prefix := self.keys.prefix_of(as_text(key))) is not None)
-                if not cursor:
-                    break
-            others = sorted(found - {self.keys.prefix})[:PREFIXES]
-            sizes = Counter({prefix: self._size_under(prefix) for prefix in others})
-            return {prefix: size for prefix, size in sizes.most_common() if size}
-        return {}
-
-    def _size_under(self, prefix: str) -> int:
-        keys = replace(self.keys, prefix=prefix)
-        with suppress(ResponseError):
-            queues = islice(self.client.smembers(keys.queues), PREFIX_QUEUES)
-            with self.client.pipeline(transaction=False) as pipe:
-                for queue in map(as_text, queues):
-                    for backup in BACKUPS:
-                        pipe.zcard(as_bytes(keys.stored(queue, backup)[0]))
-                sizes = pipe.execute(raise_on_error=False)
-            return sum(size for size in sizes if isinstance(size, int))
-        return 0
-
-    def know(self, queue: str) -> bool:
-        """Lets the transfer workers know of a queue. Returns whether they do; a full Redis has no room for the name."""
-        return as_text(self._run("know", [self.keys.queues], [queue])) == "known"
+    def _is_kept(self, queue: str, backup: str) -> bool:
+        found = self._client.send([("TYPE", key) for key in self._client.stored(queue, backup)])
+        return set(map(as_text, found)) != {"none"}
 
 
 def _slices(members: list[bytes]) -> Iterator[list[bytes]]:

@@ -1,31 +1,95 @@
-"""The store's operations for those who read whole queues, in parts, several at once, and a column at a time."""
+"""The store's operations that read whole queues: page by page, or in parts that several readers share."""
 
-from collections.abc import Collection, Sequence
-from math import inf
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from math import ceil, inf, isfinite
+from typing import Any
 
 from kombu_delayq.connection.text import as_bytes, as_text
-from kombu_delayq.store.client import Caller, in_each_form
+from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.formats.hash import id_of
 from kombu_delayq.store.formats.redisson import cursor_of, mark_of, message_of, named_field, told_id
-from kombu_delayq.store.types import Part, QueueForm, Scanned
+from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
 
 #: About the most bytes of bodies on a page, which bounds how long Redis is busy with it, and the memory of a reader.
 PAGE_BYTES = 500_000
+#: About the most bytes that one call of ``browse`` looks up, which bounds how long Redis is busy with it.
+MAX_BYTES = 300_000
 
 
-class QueueParts(Caller):
-    """Cuts queues into parts and reads them. All calls are short; what is read is no snapshot."""
+class Scan(StorePart):
+    """Reads whole queues, in short calls. The result is no snapshot: messages come and go meanwhile."""
 
-    @in_each_form
+    def browse(
+        self,
+        queue: str,
+        after: Page | None = None,
+        from_ms: float = -inf,
+        to_ms: float = inf,
+        count: int = 100,
+    ) -> Page:
+        """Reads a page of a queue's waiting messages, in the order of their due times; one round trip.
+
+        Of messages with one due time, those in the store's own form of backup come first.
+
+        Args:
+            queue: Its name.
+            after: The page before; None for the first.
+            from_ms: Least due time, ms since the epoch.
+            to_ms: Due time before which messages are wanted, ms since the epoch.
+            count: Most messages to return; fewer come when they are large.
+        """
+        return self._client.in_each_form(lambda forms: self._browse(queue, after, from_ms, to_ms, count, forms))
+
+    def _browse(
+        self, queue: str, after: Page | None, from_ms: float, to_ms: float, count: int, forms: Sequence[str]
+    ) -> Page:
+        own, another = self._client.backup, self._client.other_backup
+        ends = {own: after.last, another: after.other} if after is not None else {}
+        # What a conversion has moved to the other form meanwhile is not to be read there again.
+        moved = {_as_moved(each, *forms) for each in after.messages} if after is not None else set()
+        from_ms = max([from_ms, *(float(due) for _, due in ends.values() if due)])
+        bounds = (repr(from_ms), repr(to_ms))
+        calls: list[ScriptCall] = [
+            (
+                self._client.stored(queue, form),
+                [*bounds, *ends.get(form, (b"", b"")), "", "", count, MAX_BYTES, "1"],
+                form,
+            )
+            for form in forms
+        ]
+        rows, more = {}, {}
+        for form, reply in zip(forms, self._client.run_each("scan", calls)[0], strict=True):
+            if isinstance(reply, Exception):
+                raise reply
+            more[form], rows[form] = as_text(reply[0]) == "more", list(rows_of(reply[1], 5))
+        read = list(_next_due(rows, more, count))
+        found = [waiting_of(queue, form, row[:4]) for form, row in read]
+        messages = [each for each in found if (_whole_ms(each.due_ms), each.body, each.backup) not in moved]
+        ends |= {form: (as_bytes(row[4]), as_bytes(row[1])) for form, row in read}
+        is_more = any(more.values()) or len(read) < sum(map(len, rows.values()))
+        nowhere = (b"", b"")
+        return Page(messages, ends.get(own, nowhere), is_more, own, ends.get(another, nowhere))
+
+    def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
+        """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
+        return sum(self.sizes([queue], from_ms, to_ms).values())
+
     def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
         """Counts messages that are due from ``from_ms`` on and before ``to_ms``; one round trip.
 
         Returns:
             For each queue how many there are, first in the store's own form of backup, then in the other.
         """
-        forms = [QueueForm(queue, backup) for queue in queues for backup in self._forms]
-        counts = self.send([("ZCOUNT", self._due(*form), from_ms, f"({to_ms!r}") for form in forms])
-        return dict(zip(forms, counts, strict=True))
+
+        def look(backups: Sequence[str]) -> dict[QueueForm, int]:
+            forms = [QueueForm(queue, backup) for queue in queues for backup in backups]
+            ends = (from_ms, f"({to_ms!r}")
+            counts = self._client.send([("ZCOUNT", self._client.due(*form), *ends) for form in forms])
+            return dict(zip(forms, counts, strict=True))
+
+        return self._client.in_each_form(look)
 
     def cut(
         self,
@@ -49,9 +113,9 @@ class QueueParts(Caller):
         Returns:
             One part more than there are ranks, in order; fewer when there is no message at some of them any more.
         """
-        backup = backup or self.backup
+        backup = backup or self._client.backup
         bounds = [repr(from_ms), repr(to_ms)]
-        ends = self._run("cut", [self._due(queue, backup)], [*bounds, *ranks], backup) if ranks else []
+        ends = self._client.run("cut", [self._client.due(queue, backup)], [*bounds, *ranks], backup) if ranks else []
         cursors = [(as_bytes(ends[at]), as_bytes(ends[at + 1])) for at in range(0, len(ends), 2)]
         pairs = zip([None, *cursors], [*cursors, None], strict=True)
         return [Part(queue, after, until, backup) for after, until in pairs]
@@ -72,7 +136,7 @@ class QueueParts(Caller):
         if after is not None and after.last is not None and part.backup == "list":
             last = (cursor_of(last[0]), last[1])  # an entry has its message, which need not go back
         args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES, "0"]
-        more, found, lengths = self._run("scan", self._stored(part.queue, part.backup), args, part.backup)
+        more, found, lengths = self._client.run("scan", self._client.stored(part.queue, part.backup), args, part.backup)
         return Scanned(found[0::2], found[1::2], lengths, as_text(more) == "more")
 
     def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:
@@ -90,11 +154,11 @@ class QueueParts(Caller):
         """
         if part.backup == "list":
             return [message_of(member) or b"" for member in members]
-        backup, due = self.keys.backup(part.queue), self.keys.due(part.queue)
-        found: list[bytes | None] = self.ask("HMGET", backup, *map(id_of, members))
+        backup, due = self._keys.backup(part.queue), self._keys.due(part.queue)
+        found: list[bytes | None] = self._client.ask("HMGET", backup, *map(id_of, members))
         missing = [at for at, body in enumerate(found) if body is None]
         if missing:
-            still = self.ask("ZMSCORE", due, *(members[at] for at in missing))
+            still = self._client.ask("ZMSCORE", due, *(members[at] for at in missing))
             for at, score in zip(missing, still, strict=True):
                 found[at] = None if score is None else b""
         return found
@@ -109,8 +173,30 @@ class QueueParts(Caller):
         if part.backup != "list":
             return list(map(id_of, members))
         marks = list(map(mark_of, members))
-        named = self.ask("HMGET", self.keys.ids(part.queue), *map(named_field, marks))
+        named = self._client.ask("HMGET", self._keys.ids(part.queue), *map(named_field, marks))
         return [
             each if each is not None else told_id(mark, message_of(member) or b"")
             for each, mark, member in zip(named, marks, members, strict=True)
         ]
+
+
+def _next_due(
+    rows: Mapping[str, Sequence[tuple[Any, ...]]], more: Mapping[str, bool], count: int
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yields rows of several forms with their form, the next due first, up to where that is known."""
+    left = {form: len(found) for form, found in rows.items()}
+    each = ([(form, row) for row in found] for form, found in rows.items())
+    for form, row in islice(merge(*each, key=lambda pair: float(pair[1][1])), count):
+        yield form, row
+        left[form] -= 1
+        if more[form] and not left[form]:
+            return
+
+
+def _as_moved(message: Waiting, *forms: str) -> tuple[float, bytes | None, str]:
+    """Returns due time, body and form of a message after a conversion, which rounds due times to whole ms."""
+    return _whole_ms(message.due_ms), message.body, next((each for each in forms if each != message.backup), "")
+
+
+def _whole_ms(due_ms: float) -> float:
+    return ceil(due_ms) if isfinite(due_ms) else due_ms

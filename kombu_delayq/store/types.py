@@ -1,7 +1,9 @@
 """What goes into the store's operations and what comes out of them."""
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kombu_delayq.connection.text import as_bytes, as_text
 
 
 def hidden(body: str | bytes | None) -> str:
@@ -84,37 +86,6 @@ class Transferred(NamedTuple):
         return self.next_due_ms is not None and self.next_due_ms <= self.now_ms
 
 
-class Converted(NamedTuple):
-    """What one call moved from one form of backup to the other.
-
-    Attributes:
-        moved: Number of messages that it moved.
-        lost: Number of index entries without a body; they are gone from the index.
-        left: Number of messages that are still in the other form.
-        stranded: Number of bodies there that no message belongs to, once no message is left; ``delayq repair`` mends
-            that.
-    """
-
-    moved: int
-    lost: int
-    left: int
-    stranded: int
-
-
-class Lease(NamedTuple):
-    """Who leads the transfer.
-
-    Attributes:
-        leader: Name of the leading transfer worker.
-        queues: Queues that hold or held delayed messages.
-        rank: Of the worker that asked: 1 leads, 2 and 3 are its deputies, one of which leads next, and 0 stands by.
-    """
-
-    leader: str
-    queues: list[str]
-    rank: int
-
-
 class QueueForm(NamedTuple):
     """The messages of a queue that are kept in one form.
 
@@ -137,31 +108,6 @@ class Heads(NamedTuple):
 
     now_ms: float
     due_ms: dict[QueueForm, float]
-
-
-@dataclass(frozen=True)
-class QueueStats:
-    """Numbers of one queue, all of one moment.
-
-    Attributes:
-        now_ms: Redis's clock.
-        delayed: Number of messages that wait for their due time, overdue ones among them.
-        ready: Number of messages that wait for a consumer.
-        overdue: Number of delayed messages whose due time is past.
-        next_due_ms: When the next one is due, or None.
-    """
-
-    queue: str
-    now_ms: float
-    delayed: int
-    ready: int
-    overdue: int
-    next_due_ms: float | None
-
-    @property
-    def overdue_ms(self) -> float:
-        """How long the oldest overdue message has been due, 0 if none is."""
-        return max(self.now_ms - self.next_due_ms, 0.0) if self.next_due_ms is not None else 0.0
 
 
 class Waiting(NamedTuple):
@@ -190,21 +136,17 @@ class Waiting(NamedTuple):
         )
 
 
-class Change(NamedTuple):
-    """What is to become of a waiting message.
+def rows_of(parts: Sequence[Any], width: int = 4) -> Iterator[tuple[Any, ...]]:
+    """Yields the rows of a reply that has one column after the other."""
+    return zip(*(iter(parts),) * width, strict=True)
 
-    Attributes:
-        message: As it was read; another that took its place is left alone.
-        due_ms: New due time, ms since the epoch.
-        body: New body, which says the new due time too.
-    """
 
-    message: Waiting
-    due_ms: float
-    body: bytes
-
-    def __repr__(self) -> str:
-        return f"Change(message={self.message!r}, due_ms={self.due_ms!r}, body={hidden(self.body)})"
+def waiting_of(queue: str, backup: str, row: Iterable[Any]) -> Waiting:
+    """Returns a message of a row of a reply: id, due time, priority, which is empty for a lost one, and body."""
+    identity, due, priority, body = row
+    return Waiting(
+        queue, as_text(identity), float(due), int(priority or 0), as_bytes(body) if priority else None, backup
+    )
 
 
 #: Where a part of a queue ends, or a page: index member, or what stands for it, and due time of a message.
@@ -267,27 +209,3 @@ class Scanned(NamedTuple):
     def last(self) -> Cursor | None:
         """Where the next page begins; None when there is nothing on this one."""
         return (self.members[-1], self.dues[-1]) if self.members else None
-
-
-class Letter(NamedTuple):
-    """A dead letter, and where it goes.
-
-    Attributes:
-        message: As it is in the list of dead letters.
-        to: ``queue`` to be consumed, ``back`` to the other end of its list, or ``away``.
-        queue: Name of the queue, if it goes to one.
-        priority: 0 to 9, which decides on the list of that queue.
-        body: The message as it is pushed there.
-    """
-
-    message: bytes
-    to: Literal["queue", "back", "away"]
-    queue: str = ""
-    priority: int = 0
-    body: bytes = b""
-
-    def __repr__(self) -> str:
-        return (
-            f"Letter(message={hidden(self.message)}, to={self.to!r}, queue={self.queue!r}, priority={self.priority}, "
-            f"body={hidden(self.body)})"
-        )

@@ -8,7 +8,7 @@ from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
 from kombu_delayq.connection.text import readable
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import TransportStore
 from kombu_delayq.store.queues import FORGET_SHARE
 from kombu_delayq.store.wake import WakeListener
 
@@ -26,7 +26,7 @@ class Forgetting:
         self._again_at = -inf
         self._failed = False
 
-    def go_on(self, store: DelayStore, known: Iterable[str], listener: WakeListener | None) -> None:
+    def go_on(self, store: TransportStore, known: Iterable[str], listener: WakeListener | None) -> None:
         """Goes through the next page, if it is time.
 
         Args:
@@ -42,7 +42,7 @@ class Forgetting:
         page, self._left = self._left[:PAGE], self._left[PAGE:]
         try:
             heard = [queue for queue in page if listener is not None and listener.hears(queue)]
-            for queue in store.forget(page, after_s, heard) if page else ():
+            for queue in store.queues.forget(page, after_s, heard) if page else ():
                 logger.debug("queue %r is forgotten, which was not used for %g s", queue, after_s)
         except ResponseError as error:  # an ACL may forbid it; it costs a little to know more names than are used
             self._left = []

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.connection.demotion import NotPrimary
 from kombu_delayq.connection.text import readable
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import QueueForm, Transferred
 from kombu_delayq.store.wake import WakeListener, WakeRefused
 from kombu_delayq.transfer.backoff import Outage
@@ -50,7 +50,7 @@ class TransferWorker:
 
     def __init__(
         self,
-        connect: Callable[[], DelayStore],
+        connect: Callable[[], TransportStore],
         *,
         queues: Callable[[], Iterable[str]] = tuple,
         on_transfer: Callable[[str, Transferred], None] | None = None,
@@ -134,7 +134,7 @@ class TransferWorker:
                 logger.exception("the transfer worker failed and starts again")
                 self._stopping.wait(self._outage.goes_on(error))
 
-    def _serve(self, store: DelayStore) -> None:
+    def _serve(self, store: TransportStore) -> None:
         with ExitStack() as cleanup:
             cleanup.callback(store.close)
             self._check(store)
@@ -151,7 +151,7 @@ class TransferWorker:
                     listening.close()
                     listener = None
                 elif listener is None and self._may_listen:
-                    listener = listening.enter_context(store.listen())
+                    listener = listening.enter_context(store.delivery.listen())
                 self._look(store)
                 if listener is not None and self._may_follow:
                     listener.follow(self._listed(store))
@@ -165,24 +165,24 @@ class TransferWorker:
                     listening.close()
                     listener = None
 
-    def _stood_by(self, store: DelayStore) -> bool:
+    def _stood_by(self, store: TransportStore) -> bool:
         """Waits for the next look if this worker stands by and has nothing to do. Returns whether it did."""
         begun = monotonic()
-        if self._rank != 0 or not store.all_quiet(self._known, self._queues()):
+        if self._rank != 0 or not store.leases.all_quiet(self._known, self._queues()):
             return False
         self._stopping.wait(begun + self._poll_s(store) - monotonic())
         return True
 
-    def _check(self, store: DelayStore) -> None:
+    def _check(self, store: TransportStore) -> None:
         store.check_version()
         warning = store.eviction_warning()
         if warning and warning != self._warned:
             logger.warning("%s", warning)
         self._warned = warning
 
-    def _lead(self, store: DelayStore) -> None:
+    def _lead(self, store: TransportStore) -> None:
         led = self.leading
-        lease = store.lead(self.name)
+        lease = store.leases.lead(self.name)
         self._rank = lease.rank
         if self.leading != led:
             what = f"stands by for {lease.leader}" if led else "leads"
@@ -190,32 +190,32 @@ class TransferWorker:
         self._known = set(lease.queues)
         self._agenda.look_after([*lease.queues, *self._queues()])
 
-    def _poll_s(self, store: DelayStore) -> float:
+    def _poll_s(self, store: TransportStore) -> float:
         """Returns how long it is from one look at Redis to the next in s."""
         poll_s = store.options.poll_interval
         if self._rank:
             return poll_s * random.uniform(*LOOKS)
         return poll_s * random.uniform(*STANDBY_LOOKS)
 
-    def _release(self, store: DelayStore) -> None:
+    def _release(self, store: TransportStore) -> None:
         rank, self._rank = self._rank, None
         if rank:
             # Where Redis does not answer, the lease ends by itself.
             with suppress(RedisError, OSError):
-                store.release(self.name)
+                store.leases.release(self.name)
 
-    def _look(self, store: DelayStore) -> None:
+    def _look(self, store: TransportStore) -> None:
         """Learns from Redis when each queue's next message is due."""
-        heads = store.heads(self._agenda.queues)
+        heads = store.delivery.heads(self._agenda.queues)
         self._agenda.learn(heads)
         for form in heads.due_ms:
             if form.backup != store.backup and form not in self._others:
                 self._others.add(form)
                 self._warn_of(store, form)
             if form.queue not in self._known:  # another client's messages are the first in it
-                store.know(form.queue)
+                store.queues.know(form.queue)
 
-    def _warn_of(self, store: DelayStore, form: QueueForm) -> None:
+    def _warn_of(self, store: TransportStore, form: QueueForm) -> None:
         logger.warning(
             "queue %r has delayed messages in the form %r, while the transport option backup is %r here: both are "
             "delivered. If it is not meant to be so, set the option alike everywhere, and move them with "
@@ -223,12 +223,12 @@ class TransferWorker:
             *(form.queue, form.backup, store.backup, readable(form.queue), store.backup),
         )
 
-    def _listed(self, store: DelayStore) -> Iterable[str]:
+    def _listed(self, store: TransportStore) -> Iterable[str]:
         """Returns the queues that may have messages in Redisson's form."""
         others = {form.queue for form in self._others}
         return self._agenda.queues if store.backup == "list" else others.intersection(self._agenda.queues)
 
-    def _deliver(self, store: DelayStore, listener: WakeListener | None, until: float, *, on_time: bool) -> None:
+    def _deliver(self, store: TransportStore, listener: WakeListener | None, until: float, *, on_time: bool) -> None:
         """Transfers what is due, and with ``on_time`` what becomes due, until the next poll."""
         while not self._stopping.is_set() and (left_s := until - monotonic()) > 0:
             self._transfer_due(store)
@@ -250,7 +250,7 @@ class TransferWorker:
         what = "delayed messages in Redisson's form" if follows else "delayed messages"
         logger.warning("new %s are noticed only every poll interval: %s", what, error)
 
-    def _hear(self, store: DelayStore, listener: WakeListener, timeout_s: float) -> None:
+    def _hear(self, store: TransportStore, listener: WakeListener, timeout_s: float) -> None:
         wake = listener.wait(timeout_s)
         if wake is None:
             return
@@ -261,11 +261,11 @@ class TransferWorker:
             if wake.form.backup == "hash":  # who announces such a head has made its queue known
                 self._known.add(wake.form.queue)
 
-    def _transfer_due(self, store: DelayStore) -> None:
+    def _transfer_due(self, store: TransportStore) -> None:
         """Transfers one batch of each queue that has messages due."""
         for form in self._agenda.due():
             try:
-                done = store.transfer(*form)
+                done = store.delivery.transfer(*form)
             except NotPrimary:
                 raise
             except ResponseError as error:

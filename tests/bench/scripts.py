@@ -36,7 +36,7 @@ def scripts(name: str, form: str, size: int, deadline: float) -> Found:
         after_s = server.cpu_s()
         yield Sample("script_offer", name, size, (after_s - before_s) / size * 1e6)
         calls_s = []
-        while store.transfer(QUEUE).moved:
+        while store.delivery.transfer(QUEUE).moved:
             before_s, after_s = after_s, server.cpu_s()
             calls_s.append(after_s - before_s)
             _check(deadline)

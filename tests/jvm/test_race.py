@@ -45,7 +45,7 @@ def _offer_from_both_sides(jvm: Jvm, store: DelayStore, ours: Sequence[str], jav
     begin = store.now_ms() + HEAD_START_S * 1000
     jvm.offer_tasks("q", javas, HEAD_START_S, SPREAD_S, wait=False)
     for first in range(0, len(ours), 100):
-        store.offer("q", *(_offer(ours, number, begin) for number in range(first, first + 100)))
+        store.delivery.offer("q", *(_offer(ours, number, begin) for number in range(first, first + 100)))
     assert jvm.answer() == len(javas)
     waiting = dict(store.client.zrange(TIMEOUT, 0, -1, withscores=True))
     dues = {_id_of(entry[17 if entry[0] == 8 else 16 :]): due for entry, due in waiting.items()}
@@ -135,7 +135,7 @@ def test_one_of_ours_is_killed_in_the_middle(jvm: Jvm, redis_server: PrivateRedi
     processes = _transfer_process(redis_server), _transfer_process(redis_server)
     with processes[0] as first, processes[1] as second, transferring(jvm, "q"):
         seen = _consume(store, dues, 600)
-        leader = until(store.leader)  # on a busy machine, its lease may end meanwhile
+        leader = until(store.leases.leader)  # on a busy machine, its lease may end meanwhile
         assert leader is not None
         killed = int(leader.split(":")[1])
         assert killed in (first.pid, second.pid)
@@ -151,17 +151,17 @@ def test_entries_that_are_swept_late_are_not_delivered(jvm: Jvm, store: DelaySto
     dues = _offer_from_both_sides(jvm, store, ours, javas)
     cancelled = [*ours[1::3], *javas[1::3]]
     for first in range(0, len(cancelled), 100):
-        assert len(store.cancel(["q"], cancelled[first : first + 100])) == 100
-    assert store.client.llen(LISTED) > store.size("q") + 500, "there is garbage"
+        assert len(store.lookup.cancel(["q"], cancelled[first : first + 100])) == 100
+    assert store.client.llen(LISTED) > store.queues.size("q") + 500, "there is garbage"
     wanted = 3000 - len(cancelled)
     deadline = time.monotonic() + 60
-    while store.size("q") > wanted / 2 and time.monotonic() < deadline:
-        store.transfer("q")
+    while store.queues.size("q") > wanted / 2 and time.monotonic() < deadline:
+        store.delivery.transfer("q")
         time.sleep(0.01)
-    assert store.client.llen(LISTED) > store.size("q"), "there is garbage"
+    assert store.client.llen(LISTED) > store.queues.size("q"), "there is garbage"
     with transferring(jvm, "q"):
         seen = _consume(store, dues, wanted)
         assert set(seen.values()) == {1}
         assert not set(cancelled) & set(seen)
-        store.transfer("q")
+        store.delivery.transfer("q")
         _nothing_else_comes(store)

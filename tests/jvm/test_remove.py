@@ -17,7 +17,7 @@ FAR_S = 3600
 def _body(proj: Proj, task_id: str) -> str:
     """Returns the message of a waiting task, as Redis has it."""
     with proj.connection() as connection:
-        [message] = connection.default_channel.store.get(["celery"], [task_id])[task_id]
+        [message] = connection.default_channel.store.lookup.get(["celery"], [task_id])[task_id]
         return str(message.body.decode())
 
 

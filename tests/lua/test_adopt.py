@@ -34,7 +34,7 @@ def deliver(store: DelayStore, *tags: str) -> None:
 def test_a_message_moves_from_the_unacked_into_the_store(store: DelayStore) -> None:
     """The adopted message is in the store as if it had been offered, and no consumer holds it any more."""
     deliver(store, "tag", "another")
-    assert store.adopt("q", Offer("i", repr(FUTURE_MS), 3, "body"), "tag", *UNACKED)
+    assert store.delivery.adopt("q", Offer("i", repr(FUTURE_MS), 3, "body"), "tag", *UNACKED)
     after = look(store)
     assert [tag for tag, _ in after.pop(b"unacked_index")] == [b"another"]
     assert after == {
@@ -48,7 +48,7 @@ def test_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     """An adopted message is announced when it is the queue's first or its earliest."""
     deliver(store, "a", "b", "c")
     for tag, due_ms in (("a", FUTURE_MS), ("b", FUTURE_MS + 1), ("c", FUTURE_MS - 1)):
-        assert store.adopt("q", waiting(tag, due_ms), tag, *UNACKED)
+        assert store.delivery.adopt("q", waiting(tag, due_ms), tag, *UNACKED)
     assert ear.heard() == [announced(store, FUTURE_MS), announced(store, FUTURE_MS - 1)]
     assert look(store).keys() == {b"waiting in q", b"delayq:queues"}
 
@@ -59,28 +59,28 @@ def test_a_message_that_is_due_stays_with_its_consumer(store: DelayStore, ear: E
     store.client.sadd("delayq:queues", "q")
     before = contents(store.client)
     for due_ms in (PAST_MS, clock_ms(store.client)):
-        assert not store.adopt("q", waiting("i", due_ms), "tag", *UNACKED)
+        assert not store.delivery.adopt("q", waiting("i", due_ms), "tag", *UNACKED)
     assert contents(store.client) == before
     assert ear.heard() == []
 
 
 def test_a_message_that_waits_already_is_stored_once(store: DelayStore) -> None:
     """Of a message that is in the store already, byte for byte, the consumer's copy is dropped."""
-    store.offer("q", waiting("i", priority=6))
+    store.delivery.offer("q", waiting("i", priority=6))
     deliver(store, "tag")
-    assert store.adopt("q", waiting("i", priority=6), "tag", *UNACKED)
-    assert store.size("q") == 1
+    assert store.delivery.adopt("q", waiting("i", priority=6), "tag", *UNACKED)
+    assert store.queues.size("q") == 1
     assert store.client.exists(*UNACKED) == 0
 
 
 def test_another_message_under_its_id_is_kept_beside_it(store: DelayStore) -> None:
     """An adopted message whose id another one holds is stored too, and both are transferred."""
     soon_ms = clock_ms(store.client) + 500
-    store.offer("q", waiting("i", soon_ms, "one"))
+    store.delivery.offer("q", waiting("i", soon_ms, "one"))
     deliver(store, "tag")
-    assert store.adopt("q", waiting("i", soon_ms, "two"), "tag", *UNACKED)
-    while store.size("q"):
-        store.transfer("q")
+    assert store.delivery.adopt("q", waiting("i", soon_ms, "two"), "tag", *UNACKED)
+    while store.queues.size("q"):
+        store.delivery.transfer("q")
     assert popped(store.client, "q") == [b"one", b"two"]
 
 
@@ -89,5 +89,5 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
     """Where somebody else's key is in the way, the error names it, and the message stays where it is."""
     deliver(store, "tag")
     store.client.sadd("delayq:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.adopt("q", waiting("i"), "tag", *UNACKED))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.adopt("q", waiting("i"), "tag", *UNACKED))
     assert ear.heard() == []

@@ -4,7 +4,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import Begun, JobRun
+from kombu_delayq.store.bulk_jobs import Begun, JobRun
 from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several
 from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
 
@@ -19,7 +19,7 @@ def run(number: int, name: str = "j") -> JobRun:
 def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
     """On an empty database, a run makes exactly the job's state, open, with the moment by Redis's clock."""
     before_ms = clock_ms(store.client)
-    begun = store.begin(run(3))
+    begun = store.jobs.begin(run(3))
     after_ms = clock_ms(store.client)
     assert begun.word == "open"
     assert before_ms <= begun.base_ms <= after_ms
@@ -31,19 +31,19 @@ def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
 
 def test_each_task_of_a_run_gets_the_same_answer(store: DelayStore) -> None:
     """The moment at which a job began stays, for other tasks of its run and for later runs."""
-    first = store.begin(run(1))
+    first = store.jobs.begin(run(1))
     before = contents(store.client)
-    assert store.begin(run(1)) == first
+    assert store.jobs.begin(run(1)) == first
     assert contents(store.client) == before
-    assert store.begin(run(2)) == first
+    assert store.jobs.begin(run(2)) == first
 
 
 def test_a_later_run_takes_the_job_over(store: DelayStore) -> None:
     """After a later run has begun, earlier ones are told so and change nothing."""
-    store.begin(run(9))
-    base_ms = store.begin(run(10)).base_ms  # as numbers, not as texts
+    store.jobs.begin(run(9))
+    base_ms = store.jobs.begin(run(10)).base_ms  # as numbers, not as texts
     before = contents(store.client)
-    assert store.begin(run(9)) == Begun("superseded", base_ms)
+    assert store.jobs.begin(run(9)) == Begun("superseded", base_ms)
     assert contents(store.client) == before
     assert before[JOB.encode()][b"run"] == b"10"
 
@@ -51,14 +51,14 @@ def test_a_later_run_takes_the_job_over(store: DelayStore) -> None:
 def test_an_aborted_run_cannot_go_on_and_a_later_one_can(store: DelayStore) -> None:
     """The run that was aborted stays so; a later run opens the job again, and its counts go on."""
     job = begun(store)
-    store.enqueue("q", job, [now("i")])
-    store.finish(job, "aborted")
+    store.jobs.enqueue("q", job, [now("i")])
+    store.jobs.finish(job, "aborted")
     before = contents(store.client)
-    assert store.begin(job).word == "aborted"
+    assert store.jobs.begin(job).word == "aborted"
     assert contents(store.client) == before
     later = begun(store)
-    assert store.begin(job).word == "superseded"
-    found = store.job("j")
+    assert store.jobs.begin(job).word == "superseded"
+    found = store.jobs.find("j")
     assert found is not None
     assert (found.state, found.run, found.enqueued) == ("open", later.run, 1)
 
@@ -67,36 +67,36 @@ def test_an_aborted_run_cannot_go_on_and_a_later_one_can(store: DelayStore) -> N
 def test_a_committed_job_takes_no_run_any_more(store: DelayStore, staged: bool) -> None:
     """Neither the run that committed a job nor an earlier or later one may write, also while messages are published."""
     job = begun(store, staged=staged)
-    store.enqueue("q", job, [now("i")])
-    store.finish(job, "committed")
+    store.jobs.enqueue("q", job, [now("i")])
+    store.jobs.finish(job, "committed")
     before = contents(store.client)
     for number in (job.run - 1, job.run, job.run + 1):
-        assert store.begin(run(number), "s").word == "committed"
+        assert store.jobs.begin(run(number), "s").word == "committed"
     assert contents(store.client) == before
 
 
 def test_a_stream_knows_its_latest_job(store: DelayStore) -> None:
     """The job of a stream is found by the stream's name, as long as the job is remembered."""
-    assert store.job_of_stream("s") is None
-    store.begin(run(1, "s/0"), "s")
-    store.begin(run(2, "s/1"), "s")
-    store.begin(run(3, "of no stream"))
-    assert store.job_of_stream("s") == "s/1"
+    assert store.jobs.of_stream("s") is None
+    store.jobs.begin(run(1, "s/0"), "s")
+    store.jobs.begin(run(2, "s/1"), "s")
+    store.jobs.begin(run(3, "of no stream"))
+    assert store.jobs.of_stream("s") == "s/1"
     assert contents(store.client)[STREAM.encode()] == b"s/1"
     assert 0 < store.client.pttl(STREAM) <= TTL_MS
 
 
 def test_a_superseded_run_does_not_take_the_stream(store: DelayStore) -> None:
     """A run that may not write leaves the stream's job as it is."""
-    store.begin(run(2, "old"), "s")
-    store.begin(run(3, "new"), "s")
-    assert store.begin(run(1, "old"), "s").word == "superseded"
-    assert store.job_of_stream("s") == "new"
+    store.jobs.begin(run(2, "old"), "s")
+    store.jobs.begin(run(3, "new"), "s")
+    assert store.jobs.begin(run(1, "old"), "s").word == "superseded"
+    assert store.jobs.of_stream("s") == "new"
 
 
 def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
     """A run that begins gives job, guard and staged messages the full time again: none ends before the others."""
-    store.enqueue("q", begun(store, staged=True), [now("i")])
+    store.jobs.enqueue("q", begun(store, staged=True), [now("i")])
     for key in (JOB, GUARD, STAGED):
         store.client.pexpire(key, TTL_MS // 10)
     begun(store, staged=True)
@@ -105,7 +105,7 @@ def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
 
 def test_runs_are_counted(store: DelayStore) -> None:
     """Each run gets a number above all before it, whatever its job, and the count does not expire."""
-    assert [store.new_run() for _ in range(3)] == [1, 2, 3]
+    assert [store.jobs.new_run() for _ in range(3)] == [1, 2, 3]
     assert contents(store.client) == {b"delayq:runs": b"3"}
     assert store.client.ttl("delayq:runs") == -1
 
@@ -114,12 +114,12 @@ def test_runs_are_counted(store: DelayStore) -> None:
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and the job does not begin."""
     if key != GUARD:
-        refuses_a_key_of_the_wrong_type(store, key, lambda: store.begin(run(1), "s"))
+        refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.begin(run(1), "s"))
         return
     store.client.set(key, "somebody else's")
     before = contents(store.client)
     with pytest.raises(ResponseError, match=f"WRONGTYPE key {key}"):
-        store.begin(run(1), "s")
+        store.jobs.begin(run(1), "s")
     assert contents(store.client) == before
 
 
@@ -129,6 +129,6 @@ def test_a_job_that_sends_does_not_stage(store: DelayStore, staged: bool) -> Non
     job = begun(store, staged=staged)
     before = contents(store.client)
     other = JobRun("j", job.run + 1, TTL_MS, not staged)
-    assert store.begin(other).word == "mixed"
+    assert store.jobs.begin(other).word == "mixed"
     assert contents(store.client) == before
-    assert store.enqueue("q", job, several(1)).fresh == 1
+    assert store.jobs.enqueue("q", job, several(1)).fresh == 1

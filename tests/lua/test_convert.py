@@ -8,8 +8,8 @@ import pytest
 
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.queues import CONVERT_COUNT
-from kombu_delayq.store.types import Converted, Offer, Waiting
+from kombu_delayq.store.queues import CONVERT_COUNT, Converted
+from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     FUTURE_MS,
@@ -35,9 +35,9 @@ def source(make_store: MakeStore, backup: str) -> DelayStore:
 
 def converted(store: DelayStore) -> list[Converted]:
     """Moves all that there is, and returns what each call says."""
-    calls = [store.convert("q")]
+    calls = [store.queues.convert("q")]
     while calls[-1].left:
-        calls.append(store.convert("q"))
+        calls.append(store.queues.convert("q"))
     return calls
 
 
@@ -49,7 +49,7 @@ def browsed(store: DelayStore) -> list[Waiting]:
 def _pages(store: DelayStore) -> Iterator[Waiting]:
     page = None
     while page is None or page.more:
-        page = store.browse("q", page)
+        page = store.scan.browse("q", page)
         yield from page.messages
 
 
@@ -69,7 +69,7 @@ def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: De
     """By due time, and of one due time as published, with priorities and ids; the keys of the other form are gone."""
     offers = [waiting(f"i{n}", FUTURE_MS + n * 7 % 11 / 4, priority=n % 10) for n in range(350)]
     for start in range(0, 350, 50):
-        source.offer("q", *offers[start : start + 50])
+        source.delivery.offer("q", *offers[start : start + 50])
     before = sorted(told(browsed(source)), key=lambda each: each[0])  # only rounded: the order of equal ones stays
     calls = converted(store)
     assert sum(call.moved for call in calls) == 350
@@ -77,7 +77,7 @@ def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: De
     assert {call.lost for call in calls} == {0}
     assert told(browsed(store)) == before
     assert {each.backup for each in browsed(store)} == {store.backup}
-    found = store.get(["q"], [offer.id for offer in offers])  # type: ignore[misc]
+    found = store.lookup.get(["q"], [offer.id for offer in offers])  # type: ignore[misc]
     assert {each: [message.body for message in of] for each, of in found.items()} == {
         offer.id: [offer.body.encode()]
         for offer in offers  # type: ignore[union-attr]
@@ -87,9 +87,9 @@ def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: De
 
 def test_there_and_back_a_queue_is_as_it_was(store: DelayStore, source: DelayStore) -> None:
     """Messages of whole ms come back with every byte, odd ids and twins among them, each found by its id."""
-    source.offer("q", *(odd(each, f"{n}", FUTURE_MS + n % 3, n % 10) for n, each in enumerate(ODD_IDS)))
-    source.offer("q", *(Offer("t", repr(FUTURE_MS - n), n % 2, f"twin {n}") for n in range(20)))
-    source.offer("q", Offer("t~0123456789abcdef", repr(FUTURE_MS), 0, "no twin"))
+    source.delivery.offer("q", *(odd(each, f"{n}", FUTURE_MS + n % 3, n % 10) for n, each in enumerate(ODD_IDS)))
+    source.delivery.offer("q", *(Offer("t", repr(FUTURE_MS - n), n % 2, f"twin {n}") for n in range(20)))
+    source.delivery.offer("q", Offer("t~0123456789abcdef", repr(FUTURE_MS), 0, "no twin"))
     before = told(browsed(source))
     converted(store)
     assert told(browsed(store)) == before
@@ -98,43 +98,45 @@ def test_there_and_back_a_queue_is_as_it_was(store: DelayStore, source: DelaySto
     for n, each in enumerate(ODD_IDS):
         assert only(source, each).body == str(n).encode()
     assert only(source, "t~0123456789abcdef").body == b"no twin"
-    twins = source.cancel(["q"], ["t"])["t"]
+    twins = source.lookup.cancel(["q"], ["t"])["t"]
     assert [each.body for each in twins] == [f"twin {n}".encode() for n in reversed(range(20))]
-    assert source.size("q") == len(ODD_IDS) + 1
+    assert source.queues.size("q") == len(ODD_IDS) + 1
 
 
 def test_what_is_there_stays_beside_what_comes(store: DelayStore, source: DelayStore) -> None:
     """Messages of both forms are one queue then, and as many as before, whatever ids and bytes they have."""
-    store.offer("q", waiting("a"), waiting("b", FUTURE_MS + 1), waiting("c"))
-    source.offer("q", waiting("d"), waiting("b", FUTURE_MS + 1), waiting("c", body="another"), waiting("e", PAST_MS))
-    assert store.convert("q") == (4, 0, 0, 0)
+    store.delivery.offer("q", waiting("a"), waiting("b", FUTURE_MS + 1), waiting("c"))
+    source.delivery.offer(
+        "q", waiting("d"), waiting("b", FUTURE_MS + 1), waiting("c", body="another"), waiting("e", PAST_MS)
+    )
+    assert store.queues.convert("q") == (4, 0, 0, 0)
     assert [each.body for each in browsed(store)] == [
         *(b"body of e", b"body of a", b"body of c", b"body of d", b"another", b"body of b", b"body of b"),
     ]
-    assert {each.body for each in store.get(["q"], ["c"])["c"]} == {b"body of c", b"another"}
-    assert len(store.cancel(["q"], ["b"])["b"]) == 2
-    assert store.convert("q") == (0, 0, 0, 0)
+    assert {each.body for each in store.lookup.get(["q"], ["c"])["c"]} == {b"body of c", b"another"}
+    assert len(store.lookup.cancel(["q"], ["b"])["b"]) == 2
+    assert store.queues.convert("q") == (0, 0, 0, 0)
 
 
 def test_without_anything_to_move_nothing_is_made(store: DelayStore) -> None:
     """A queue that is not there, or not in the other form, stays as it is."""
-    assert store.convert("nope") == (0, 0, 0, 0)
+    assert store.queues.convert("nope") == (0, 0, 0, 0)
     assert contents(store.client) == {}
-    store.offer("q", waiting("i"))
+    store.delivery.offer("q", waiting("i"))
     before = contents(store.client)
-    assert store.convertible("q") == 0
-    assert store.convert("q") == (0, 0, 0, 0)
+    assert store.queues.convertible("q") == 0
+    assert store.queues.convert("q") == (0, 0, 0, 0)
     assert contents(store.client) == before
 
 
 def test_large_messages_are_moved_a_few_at_a_time(store: DelayStore, source: DelayStore) -> None:
     """A call ends when it has moved about as many bytes as it may."""
     for n in range(8):
-        source.offer("q", waiting(f"i{n}", FUTURE_MS + n, "x" * 200_000))
-    assert store.convertible("q") == 8
-    first = store.convert("q")
+        source.delivery.offer("q", waiting(f"i{n}", FUTURE_MS + n, "x" * 200_000))
+    assert store.queues.convertible("q") == 8
+    first = store.queues.convert("q")
     assert first.moved in (2, 3)
-    assert store.convertible("q") == first.left == 8 - first.moved
+    assert store.queues.convertible("q") == first.left == 8 - first.moved
     assert converted(store)[-1].left == 0
     assert [each.id for each in browsed(store)] == [f"i{n}" for n in range(8)]
 
@@ -151,11 +153,11 @@ def test_a_queue_expires_no_sooner_than_in_either_form(
 ) -> None:
     """Of x-expires the longer one holds, for all keys; none is the longest, and that of no queue does not count."""
     if own_ms is not None:
-        store.offer("q", waiting("own", PAST_MS), waiting("own", PAST_MS, "twin"), expire_ms=own_ms)
+        store.delivery.offer("q", waiting("own", PAST_MS), waiting("own", PAST_MS, "twin"), expire_ms=own_ms)
     offers = (waiting(f"i{n}", PAST_MS, priority=5) for n in range(150))
-    source.offer("q", *offers, waiting("i1", PAST_MS, "x"), expire_ms=other_ms)
+    source.delivery.offer("q", *offers, waiting("i1", PAST_MS, "x"), expire_ms=other_ms)
     for _ in range(2):
-        store.convert("q")
+        store.queues.convert("q")
         for key in store.keys.stored("q", store.backup):
             assert store.client.pttl(key) in (-2, *range(least, most + 1))
     assert store.client.pttl(store.keys.stored("q", store.backup)[0]) != -2
@@ -164,35 +166,35 @@ def test_a_queue_expires_no_sooner_than_in_either_form(
 def test_a_new_head_is_announced(store: DelayStore, source: DelayStore) -> None:
     """Transfer workers are told of what is due before all others, in the way of the form to which it came."""
     ear = ear_of(store)
-    source.offer("q", waiting("i", FUTURE_MS), waiting("j", FUTURE_MS + 1))
+    source.delivery.offer("q", waiting("i", FUTURE_MS), waiting("j", FUTURE_MS + 1))
     ear.heard()
-    store.convert("q")
+    store.queues.convert("q")
     assert ear.heard() == [announced(store, FUTURE_MS)]
-    source.offer("q", waiting("k", FUTURE_MS + 2))
+    source.delivery.offer("q", waiting("k", FUTURE_MS + 2))
     ear.heard()
-    store.convert("q")
+    store.queues.convert("q")
     assert ear.heard() == []
     ear.close()
 
 
 def test_a_queue_that_is_forgotten_is_known_again(store: DelayStore, source: DelayStore) -> None:
     """The first message in a form makes its queue known, as one that is offered does."""
-    source.offer("q", waiting("i"))
+    source.delivery.offer("q", waiting("i"))
     store.client.delete(store.keys.queues)
-    store.convert("q")
-    assert store.queues() == ["q"]
+    store.queues.convert("q")
+    assert store.queues.names() == ["q"]
 
 
 def test_what_is_due_is_delivered_once_by_transfers_of_either_form(store: DelayStore, source: DelayStore) -> None:
     """Half way, both forms are transferred; a due time before 1970 is no reason to wait for ever."""
     dues = [-1.0, *(PAST_MS + n / 4 for n in range(249))]
     for start in range(0, 250, 50):
-        source.offer("q", *(waiting(f"i{n}", dues[n]) for n in range(start, start + 50)))
-    store.convert("q")
+        source.delivery.offer("q", *(waiting(f"i{n}", dues[n]) for n in range(start, start + 50)))
+    store.queues.convert("q")
     bodies = []
-    while store.size("q"):
+    while store.queues.size("q"):
         for form in BACKUPS:
-            store.transfer("q", form)
+            store.delivery.transfer("q", form)
         bodies += popped(store.client, "q")
     assert sorted(bodies) == sorted(f"body of i{n}".encode() for n in range(250))
 
@@ -205,13 +207,13 @@ def test_equal_messages_of_redisson_are_as_many_as_before(make_store: MakeStore)
     offer_of_redisson(store, 5, b"no task")
     offer_of_redisson(store, 6, b"no task")
     before = sorted(each.body or b"" for each in browsed(store))
-    assert store.convert("q", "hash").moved == 6
+    assert store.queues.convert("q", "hash").moved == 6
     assert sorted(each.body or b"" for each in browsed(store)) == before
-    assert [each.priority for each in store.get(["q"], ["i"])["i"]] == [3] * 4
-    assert store.convert("q", "list").moved == 6
-    assert len(store.get(["q"], ["i"])["i"]) == 4
-    store.convert("q", "hash")
-    assert len(store.cancel(["q"], ["i"])["i"]) == 4
+    assert [each.priority for each in store.lookup.get(["q"], ["i"])["i"]] == [3] * 4
+    assert store.queues.convert("q", "list").moved == 6
+    assert len(store.lookup.get(["q"], ["i"])["i"]) == 4
+    store.queues.convert("q", "hash")
+    assert len(store.lookup.cancel(["q"], ["i"])["i"]) == 4
     assert [each.body for each in browsed(store)] == [b"no task"] * 2
 
 
@@ -219,11 +221,11 @@ def test_what_has_no_body_is_counted_and_what_has_no_due_time_is_left(make_store
     """An index entry without a body is removed as a transfer removes it; a body without one stays for a repair."""
     store = make_store(backup="list")
     source = make_store(backup="hash")
-    source.offer("q", *(waiting(f"i{n}") for n in range(CONVERT_COUNT + 10)))
+    source.delivery.offer("q", *(waiting(f"i{n}") for n in range(CONVERT_COUNT + 10)))
     source.client.hdel(source.keys.backup("q"), "i7")
     source.client.zrem(source.keys.due("q"), source.client.zrange(source.keys.due("q"), -3, -3)[0])
-    assert store.convert("q") == (CONVERT_COUNT - 1, 1, 9, 0)
-    assert store.convert("q") == (9, 0, 0, 1)
+    assert store.queues.convert("q") == (CONVERT_COUNT - 1, 1, 9, 0)
+    assert store.queues.convert("q") == (9, 0, 0, 1)
     assert source.client.hlen(source.keys.backup("q")) == 1
 
 
@@ -232,7 +234,7 @@ def test_entries_that_hold_no_message_are_counted(make_store: MakeStore) -> None
     store = make_store(backup="hash")
     offer_of_redisson(store, 1, b"a message")
     store.client.zadd(store.keys.timeout("q"), {b"": 1, b"x": 2, b"\x08 cut off": FUTURE_MS + 1})
-    assert store.convert("q") == (1, 3, 0, 0)
+    assert store.queues.convert("q") == (1, 3, 0, 0)
     assert [each.body for each in browsed(store)] == [b"a message"]
 
 
@@ -240,21 +242,21 @@ def test_of_many_messages_of_one_id_none_is_looked_at_for_another(store: DelaySt
     """A call costs what it moves, however many messages share an id, and all of them are found by it."""
     [hashed], count = [each for each in (store, source) if each.backup == "hash"], 1500
     for start in range(0, count, 100):
-        hashed.offer("q", *(waiting("i", FUTURE_MS + n, f"body {n}") for n in range(start, start + 100)))
+        hashed.delivery.offer("q", *(waiting("i", FUTURE_MS + n, f"body {n}") for n in range(start, start + 100)))
     for backup in ("list", "hash"):
         store.client.config_resetstat()
-        while store.convert("q", backup).left:
+        while store.queues.convert("q", backup).left:
             pass
         calls = store.client.info("commandstats")
         assert calls.get("cmdstat_zrange", {"calls": 0})["calls"] < count
         assert calls.get("cmdstat_hget", {"calls": 0})["calls"] < 2.5 * count
-    assert len(store.get(["q"], ["i"])["i"]) == 101
+    assert len(store.lookup.get(["q"], ["i"])["i"]) == 101
     assert [each.body for each in browsed(store)] == [f"body {n}".encode() for n in range(count)]
 
 
 @pytest.mark.parametrize("place", range(8))
 def test_a_key_of_the_wrong_type_is_refused_by_name(store: DelayStore, source: DelayStore, place: int) -> None:
     """Whichever key of either form is somebody else's, it is named, and nothing changes."""
-    source.offer("q", waiting("i"))
+    source.delivery.offer("q", waiting("i"))
     key = [*store.keys.stored("q", store.backup), *store.keys.stored("q", source.backup)][place]
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.convert("q"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.queues.convert("q"))

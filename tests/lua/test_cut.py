@@ -13,7 +13,7 @@ from tests.support.store.parts import connected, cut_into, scanned, whole
 @pytest.mark.parametrize("same", [1, 7, 100])
 def test_parts_are_even_and_have_each_message_once(store: DelayStore, count: int, same: int) -> None:
     """Parts differ in size by one message at most and have each message once, also where many are due at one time."""
-    store.offer("q", *(waiting(str(n), FUTURE_MS + n // same) for n in range(100)))
+    store.delivery.offer("q", *(waiting(str(n), FUTURE_MS + n // same) for n in range(100)))
     before = contents(store.client)
     parts = cut_into(store, count)
     assert connected(parts)
@@ -26,14 +26,13 @@ def test_parts_are_even_and_have_each_message_once(store: DelayStore, count: int
 @pytest.mark.parametrize("how", ["cancel", "transfer"])
 def test_what_leaves_moves_no_other_to_another_part(store: DelayStore, how: str) -> None:
     """After the messages at which parts end, and all before, have left, the others are in the parts where they were."""
-    store.offer("q", *(waiting(str(n), 1000.0 + n // 20) for n in range(100)))
+    store.delivery.offer("q", *(waiting(str(n), 1000.0 + n // 20) for n in range(100)))
     parts = cut_into(store, 4)
     before = [scanned(store, part) for part in parts]
     if how == "cancel":
-        store.cancel(["q"], [str(n) for n in range(0, 100, 2)] + [ids[-1] for ids in before])
+        store.lookup.cancel(["q"], [str(n) for n in range(0, 100, 2)] + [ids[-1] for ids in before])
     else:
-        store.options = replace(store.options, transfer_batch=60)
-        store.transfer("q")
+        DelayStore(store.client, options=replace(store.options, transfer_batch=60)).delivery.transfer("q")
     left = set(scanned(store))
     assert 0 < len(left) < 100
     assert [scanned(store, part) for part in parts] == [[each for each in ids if each in left] for ids in before]
@@ -41,7 +40,7 @@ def test_what_leaves_moves_no_other_to_another_part(store: DelayStore, how: str)
 
 def test_ranks_count_from_the_lower_bound(store: DelayStore) -> None:
     """Only messages within the bounds are cut: from the lower on, before the upper."""
-    store.offer("q", *(waiting(str(n), FUTURE_MS + n) for n in range(20)))
+    store.delivery.offer("q", *(waiting(str(n), FUTURE_MS + n) for n in range(20)))
     bounds = {"from_ms": FUTURE_MS + 5, "to_ms": FUTURE_MS + 15}
     parts = cut_into(store, 2, **bounds)
     assert [scanned(store, part, **bounds) for part in parts] == [
@@ -52,10 +51,10 @@ def test_ranks_count_from_the_lower_bound(store: DelayStore) -> None:
 
 def test_where_there_is_no_message_any_more_nothing_is_cut(store: DelayStore) -> None:
     """Ranks behind the last message, and an empty queue, are cut nowhere; the last part goes to the end."""
-    assert store.cut("q", [0, 1]) == [whole(store)]
-    assert store.cut("q", []) == [whole(store)]
-    store.offer("q", waiting("i"), waiting("j"))
-    [one, other] = store.cut("q", [0, 5, 9])
+    assert store.scan.cut("q", [0, 1]) == [whole(store)]
+    assert store.scan.cut("q", []) == [whole(store)]
+    store.delivery.offer("q", waiting("i"), waiting("j"))
+    [one, other] = store.scan.cut("q", [0, 5, 9])
     assert (scanned(store, one), scanned(store, other)) == (["i"], ["j"])
     assert other.until is None
 
@@ -63,16 +62,16 @@ def test_where_there_is_no_message_any_more_nothing_is_cut(store: DelayStore) ->
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_a_part_may_end_at_any_id(store: DelayStore, identity: str) -> None:
     """A part ends at a message of any id, bare or marked, even when that has left."""
-    store.offer("q", waiting("before", 1.0), odd(identity), waiting("after", FUTURE_MS + 1))
-    store.offer("q", odd(identity, "another", due_ms=FUTURE_MS + 2))
-    parts = store.cut("q", [0, 1, 2])
+    store.delivery.offer("q", waiting("before", 1.0), odd(identity), waiting("after", FUTURE_MS + 1))
+    store.delivery.offer("q", odd(identity, "another", due_ms=FUTURE_MS + 2))
+    parts = store.scan.cut("q", [0, 1, 2])
     assert [len(scanned(store, part)) for part in parts] == [1, 1, 1, 1]
     assert scanned(store, parts[1]) == [identity]
-    store.cancel(["q"], [identity])
+    store.lookup.cancel(["q"], [identity])
     assert [scanned(store, part) for part in parts] == [["before"], [], ["after"], []]
 
 
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    store.offer("q", waiting("i"))
-    refuses_a_key_of_the_wrong_type(store, store.keys.stored("q", store.backup)[0], lambda: store.cut("q", [0]))
+    store.delivery.offer("q", waiting("i"))
+    refuses_a_key_of_the_wrong_type(store, store.keys.stored("q", store.backup)[0], lambda: store.scan.cut("q", [0]))

@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import Enqueued, JobRun
+from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, claim, now, several
 from tests.support.store.keyspace import (
@@ -36,7 +36,7 @@ def test_a_message_for_now_is_pushed_and_its_id_guarded(store: DelayStore) -> No
     """On a job that has begun, one message without a due time makes exactly its list, the guard and a count."""
     job = begun(store)
     before = contents(store.client)
-    assert store.enqueue("q", job, [now("i")]) == Enqueued("enqueued", 1, 0)
+    assert store.jobs.enqueue("q", job, [now("i")]) == Enqueued("enqueued", 1, 0)
     after = contents(store.client)
     assert after[JOB.encode()].pop(b"enqueued") == b"1"
     assert after == before | {b"q": [b"body of i"], GUARD.encode(): {b"i"}, b"delayq:queues": {b"q"}}
@@ -44,7 +44,7 @@ def test_a_message_for_now_is_pushed_and_its_id_guarded(store: DelayStore) -> No
 
 def test_a_message_for_later_is_stored_until_it_is_due(store: DelayStore) -> None:
     """A message that is due later is in the store as a publisher's is, and in no list."""
-    store.enqueue("q", begun(store), [waiting("i")])
+    store.jobs.enqueue("q", begun(store), [waiting("i")])
     after = look(store)
     assert after[b"waiting in q"] == [("i", FUTURE_MS, 0, b"body of i")]
     assert b"q" not in after
@@ -52,46 +52,46 @@ def test_a_message_for_later_is_stored_until_it_is_due(store: DelayStore) -> Non
 
 def test_a_due_time_in_the_past_is_now(store: DelayStore) -> None:
     """A message whose due time has passed does not wait for a transfer worker."""
-    store.enqueue("q", begun(store), [waiting("i", PAST_MS)])
+    store.jobs.enqueue("q", begun(store), [waiting("i", PAST_MS)])
     assert popped(store.client, "q") == [b"body of i"]
-    assert store.size("q") == 0
+    assert store.queues.size("q") == 0
 
 
 def test_each_id_is_sent_once(store: DelayStore) -> None:
     """A chunk that a task writes again changes nothing; of one that has new ids beside, only these are sent."""
     job = begun(store)
-    store.enqueue("q", job, [now("i"), waiting("j")])
+    store.jobs.enqueue("q", job, [now("i"), waiting("j")])
     before = contents(store.client)
-    assert store.enqueue("q", job, [now("i"), waiting("j")]) == Enqueued("enqueued", 0, 2)
+    assert store.jobs.enqueue("q", job, [now("i"), waiting("j")]) == Enqueued("enqueued", 0, 2)
     assert contents(store.client) == before
-    assert store.enqueue("q", job, [now("i"), now("k"), waiting("j")]) == Enqueued("enqueued", 1, 2)
+    assert store.jobs.enqueue("q", job, [now("i"), now("k"), waiting("j")]) == Enqueued("enqueued", 1, 2)
     assert popped(store.client, "q") == [b"body of i", b"body of k"]
 
 
 def test_an_id_is_sent_once_whatever_it_carries(store: DelayStore) -> None:
     """The id decides: other bytes, another due time or another queue do not make it another message of the job."""
     job = begun(store)
-    store.enqueue("q", job, [now("i")])
+    store.jobs.enqueue("q", job, [now("i")])
     for queue, message in [("q", now("i", "other")), ("q", waiting("i")), ("other", now("i"))]:
-        assert store.enqueue(queue, job, [message]) == Enqueued("enqueued", 0, 1)
-    assert store.enqueue("q", begun(store, "other job"), [now("i")]).fresh == 1
+        assert store.jobs.enqueue(queue, job, [message]) == Enqueued("enqueued", 0, 1)
+    assert store.jobs.enqueue("q", begun(store, "other job"), [now("i")]).fresh == 1
     assert len(popped(store.client, "q")) == 2
 
 
 def test_a_chunk_may_repeat_itself(store: DelayStore) -> None:
     """Of an id that is twice in one chunk, the first message is sent."""
     messages = [now("i", "one"), now("i", "two"), now("j"), now("i", "three")]
-    assert store.enqueue("q", begun(store), messages) == Enqueued("enqueued", 2, 2)
+    assert store.jobs.enqueue("q", begun(store), messages) == Enqueued("enqueued", 2, 2)
     assert popped(store.client, "q") == [b"one", b"body of j"]
 
 
 def test_an_empty_body_only_claims_its_id(store: DelayStore) -> None:
     """An id that is claimed is new once, and the job sends no message of it any more."""
     job = begun(store)
-    assert store.enqueue("q", job, [claim("i"), now("j")]) == Enqueued("enqueued", 2, 0)
-    assert store.enqueue("q", job, [claim("i"), now("i"), waiting("j")]) == Enqueued("enqueued", 0, 3)
+    assert store.jobs.enqueue("q", job, [claim("i"), now("j")]) == Enqueued("enqueued", 2, 0)
+    assert store.jobs.enqueue("q", job, [claim("i"), now("i"), waiting("j")]) == Enqueued("enqueued", 0, 3)
     assert popped(store.client, "q") == [b"body of j"]
-    found = store.job("j")
+    found = store.jobs.find("j")
     assert found is not None
     assert found.enqueued == 1
 
@@ -100,7 +100,7 @@ def test_no_messages_are_enqueued_at_once(store: DelayStore) -> None:
     """An empty chunk is no error and changes nothing."""
     job = begun(store)
     before = contents(store.client)
-    assert store.enqueue("q", job, []) == Enqueued("enqueued")
+    assert store.jobs.enqueue("q", job, []) == Enqueued("enqueued")
     assert contents(store.client) == before
 
 
@@ -108,8 +108,8 @@ def test_messages_due_in_the_same_instant_keep_their_order(store: DelayStore) ->
     """Messages of one due time are marked, so that they are transferred as they were written."""
     job = begun(store)
     names = ["z", "a", "m", "b"]
-    store.enqueue("q", job, [waiting(name) for name in names[:3]])
-    store.enqueue("q", job, [waiting(names[3])])
+    store.jobs.enqueue("q", job, [waiting(name) for name in names[:3]])
+    store.jobs.enqueue("q", job, [waiting(names[3])])
     assert [each[0] for each in look(store)[b"waiting in q"]] == names
     counts = contents(store.client)[in_form(store, ORDER).encode()]
     assert counts == b"3" if store.backup == "hash" else counts[b"order"] == b"4"
@@ -118,20 +118,20 @@ def test_messages_due_in_the_same_instant_keep_their_order(store: DelayStore) ->
 def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     """Transfer workers hear of the first delayed message and of each that is due before all others."""
     job = begun(store)
-    store.enqueue("q", job, [waiting("later", FUTURE_MS + 5), waiting("first", FUTURE_MS)])
-    store.enqueue("q", job, [waiting("behind", FUTURE_MS + 1), now("now")])
-    store.enqueue("q", job, [waiting("head", FUTURE_MS - 1)])
+    store.jobs.enqueue("q", job, [waiting("later", FUTURE_MS + 5), waiting("first", FUTURE_MS)])
+    store.jobs.enqueue("q", job, [waiting("behind", FUTURE_MS + 1), now("now")])
+    store.jobs.enqueue("q", job, [waiting("head", FUTURE_MS - 1)])
     assert ear.heard() == [announced(store, FUTURE_MS), announced(store, FUTURE_MS - 1)]
 
 
 def test_a_purge_does_not_hide_a_queue(store: DelayStore) -> None:
     """Transfer workers know a queue that was purged since its first message of this store."""
     job = begun(store)
-    store.enqueue("q", job, [waiting("i")])
-    store.purge("q")
-    assert store.queues() == []
-    store.enqueue("q", job, [waiting("j")])
-    assert store.queues() == ["q"]
+    store.jobs.enqueue("q", job, [waiting("i")])
+    store.queues.purge("q")
+    assert store.queues.names() == []
+    store.jobs.enqueue("q", job, [waiting("j")])
+    assert store.queues.names() == ["q"]
 
 
 def test_staged_messages_are_invisible(store: DelayStore) -> None:
@@ -139,13 +139,13 @@ def test_staged_messages_are_invisible(store: DelayStore) -> None:
     job = begun(store, staged=True)
     store.client.sadd("delayq:queues", "q")
     before = contents(store.client)
-    assert store.enqueue("q", job, [now("i", priority=3), waiting("j"), now("i"), claim("k")]).fresh == 3
+    assert store.jobs.enqueue("q", job, [now("i", priority=3), waiting("j"), now("i"), claim("k")]).fresh == 3
     after = contents(store.client)
     assert after[JOB.encode()].pop(b"enqueued") == b"2"
     entries = [b"q", b"i", b"", b"3", b"body of i", b"q", b"j", b"%.1f" % FUTURE_MS, b"0", b"body of j"]
     assert after == before | {STAGED.encode(): entries, GUARD.encode(): {b"i", b"j", b"k"}}
-    assert store.enqueue("q", job, [now("i"), waiting("j")]) == Enqueued("enqueued", 0, 2)
-    found = store.job("j")
+    assert store.jobs.enqueue("q", job, [now("i"), waiting("j")]) == Enqueued("enqueued", 0, 2)
+    found = store.jobs.find("j")
     assert found is not None
     assert (found.enqueued, found.staged) == (2, 2)
 
@@ -156,16 +156,16 @@ def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, ear: Ear, w
     """After a commit, an abort or a later run's begin, and before its own, a run is told why and nothing is sent."""
     job = JobRun("j", 5, TTL_MS, staged)
     if word != "unknown":
-        store.begin(job)
+        store.jobs.begin(job)
     if word in ("committed", "aborted"):
-        store.finish(job, word)
+        store.jobs.finish(job, word)
     elif word == "superseded":
-        store.begin(job._replace(run=6))
+        store.jobs.begin(job._replace(run=6))
     elif word == "later":
         job, word = job._replace(run=6), "unknown"
     store.client.sadd("delayq:queues", "q")
     before = contents(store.client)
-    assert store.enqueue("q", job, [now("i"), waiting("j"), claim("k")]) == Enqueued(word)
+    assert store.jobs.enqueue("q", job, [now("i"), waiting("j"), claim("k")]) == Enqueued(word)
     assert contents(store.client) == before
     assert ear.heard() == []
 
@@ -173,40 +173,40 @@ def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, ear: Ear, w
 def test_a_rate_that_is_used_up_tells_how_long_to_wait(store: DelayStore) -> None:
     """After a chunk the job waits for as long as the chunk takes at its rate; until then nothing is changed."""
     job = begun(store, max_rate=0.1)
-    assert store.enqueue("q", job, several(2)).fresh == 2
+    assert store.jobs.enqueue("q", job, several(2)).fresh == 2
     before = contents(store.client)
-    reply = store.enqueue("q", job, [now("j")])
+    reply = store.jobs.enqueue("q", job, [now("j")])
     assert reply.word == "wait"
     assert 0 < reply.wait_ms <= 20_000
     assert contents(store.client) == before
-    assert store.enqueue("q", job, several(2)) == Enqueued("enqueued", 0, 2)  # what was sent before costs nothing
+    assert store.jobs.enqueue("q", job, several(2)) == Enqueued("enqueued", 0, 2)  # what was sent before costs nothing
 
 
 def test_a_queue_that_is_too_deep_gets_nothing(store: DelayStore) -> None:
     """A chunk that would make more than ``max_depth`` in all lists and the store is refused whole, others are not."""
     job = begun(store, max_depth=4)
-    store.enqueue("q", job, [now("a"), now("b", priority=9), waiting("c")])
+    store.jobs.enqueue("q", job, [now("a"), now("b", priority=9), waiting("c")])
     before = contents(store.client)
-    assert store.enqueue("q", job, several(2)) == Enqueued("deep", depth=3)
+    assert store.jobs.enqueue("q", job, several(2)) == Enqueued("deep", depth=3)
     assert contents(store.client) == before
-    assert store.enqueue("q", job, [now("d")]).fresh == 1
-    assert store.enqueue("q", job, [now("d"), claim("e")]).fresh == 1  # they add nothing to the queue
-    assert store.enqueue("other", job, several(2)).fresh == 2
+    assert store.jobs.enqueue("q", job, [now("d")]).fresh == 1
+    assert store.jobs.enqueue("q", job, [now("d"), claim("e")]).fresh == 1  # they add nothing to the queue
+    assert store.jobs.enqueue("other", job, several(2)).fresh == 2
 
 
 def test_what_is_staged_waits_for_neither_rate_nor_depth(store: DelayStore) -> None:
     """Staged messages are not sent yet, so that no limit of sending holds them up."""
     job = begun(store, staged=True, max_rate=0.001, max_depth=1)
-    assert [store.enqueue("q", job, several(5, of)).fresh for of in "ij"] == [5, 5]
+    assert [store.jobs.enqueue("q", job, several(5, of)).fresh for of in "ij"] == [5, 5]
 
 
 def test_what_a_job_needs_expires_and_a_queue_does_not(store: DelayStore) -> None:
     """Job, guard and staged messages end some time after the last chunk; the queue's own keys have no end."""
-    store.enqueue("q", begun(store, "sent"), [now("i"), waiting("j", priority=3), waiting("j")])
+    store.jobs.enqueue("q", begun(store, "sent"), [now("i"), waiting("j", priority=3), waiting("j")])
     job = begun(store, staged=True)
     for key in (JOB, GUARD):
         store.client.pexpire(key, TTL_MS // 10)
-    store.enqueue("q", job, [now("k")])
+    store.jobs.enqueue("q", job, [now("k")])
     assert all(TTL_MS // 2 < store.client.pttl(key) <= TTL_MS for key in (JOB, GUARD, STAGED))
     assert all(TTL_MS // 2 < store.client.pttl(f"delayq:{key}:sent") <= TTL_MS for key in ("job", "guard"))
     kept = (*(in_form(store, key) for key in (DUE, BACKUP, ORDER)), "q", "delayq:queues", "delayq:runs")
@@ -218,20 +218,20 @@ def test_what_a_job_needs_expires_and_a_queue_does_not(store: DelayStore) -> Non
 def test_any_id(store: DelayStore, identity: str, staged: bool) -> None:
     """A message of any id, also no UTF-8, is sent once and told from another of the same id in the store."""
     job = begun(store, staged=staged)
-    store.offer("q", odd(identity, "a publisher's"))
+    store.delivery.offer("q", odd(identity, "a publisher's"))
     for _ in range(2):
-        store.enqueue("q", job, [odd(identity, "the job's")])
-    store.finish(job, "committed")
-    while store.publish(job).fresh:
+        store.jobs.enqueue("q", job, [odd(identity, "the job's")])
+    store.jobs.finish(job, "committed")
+    while store.jobs.publish(job).fresh:
         pass
-    [found] = store.get(["q"], [identity]).values()
+    [found] = store.lookup.get(["q"], [identity]).values()
     assert Counter(message.body for message in found) == {b"a publisher's": 1, b"the job's": 1}
 
 
 @pytest.mark.parametrize("body", [b"\x00\xff\r\n", bytes(range(256)), "ünïcödé ✓", b"9", "x" * 3_000_000])
 def test_any_body(store: DelayStore, body: str | bytes) -> None:
     """A body of any bytes and any length arrives as it was."""
-    store.enqueue("q", begun(store), [now("i", body)])
+    store.jobs.enqueue("q", begun(store), [now("i", body)])
     assert popped(store.client, "q") == [body.encode() if isinstance(body, str) else body]
 
 
@@ -241,10 +241,10 @@ def test_seven_thousand_nine_hundred_and_ninety_nine_messages_fit_in_one_call(st
     job = begun(store)
     before = contents(store.client)
     with pytest.raises(ResponseError, match="unpack"):
-        store.enqueue("q", job, messages)
+        store.jobs.enqueue("q", job, messages)
     assert contents(store.client) == before | {b"delayq:queues": {b"q"}}
-    assert store.enqueue("q", job, messages[1:]).fresh == 7999
-    assert store.enqueue("q", job, messages[1:]).repeated == 7999
+    assert store.jobs.enqueue("q", job, messages[1:]).fresh == 7999
+    assert store.jobs.enqueue("q", job, messages[1:]).repeated == 7999
     assert store.client.llen("q") == 7999
 
 
@@ -253,7 +253,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
     """Where somebody else's key is in the way, the error names it, nothing is sent and no id is guarded."""
     job = begun(store)
     store.client.sadd("delayq:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.enqueue("q", job, [now("i"), waiting("j")]))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.enqueue("q", job, [now("i"), waiting("j")]))
     assert ear.heard() == []
 
 
@@ -264,23 +264,23 @@ def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) ->
     store.client.set(GUARD, "somebody else's")
     before = contents(store.client)
     with pytest.raises(ResponseError, match=f"WRONGTYPE key {GUARD}"):
-        store.enqueue("q", job, [now("i")])
+        store.jobs.enqueue("q", job, [now("i")])
     assert contents(store.client) == before
 
 
 def test_an_id_is_not_guarded_before_its_message_is_sent(store: DelayStore) -> None:
     """Where sending fails half way, the next attempt sends what was not sent."""
     job = begun(store)
-    store.offer("q", waiting("other"))
+    store.delivery.offer("q", waiting("other"))
     spoil_the_count(store)
     with pytest.raises(ResponseError):
-        store.enqueue("q", job, [waiting("i", priority=3)])
+        store.jobs.enqueue("q", job, [waiting("i", priority=3)])
     store.client.delete(in_form(store, ORDER))
-    assert store.enqueue("q", job, [waiting("i", priority=3)]).fresh == 1
-    assert store.size("q") == 2
+    assert store.jobs.enqueue("q", job, [waiting("i", priority=3)]).fresh == 1
+    assert store.queues.size("q") == 2
 
 
 def test_a_due_time_may_be_a_fraction(store: DelayStore) -> None:
     """A due time is kept to the µs, in Redisson's form to the ms."""
-    store.enqueue("q", begun(store), [Offer("i", "4102444800123.457", 0, "body")])
+    store.jobs.enqueue("q", begun(store), [Offer("i", "4102444800123.457", 0, "body")])
     assert only(store, "i").due_ms == kept_ms(store, 4102444800123.457)

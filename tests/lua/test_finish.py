@@ -4,7 +4,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import Enqueued, JobRun
+from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several
 from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type, waiting
 
@@ -12,10 +12,10 @@ from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_th
 def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
     """After a commit the guard is gone, the job says so for its time, and what was sent stays."""
     job = begun(store)
-    store.enqueue("q", job, [now("i"), waiting("j")])
+    store.jobs.enqueue("q", job, [now("i"), waiting("j")])
     before = contents(store.client)
     store.client.pexpire(JOB, TTL_MS // 10)
-    assert store.finish(job, "committed") == "committed"
+    assert store.jobs.finish(job, "committed") == "committed"
     after = contents(store.client)
     del before[GUARD.encode()]
     before[JOB.encode()][b"state"] = b"committed"
@@ -26,24 +26,24 @@ def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
 def test_an_aborted_job_keeps_its_guard(store: DelayStore) -> None:
     """A later run of an aborted job sends only the ids that the job has not sent yet."""
     job = begun(store)
-    store.enqueue("q", job, several(3))
+    store.jobs.enqueue("q", job, several(3))
     store.client.pexpire(GUARD, TTL_MS // 10)
-    assert store.finish(job, "aborted") == "aborted"
+    assert store.jobs.finish(job, "aborted") == "aborted"
     assert TTL_MS // 2 < store.client.pttl(GUARD) <= TTL_MS
-    assert store.enqueue("q", begun(store), several(5)) == Enqueued("enqueued", 2, 3)
+    assert store.jobs.enqueue("q", begun(store), several(5)) == Enqueued("enqueued", 2, 3)
 
 
 @pytest.mark.parametrize("staged", [False, True])
 def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, staged: bool) -> None:
     """What an aborted job has staged is never sent, and a later run stages it anew, or sends it."""
     job = begun(store, staged=True)
-    store.enqueue("q", job, several(3))
-    assert store.finish(job, "aborted") == "aborted"
+    store.jobs.enqueue("q", job, several(3))
+    assert store.jobs.finish(job, "aborted") == "aborted"
     assert store.client.exists(JOB, GUARD, STAGED) == 1
-    assert store.publish(job) == Enqueued("enqueued")
+    assert store.jobs.publish(job) == Enqueued("enqueued")
     again = begun(store, staged=staged)
-    assert store.enqueue("q", again, several(3)).fresh == 3
-    found = store.job("j")
+    assert store.jobs.enqueue("q", again, several(3)).fresh == 3
+    found = store.jobs.find("j")
     assert found is not None
     assert (found.enqueued, found.staged) == (3, 3 if staged else 0)
 
@@ -51,17 +51,17 @@ def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, staged: b
 def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
     """A job that has staged messages is not committed before they are sent, but nobody can write any more."""
     job = begun(store, staged=True)
-    store.enqueue("q", job, several(3))
+    store.jobs.enqueue("q", job, several(3))
     store.client.pexpire(STAGED, TTL_MS // 10)
-    assert store.finish(job, "committed") == "publishing"
+    assert store.jobs.finish(job, "committed") == "publishing"
     assert store.client.exists(GUARD, "q") == 0
     assert TTL_MS // 2 < store.client.pttl(STAGED) <= TTL_MS
-    assert store.enqueue("q", job, several(4)) == Enqueued("committed")
+    assert store.jobs.enqueue("q", job, several(4)) == Enqueued("committed")
 
 
 def test_a_job_that_staged_nothing_is_committed(store: DelayStore) -> None:
     """A job of staged delivery without a message is committed at once."""
-    assert store.finish(begun(store, staged=True), "committed") == "committed"
+    assert store.jobs.finish(begun(store, staged=True), "committed") == "committed"
 
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
@@ -69,9 +69,9 @@ def test_a_job_that_staged_nothing_is_committed(store: DelayStore) -> None:
 def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) -> None:
     """A job of which no task has begun ends, with the moment of its end as that of its begin."""
     before_ms = clock_ms(store.client)
-    assert store.finish(JobRun("j", number, TTL_MS), word) == word
+    assert store.jobs.finish(JobRun("j", number, TTL_MS), word) == word
     after_ms = clock_ms(store.client)
-    found = store.job("j")
+    found = store.jobs.find("j")
     assert found is not None
     assert (found.state, found.run, found.enqueued) == (word, number, 0)
     assert before_ms <= found.base_ms <= after_ms
@@ -83,11 +83,11 @@ def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) 
 def test_an_end_is_final(store: DelayStore, end: str, word: str) -> None:
     """Who ends a job again, in either way, is told how it ended, and changes nothing."""
     job = begun(store, staged=end == "publishing")
-    store.enqueue("q", job, several(3))
-    store.finish(job, "aborted" if end == "aborted" else "committed")
+    store.jobs.enqueue("q", job, several(3))
+    store.jobs.finish(job, "aborted" if end == "aborted" else "committed")
     before = contents(store.client)
     for each in (job, job._replace(run=0)):
-        assert store.finish(each, word) == end
+        assert store.jobs.finish(each, word) == end
     assert contents(store.client) == before
 
 
@@ -96,9 +96,9 @@ def test_an_earlier_run_cannot_end_a_later_one(store: DelayStore, word: str) -> 
     """A driver that was left behind neither commits nor aborts what runs now."""
     left_behind = begun(store)
     job = begun(store)
-    store.enqueue("q", job, several(3))
+    store.jobs.enqueue("q", job, several(3))
     before = contents(store.client)
-    assert store.finish(left_behind, word) == "superseded"
+    assert store.jobs.finish(left_behind, word) == "superseded"
     assert contents(store.client) == before
 
 
@@ -106,19 +106,19 @@ def test_without_a_number_the_latest_run_ends(store: DelayStore) -> None:
     """Who does not know the number of the run ends the latest; later runs may still begin after an abort."""
     begun(store)
     latest = begun(store)
-    assert store.finish(latest._replace(run=0), "aborted") == "aborted"
-    assert store.begin(latest).word == "aborted"
-    assert store.enqueue("q", begun(store), several(1)).fresh == 1
+    assert store.jobs.finish(latest._replace(run=0), "aborted") == "aborted"
+    assert store.jobs.begin(latest).word == "aborted"
+    assert store.jobs.enqueue("q", begun(store), several(1)).fresh == 1
 
 
 def test_jobs_end_apart(store: DelayStore) -> None:
     """The end of one job leaves the state, the guard and the staged messages of others alone."""
     job, other = begun(store), begun(store, "other", staged=True)
     for each in (job, other):
-        store.enqueue("q", each, several(2))
+        store.jobs.enqueue("q", each, several(2))
     before = {key: each for key, each in contents(store.client).items() if key.endswith(b":other")}
     assert len(before) == 3
-    store.finish(job, "aborted")
+    store.jobs.finish(job, "aborted")
     assert before.items() <= contents(store.client).items()
 
 
@@ -126,7 +126,7 @@ def test_jobs_end_apart(store: DelayStore) -> None:
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and the job goes on."""
     job = begun(store)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.finish(job, "aborted"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.finish(job, "aborted"))
 
 
 def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
@@ -134,5 +134,5 @@ def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) ->
     job = begun(store)
     store.client.set(GUARD, "somebody else's")
     with pytest.raises(ResponseError, match=f"WRONGTYPE key {GUARD}"):
-        store.finish(job, "committed")
+        store.jobs.finish(job, "committed")
     assert store.client.get(GUARD) == b"somebody else's"

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from kombu_delayq.connection.commands import RedisCommands
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import PageId
 from tests.support.conditions import until
@@ -29,19 +30,19 @@ def test_queues_that_were_unused_for_long_are_forgotten(store: DelayStore) -> No
     """Of empty queues those go that were not used for the time, and nothing of them is left."""
     unused(store, "old", "{odd", "")
     unused(store, "new", for_s=DAY_S - 60)
-    assert sorted(store.forget(["old", "new", "{odd", ""], DAY_S)) == ["", "old", "{odd"]
-    assert store.queues() == ["new"]
+    assert sorted(store.queues.forget(["old", "new", "{odd", ""], DAY_S)) == ["", "old", "{odd"]
+    assert store.queues.names() == ["new"]
     assert store.client.zrange(USED, 0, -1) == [b"new"]
 
 
 def test_the_count_of_a_forgotten_queue_goes_too(make_store: MakeStore) -> None:
     """What the last messages of the default form leave goes with the name of their queue."""
     store = make_store(backup="hash")
-    store.offer("q", waiting("i", PAST_MS, priority=3))
-    store.transfer("q")
+    store.delivery.offer("q", waiting("i", PAST_MS, priority=3))
+    store.delivery.transfer("q")
     store.client.delete("q\x06\x163")
     unused(store, "q")
-    assert store.forget(["q"], DAY_S) == ["q"]
+    assert store.queues.forget(["q"], DAY_S) == ["q"]
     assert contents(store.client) == {}
 
 
@@ -49,28 +50,28 @@ def test_the_count_of_a_forgotten_queue_goes_too(make_store: MakeStore) -> None:
 def test_a_queue_with_a_message_stays(store: DelayStore, make_store: MakeStore, form: str) -> None:
     """A queue with a message in either form is in use, however long nobody has seen to it."""
     unused(store, "q")
-    make_store(backup=form).offer("q", waiting("i"))
+    make_store(backup=form).delivery.offer("q", waiting("i"))
     for _ in range(2):
-        assert store.forget(["q"], DAY_S) == []
-    make_store(backup=form).purge("other")
-    assert store.queues() == ["q"]
+        assert store.queues.forget(["q"], DAY_S) == []
+    make_store(backup=form).queues.purge("other")
+    assert store.queues.names() == ["q"]
     assert store.client.zscore(USED, "q") > store.now_ms() - 60_000
 
 
 def test_a_queue_that_is_seen_for_the_first_time_stays(store: DelayStore) -> None:
     """Names that earlier releases have left are forgotten a time after they were first seen."""
     store.client.sadd(QUEUES, "q")
-    assert store.forget(["q"], 0.05) == []
-    until(lambda: store.forget(["q"], 0.05) == ["q"])
+    assert store.queues.forget(["q"], 0.05) == []
+    until(lambda: store.queues.forget(["q"], 0.05) == ["q"])
 
 
 def test_a_queue_that_is_consumed_stays(store: DelayStore) -> None:
     """A consumer's note keeps its queue; one about a queue that is not known leaves nothing in the default form."""
     unused(store, "q")
-    store.keep_alive("q")
-    assert store.forget(["q"], DAY_S) == []
+    store.queues.keep_alive("q")
+    assert store.queues.forget(["q"], DAY_S) == []
     store.client.delete(QUEUES, USED)
-    store.keep_alive("q")
+    store.queues.keep_alive("q")
     assert contents(store.client) == ({} if store.backup == "hash" else {QUEUES.encode(): {b"q"}})
 
 
@@ -82,18 +83,18 @@ def test_a_queue_of_which_a_jvm_service_hears_stays(store: DelayStore) -> None:
             each.subscribe(Keys().channel("q"))
             until(lambda each=each: each.get_message(timeout=1.0))
         unused(store, "q")
-        assert store.forget(["q"], DAY_S, ["q"]) == []
+        assert store.queues.forget(["q"], DAY_S, ["q"]) == []
         jvm.unsubscribe()
         until(lambda: store.client.pubsub_numsub(Keys().channel("q"))[0][1] == 1)
         unused(store, "q")
-        assert store.forget(["q"], DAY_S, ["q"]) == ["q"]
+        assert store.queues.forget(["q"], DAY_S, ["q"]) == ["q"]
 
 
 def test_times_of_names_that_are_gone_go_too(store: DelayStore) -> None:
     """What tools or earlier releases have taken from the registry leaves no time of its last use for good."""
     store.client.zadd(USED, {f"gone-{n}": 1.0 for n in range(150)})
     for _ in range(2):
-        store.forget(["q"], DAY_S)
+        store.queues.forget(["q"], DAY_S)
     assert store.client.zrange(USED, 0, -1) == [b"q"]
 
 
@@ -102,30 +103,32 @@ def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
     store.client.set(key, "in the way")
     with pytest.raises(redis.ResponseError, match=key):
-        store.forget(["q"], DAY_S)
+        store.queues.forget(["q"], DAY_S)
 
 
 def _enqueue(store: DelayStore) -> object:
-    run = JobRun("j", store.new_run(), ttl_ms=60_000)
-    store.begin(run)
-    return store.enqueue("q", run, [waiting("i")])
+    run = JobRun("j", store.jobs.new_run(), ttl_ms=60_000)
+    store.jobs.begin(run)
+    return store.jobs.enqueue("q", run, [waiting("i")])
 
 
 def _publish(store: DelayStore) -> object:
-    run = JobRun("j", store.new_run(), ttl_ms=60_000, staged=True)
-    store.begin(run)
-    store.enqueue("q", run, [waiting("i")])
-    store.finish(run, "committed")
-    return store.publish(run)
+    run = JobRun("j", store.jobs.new_run(), ttl_ms=60_000, staged=True)
+    store.jobs.begin(run)
+    store.jobs.enqueue("q", run, [waiting("i")])
+    store.jobs.finish(run, "committed")
+    return store.jobs.publish(run)
 
 
 #: All that brings a message into a queue.
 BRING: dict[str, Callable[[DelayStore], object]] = {
-    "offer": lambda store: store.offer("q", waiting("i")),
-    "offer_commands": lambda store: store.send(store.offer_commands("q", [waiting("i")])),
-    "put": lambda store: store.put("q", PageId("s", 1), [waiting("i")]),
-    "adopt": lambda store: store.adopt("q", waiting("i"), "tag", "unacked_index", "unacked"),
-    "step": lambda store: store.step("q", "chain", waiting("i", body="chain")),
+    "offer": lambda store: store.delivery.offer("q", waiting("i")),
+    "offer_commands": lambda store: RedisCommands(store.client).send(
+        store.delivery.offer_commands("q", [waiting("i")])
+    ),
+    "put": lambda store: store.delivery.put("q", PageId("s", 1), [waiting("i")]),
+    "adopt": lambda store: store.delivery.adopt("q", waiting("i"), "tag", "unacked_index", "unacked"),
+    "step": lambda store: store.chains.step("q", "chain", waiting("i", body="chain")),
     "enqueue": _enqueue,
     "publish": _publish,
 }
@@ -142,7 +145,7 @@ def test_a_purge_while_a_message_comes_leaves_no_message_that_nobody_knows(
     def with_a_purge_between(pipe: redis.client.Pipeline, *command: object) -> object:
         pipeline(pipe, *command)
         if command[0] == "SADD" and len(pipe.command_stack) == 1:
-            DelayStore(other, options=store.options).purge("q")  # what is sent together may still be run apart
+            DelayStore(other, options=store.options).queues.purge("q")  # what is sent together may still be run apart
             pipeline(pipe, "SREM", QUEUES, "q")
             replies.append(pipe)
         return pipe
@@ -157,8 +160,8 @@ def test_a_purge_while_a_message_comes_leaves_no_message_that_nobody_knows(
     monkeypatch.setattr(redis.client.Pipeline, "execute", without_the_extra)
     bring(store)
     monkeypatch.undo()
-    assert store.size("q") == 1
-    assert store.queues() == ["q"]
+    assert store.queues.size("q") == 1
+    assert store.queues.names() == ["q"]
     other.close()
 
 
@@ -169,9 +172,9 @@ def test_publishers_and_those_who_forget_leave_no_message_that_nobody_knows(
     publisher = make_store(forget_after=1.0)
     deadline, n = time.monotonic() + 2, 0
     while time.monotonic() < deadline:
-        publisher.offer("q", waiting(f"i{n}"))
-        assert store.queues() == ["q"]
-        store.cancel(["q"], [f"i{n}"])
+        publisher.delivery.offer("q", waiting(f"i{n}"))
+        assert store.queues.names() == ["q"]
+        store.lookup.cancel(["q"], [f"i{n}"])
         unused(store, "q")
-        assert store.forget(["q"], DAY_S) == ["q"]
+        assert store.queues.forget(["q"], DAY_S) == ["q"]
         n += 1

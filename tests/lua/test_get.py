@@ -33,9 +33,11 @@ def ids(found: dict[str, list[Waiting]]) -> dict[str, list[str]]:
 
 def test_a_message_is_found_with_all_that_the_store_knows(store: DelayStore) -> None:
     """Messages are found by id, due or not, marked or not, ids that do not wait are left out, and no key changes."""
-    store.offer("q", waiting("i", FUTURE_MS + 0.5), waiting("j", priority=6), waiting("k"), waiting("past", PAST_MS))
+    store.delivery.offer(
+        "q", waiting("i", FUTURE_MS + 0.5), waiting("j", priority=6), waiting("k"), waiting("past", PAST_MS)
+    )
     before = contents(store.client)
-    assert store.get(["q"], ["unknown", "k", "j", "i", "past", ""]) == {
+    assert store.lookup.get(["q"], ["unknown", "k", "j", "i", "past", ""]) == {
         "i": [Waiting("q", "i", kept_ms(store, FUTURE_MS + 0.5), 0, b"body of i", store.backup)],
         "j": [Waiting("q", "j", FUTURE_MS, 6, b"body of j", store.backup)],
         "k": [Waiting("q", "k", FUTURE_MS, 0, b"body of k", store.backup)],
@@ -47,8 +49,8 @@ def test_a_message_is_found_with_all_that_the_store_knows(store: DelayStore) -> 
 def test_all_messages_of_an_id_are_found_the_next_due_first(store: DelayStore) -> None:
     """Of several messages with one id all are found by it, in the order of their due times."""
     one, two = waiting("i", FUTURE_MS + 1, "one"), waiting("i", FUTURE_MS + 2, "two", priority=9)
-    store.offer("q", one, two, waiting("i", body="three"))
-    assert store.get(["q"], ["i"]) == {
+    store.delivery.offer("q", one, two, waiting("i", body="three"))
+    assert store.lookup.get(["q"], ["i"]) == {
         "i": [
             Waiting("q", twin_id("i", "three"), FUTURE_MS, 0, b"three", store.backup),
             Waiting("q", "i", FUTURE_MS + 1, 0, b"one", store.backup),
@@ -59,52 +61,52 @@ def test_all_messages_of_an_id_are_found_the_next_due_first(store: DelayStore) -
 
 def test_messages_of_an_id_are_found_when_the_first_has_left(store: DelayStore) -> None:
     """The other messages of an id are found by it after the one stored under it was transferred, and none at last."""
-    store.offer("q", waiting("i", PAST_MS, "one"), waiting("i", body="two"), waiting("i", PAST_MS, "three"))
-    store.transfer("q")
-    left = ids(store.get(["q"], ["i"]))
+    store.delivery.offer("q", waiting("i", PAST_MS, "one"), waiting("i", body="two"), waiting("i", PAST_MS, "three"))
+    store.delivery.transfer("q")
+    left = ids(store.lookup.get(["q"], ["i"]))
     assert left == {"i": [twin_id("i", "two") if store.backup == "hash" else "i"]}  # which takes the first one's place
-    assert ids(store.get(["q"], [twin_id("i", "two")])) == {twin_id("i", "two"): [twin_id("i", "two")]}
-    store.cancel(["q"], ["i"])
-    assert store.get(["q"], ["i"]) == {}
+    assert ids(store.lookup.get(["q"], [twin_id("i", "two")])) == {twin_id("i", "two"): [twin_id("i", "two")]}
+    store.lookup.cancel(["q"], ["i"])
+    assert store.lookup.get(["q"], ["i"]) == {}
     assert not store.client.exists(in_form(store, TWINS))
 
 
 def test_a_message_is_found_by_the_id_under_which_it_is_stored(store: DelayStore) -> None:
     """One of several messages with one id is found alone by the id that the store gave it."""
-    store.offer("q", waiting("i", body="one"), waiting("i", body="two"))
+    store.delivery.offer("q", waiting("i", body="one"), waiting("i", body="two"))
     stored = twin_id("i", "two")
-    assert store.get(["q"], [stored]) == {stored: [Waiting("q", stored, FUTURE_MS, 0, b"two", store.backup)]}
+    assert store.lookup.get(["q"], [stored]) == {stored: [Waiting("q", stored, FUTURE_MS, 0, b"two", store.backup)]}
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A message of any id and another of the same id are found by it, and neither by an id that is like it."""
-    store.offer("q", waiting("other"), odd(identity, "one"))
-    assert ids(store.get(["q"], [identity])) == {identity: [identity]}
-    store.offer("q", odd(identity, "two"))
-    assert ids(store.get(["q"], [identity, "other"])) == {
+    store.delivery.offer("q", waiting("other"), odd(identity, "one"))
+    assert ids(store.lookup.get(["q"], [identity])) == {identity: [identity]}
+    store.delivery.offer("q", odd(identity, "two"))
+    assert ids(store.lookup.get(["q"], [identity, "other"])) == {
         identity: [identity, twin_id(identity, "two")],
         "other": ["other"],
     }
     for near in (identity + "~", identity + "~0123456789abcdef", identity[:-17], identity[1:], identity + "\0", "\x7f"):
         if near != identity:
-            assert store.get(["q"], [near]) == {}, near
+            assert store.lookup.get(["q"], [near]) == {}, near
 
 
 def test_an_id_that_looks_like_that_of_a_twin_is_none(store: DelayStore) -> None:
     """A task id that ends like the id of a twin, and the twins of that task, are not found by its beginning."""
     alike = "i~0123456789abcdef"
-    store.offer("q", waiting(alike, body="one"), waiting(alike, body="two"))
-    assert store.get(["q"], ["i"]) == {}
-    store.offer("q", waiting("i"))
-    assert ids(store.get(["q"], ["i"])) == {"i": ["i"]}
-    assert ids(store.get(["q"], [alike])) == {alike: [alike, twin_id(alike, "two")]}
+    store.delivery.offer("q", waiting(alike, body="one"), waiting(alike, body="two"))
+    assert store.lookup.get(["q"], ["i"]) == {}
+    store.delivery.offer("q", waiting("i"))
+    assert ids(store.lookup.get(["q"], ["i"])) == {"i": ["i"]}
+    assert ids(store.lookup.get(["q"], [alike])) == {alike: [alike, twin_id(alike, "two")]}
 
 
 def test_the_number_found_for_an_id_is_bounded(store: DelayStore) -> None:
     """Of an id with more twins than a call finds, the bound of them is found, and the first."""
-    store.offer("q", *(waiting("i", body=str(number)) for number in range(MAX_TWINS + 20)))
-    found = store.get(["q"], ["i"])["i"]
+    store.delivery.offer("q", *(waiting("i", body=str(number)) for number in range(MAX_TWINS + 20)))
+    found = store.lookup.get(["q"], ["i"])["i"]
     assert len(set(found)) == len(found) == MAX_TWINS + 1
     assert "i" in {message.id for message in found}
 
@@ -112,10 +114,10 @@ def test_the_number_found_for_an_id_is_bounded(store: DelayStore) -> None:
 @pytest.mark.parametrize("lose", [lose_index, lose_body])
 def test_half_a_message_is_none(store: DelayStore, lose: Callable[[DelayStore, str], Any]) -> None:
     """What is left of a message that lost its body or its index entry is not found, and hides no other."""
-    store.offer("q", waiting("i"), waiting("j"))
+    store.delivery.offer("q", waiting("i"), waiting("j"))
     lose(store, "i")
-    store.offer("q", waiting("i", body="two"))
-    found = store.get(["q"], ["i", "j"])
+    store.delivery.offer("q", waiting("i", body="two"))
+    found = store.lookup.get(["q"], ["i", "j"])
     assert {each: [message.body for message in messages] for each, messages in found.items()} == {
         "i": [b"two"],
         "j": [b"body of j"],
@@ -124,14 +126,14 @@ def test_half_a_message_is_none(store: DelayStore, lose: Callable[[DelayStore, s
 
 def test_an_id_may_be_asked_for_twice(store: DelayStore) -> None:
     """Hundreds of ids go into one call, and one that is among them twice is answered as often."""
-    store.offer("q", *(waiting(str(number)) for number in range(500)))
+    store.delivery.offer("q", *(waiting(str(number)) for number in range(500)))
     asked = [str(number) for number in range(500)]
-    assert ids(store.get(["q"], asked)) == {each: [each] for each in asked}
-    assert ids(store.get(["q"], ["1", "1"])) == {"1": ["1", "1"]}
+    assert ids(store.lookup.get(["q"], asked)) == {each: [each] for each in asked}
+    assert ids(store.lookup.get(["q"], ["1", "1"])) == {"1": ["1", "1"]}
 
 
 @pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    store.offer("q", waiting("i"), waiting("i", body="two"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.get(["q"], ["i"]))
+    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.lookup.get(["q"], ["i"]))

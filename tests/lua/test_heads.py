@@ -6,12 +6,12 @@ from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms,
 
 def test_heads_are_the_earliest_of_each_queue(store: DelayStore) -> None:
     """Each queue's earliest due time is told exactly, and queues without delayed messages are left out."""
-    store.offer("a", waiting("i", FUTURE_MS + 1), waiting("j", FUTURE_MS + 0.125), waiting("k", FUTURE_MS + 2))
-    store.offer("b", waiting("i", PAST_MS))
+    store.delivery.offer("a", waiting("i", FUTURE_MS + 1), waiting("j", FUTURE_MS + 0.125), waiting("k", FUTURE_MS + 2))
+    store.delivery.offer("b", waiting("i", PAST_MS))
     store.client.lpush("ready only", "message")
     before = contents(store.client)
     before_ms = clock_ms(store.client)
-    heads = store.heads(["a", "none", "b", "ready only"])
+    heads = store.delivery.heads(["a", "none", "b", "ready only"])
     assert by_queue(heads) == {"a": kept_ms(store, FUTURE_MS + 0.125), "b": PAST_MS}
     assert before_ms <= heads.now_ms <= clock_ms(store.client)
     assert contents(store.client) == before
@@ -20,7 +20,7 @@ def test_heads_are_the_earliest_of_each_queue(store: DelayStore) -> None:
 def test_no_queue_has_no_head(store: DelayStore) -> None:
     """Asked for no queue, Redis still tells its clock."""
     before_ms = clock_ms(store.client)
-    heads = store.heads([])
+    heads = store.delivery.heads([])
     assert heads.due_ms == {}
     assert before_ms <= heads.now_ms <= clock_ms(store.client)
 
@@ -28,13 +28,15 @@ def test_no_queue_has_no_head(store: DelayStore) -> None:
 def test_a_key_of_the_wrong_type_counts_as_due(store: DelayStore) -> None:
     """One queue with somebody else's key in the way hides no other; it seems due, so that its transfer tells of it."""
     store.client.rpush(in_form(store, "delayq:{broken}:due"), "somebody else's")
-    store.offer("q", waiting("i"))
-    assert by_queue(store.heads(["broken", "q"])) == {"broken": 0.0, "q": FUTURE_MS}
+    store.delivery.offer("q", waiting("i"))
+    assert by_queue(store.delivery.heads(["broken", "q"])) == {"broken": 0.0, "q": FUTURE_MS}
 
 
 def test_many_queues_in_one_call(store: DelayStore) -> None:
     """A thousand queues are asked for at once."""
     queues = [f"queue {number}" for number in range(1000)]
     for number, queue in enumerate(queues[:20]):
-        store.offer(queue, waiting("i", FUTURE_MS + number))
-    assert by_queue(store.heads(queues)) == {queue: FUTURE_MS + number for number, queue in enumerate(queues[:20])}
+        store.delivery.offer(queue, waiting("i", FUTURE_MS + number))
+    assert by_queue(store.delivery.heads(queues)) == {
+        queue: FUTURE_MS + number for number, queue in enumerate(queues[:20])
+    }

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
-from kombu_delayq.store.types import Change, Offer
+from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import other_form
 from tests.support.store.keyspace import (
     DUE,
     FUTURE_MS,
@@ -41,38 +43,40 @@ def later(store: DelayStore, by_ms: float = HOUR_MS) -> float:
 
 
 def job(store: DelayStore, *, staged: bool = False) -> JobRun:
-    run = JobRun("j", store.new_run(), ttl_ms=60_000, staged=staged)
-    store.begin(run)
+    run = JobRun("j", store.jobs.new_run(), ttl_ms=60_000, staged=staged)
+    store.jobs.begin(run)
     return run
 
 
 def publish(store: DelayStore, due_ms: float) -> None:
     run = job(store, staged=True)
-    store.enqueue("q", run, [waiting("late", due_ms)])
-    store.finish(run, "committed")
-    assert store.publish(run).fresh == 1
+    store.jobs.enqueue("q", run, [waiting("late", due_ms)])
+    store.jobs.finish(run, "committed")
+    assert store.jobs.publish(run).fresh == 1
 
 
 def adopt(store: DelayStore, due_ms: float) -> None:
-    assert store.adopt("q", waiting("late", due_ms), "tag", "unacked_index", "unacked", EXPIRE_MS)
+    assert store.delivery.adopt("q", waiting("late", due_ms), "tag", "unacked_index", "unacked", EXPIRE_MS)
 
 
 def convert(store: DelayStore, due_ms: float) -> None:
-    source = DelayStore(store.client, options=store.options.__class__(backup=store.other_backup))
-    source.offer("q", waiting("late", due_ms), expire_ms=EXPIRE_MS)
-    assert store.convert("q").moved == 1
+    source = DelayStore(store.client, options=store.options.__class__(backup=other_form(store)))
+    source.delivery.offer("q", waiting("late", due_ms), expire_ms=EXPIRE_MS)
+    assert store.queues.convert("q").moved == 1
 
 
 #: What brings a message that is due later than all others into a queue.
 LATER: dict[str, Callable[[DelayStore, float], object]] = {
-    "offer": lambda store, due_ms: store.offer("q", waiting("late", due_ms), expire_ms=EXPIRE_MS),
-    "offer, x-expires unknown": lambda store, due_ms: store.offer("q", waiting("late", due_ms)),
-    "step": lambda store, due_ms: store.step("q", "chain", waiting("late", due_ms, "chain"), EXPIRE_MS),
+    "offer": lambda store, due_ms: store.delivery.offer("q", waiting("late", due_ms), expire_ms=EXPIRE_MS),
+    "offer, x-expires unknown": lambda store, due_ms: store.delivery.offer("q", waiting("late", due_ms)),
+    "step": lambda store, due_ms: store.chains.step("q", "chain", waiting("late", due_ms, "chain"), EXPIRE_MS),
     "adopt": adopt,
-    "adopt, x-expires unknown": lambda store, due_ms: store.adopt("q", waiting("late", due_ms), "tag", "i", "u"),
-    "reschedule": lambda store, due_ms: store.reschedule("q", [Change(only(store, "i"), due_ms, b"new")]),
+    "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt(
+        "q", waiting("late", due_ms), "tag", "i", "u"
+    ),
+    "reschedule": lambda store, due_ms: store.lookup.reschedule("q", [Change(only(store, "i"), due_ms, b"new")]),
     "convert": convert,
-    "enqueue": lambda store, due_ms: store.enqueue("q", job(store), [waiting("late", due_ms)]),
+    "enqueue": lambda store, due_ms: store.jobs.enqueue("q", job(store), [waiting("late", due_ms)]),
     "publish": publish,
 }
 
@@ -81,7 +85,7 @@ LATER: dict[str, Callable[[DelayStore, float], object]] = {
 def test_a_queue_outlives_its_latest_message(store: DelayStore, bring: Callable[[DelayStore, float], object]) -> None:
     """Whatever brings a message into an expiring queue, its keys live until that is due, and x-expires more."""
     soon_ms = later(store, 5_000)
-    store.offer("q", waiting("i", soon_ms, priority=3), waiting("j", soon_ms), expire_ms=EXPIRE_MS)
+    store.delivery.offer("q", waiting("i", soon_ms, priority=3), waiting("j", soon_ms), expire_ms=EXPIRE_MS)
     lives(store, soon_ms)
     due_ms = later(store)
     bring(store, due_ms)
@@ -90,18 +94,18 @@ def test_a_queue_outlives_its_latest_message(store: DelayStore, bring: Callable[
 
 def test_a_shorter_time_shortens_nothing(store: DelayStore) -> None:
     """Neither an offer with a shorter x-expires, nor a consumer that has one, lets a queue end sooner."""
-    store.offer("q", waiting("i", later(store, 1_000), priority=3), expire_ms=HOUR_MS)
+    store.delivery.offer("q", waiting("i", later(store, 1_000), priority=3), expire_ms=HOUR_MS)
     before = min(left_ms(store))
-    store.offer("q", waiting("j", later(store, 2_000)), expire_ms=1_000)
-    store.keep_alive("q", 1_000)
+    store.delivery.offer("q", waiting("j", later(store, 2_000)), expire_ms=1_000)
+    store.queues.keep_alive("q", 1_000)
     assert min(left_ms(store)) > before - 5_000
 
 
 @pytest.mark.parametrize("due_ms", [1e17, float("inf")])
 def test_a_due_time_that_is_never_makes_a_queue_endless(store: DelayStore, due_ms: float) -> None:
     """A message that is due beyond all times that Redis can count is stored, and its queue does not expire."""
-    store.offer("q", waiting("i", later(store, 1_000)), expire_ms=EXPIRE_MS)
-    store.offer("q", Offer("never", repr(due_ms), 0, "body"), expire_ms=EXPIRE_MS)
+    store.delivery.offer("q", waiting("i", later(store, 1_000)), expire_ms=EXPIRE_MS)
+    store.delivery.offer("q", Offer("never", repr(due_ms), 0, "body"), expire_ms=EXPIRE_MS)
     assert left_ms(store, in_form(store, DUE)) == {-1}
 
 
@@ -109,52 +113,52 @@ def test_a_due_time_that_is_never_makes_a_queue_endless(store: DelayStore, due_m
 def test_what_has_no_end_gets_one_from_who_knows_it(store: DelayStore, bring: str) -> None:
     """Messages that came without x-expires live by that of the next publisher or consumer who has it."""
     due_ms = later(store)
-    store.offer("q", waiting("i", due_ms), waiting("i", due_ms, "two"))
+    store.delivery.offer("q", waiting("i", due_ms), waiting("i", due_ms, "two"))
     assert left_ms(store) == {-1}
     if bring == "offer":
-        store.offer("q", waiting("j", 1.0), expire_ms=EXPIRE_MS)
+        store.delivery.offer("q", waiting("j", 1.0), expire_ms=EXPIRE_MS)
     else:
-        store.keep_alive("q", EXPIRE_MS)
+        store.queues.keep_alive("q", EXPIRE_MS)
     lives(store, due_ms)
 
 
 def test_the_first_message_without_an_end_ends_with_nothing_of_its_forerunners(store: DelayStore) -> None:
     """What is left of messages that expired with their queue lets no part of later ones expire."""
-    store.offer("q", waiting("i", later(store, -1_000), priority=3), expire_ms=EXPIRE_MS)
-    assert store.transfer("q").moved == 1
-    store.offer("q", waiting("j", priority=3))
+    store.delivery.offer("q", waiting("i", later(store, -1_000), priority=3), expire_ms=EXPIRE_MS)
+    assert store.delivery.transfer("q").moved == 1
+    store.delivery.offer("q", waiting("j", priority=3))
     assert left_ms(store) == {-1}
 
 
 def test_what_an_earlier_release_has_shortened_is_mended(store: DelayStore) -> None:
     """Workers of release 0.1 let a queue end before its messages are due; a consumer's next call makes up for it."""
     due_ms = later(store)
-    store.offer("q", waiting("i", due_ms, priority=3))
+    store.delivery.offer("q", waiting("i", due_ms, priority=3))
     for key in store.keys.stored("q", store.backup):
         store.client.pexpire(key, EXPIRE_MS)
-    store.keep_alive("q", EXPIRE_MS)
+    store.queues.keep_alive("q", EXPIRE_MS)
     lives(store, due_ms)
 
 
 def test_overdue_messages_are_kept_while_somebody_consumes(store: DelayStore) -> None:
     """While nobody transfers, a consumer puts off the end of what has been due for long."""
-    store.offer("q", waiting("i", 1.0), expire_ms=1_000)
+    store.delivery.offer("q", waiting("i", 1.0), expire_ms=1_000)
     now_ms = clock_ms(store.client)
-    store.keep_alive("q", EXPIRE_MS)
+    store.queues.keep_alive("q", EXPIRE_MS)
     lives(store, now_ms)
 
 
 def test_a_queue_that_is_not_there_stays_so(store: DelayStore) -> None:
     """``keep_alive`` makes no keys but, in Redisson's form, the queue's name."""
-    store.keep_alive("q", EXPIRE_MS)
+    store.queues.keep_alive("q", EXPIRE_MS)
     assert contents(store.client) == ({} if store.backup == "hash" else {b"delayq:queues": {b"q"}})
 
 
 def test_both_forms_are_kept_alive(make_store: MakeStore) -> None:
     """A consumer keeps messages in either form of backup."""
     for backup in ("hash", "list"):
-        make_store(backup=backup).offer("q", waiting("i", 1.0), expire_ms=1_000)
-    make_store().keep_alive("q", EXPIRE_MS)
+        make_store(backup=backup).delivery.offer("q", waiting("i", 1.0), expire_ms=1_000)
+    make_store().queues.keep_alive("q", EXPIRE_MS)
     for backup in ("hash", "list"):
         assert min(left_ms(make_store(backup=backup))) > 5_000
 
@@ -162,9 +166,9 @@ def test_both_forms_are_kept_alive(make_store: MakeStore) -> None:
 def delivered(store: DelayStore, operation: str) -> None:
     """Brings a message into the ready list of the queue."""
     if operation == "transfer":
-        assert store.transfer("q").moved == 1
+        assert store.delivery.transfer("q").moved == 1
     else:
-        assert store.run_now("q", [Change(only(store, "i"), 0.0, b"new")]) == ["transferred"]
+        assert store.lookup.run_now("q", [Change(only(store, "i"), 0.0, b"new")]) == ["transferred"]
 
 
 @pytest.mark.parametrize("operation", ["transfer", "run_now"])
@@ -179,7 +183,7 @@ def test_a_ready_list_expires_no_sooner_for_what_is_delivered(store: DelayStore,
         if before_ms is not None:
             store.client.lpush("q", "ready")
             store.client.pexpire("q", before_ms)
-        store.offer("q", waiting("i", later(store, -1.0)), expire_ms=EXPIRE_MS)
+        store.delivery.offer("q", waiting("i", later(store, -1.0)), expire_ms=EXPIRE_MS)
         delivered(store, operation)
         [left] = left_ms(store, "q")
         assert least <= left <= most
@@ -189,15 +193,15 @@ def test_a_ready_list_expires_no_sooner_for_what_is_delivered(store: DelayStore,
 def test_a_ready_list_without_an_end_keeps_none(store: DelayStore, operation: str) -> None:
     """What a publisher without x-expires has put there does not expire for a message that a transfer puts beside it."""
     store.client.lpush("q", "ready")
-    store.offer("q", waiting("i", 1.0), expire_ms=EXPIRE_MS)
+    store.delivery.offer("q", waiting("i", 1.0), expire_ms=EXPIRE_MS)
     delivered(store, operation)
     assert left_ms(store, "q") == {-1}
 
 
 def test_a_ready_list_lives_for_x_expires_whatever_waits_behind_it(store: DelayStore) -> None:
     """Messages that wait for an hour do not let ready ones live for an hour."""
-    store.offer("q", waiting("i", 1.0), waiting("late", later(store)), expire_ms=EXPIRE_MS)
-    assert store.transfer("q").moved == 1
+    store.delivery.offer("q", waiting("i", 1.0), waiting("late", later(store)), expire_ms=EXPIRE_MS)
+    assert store.delivery.transfer("q").moved == 1
     [left] = left_ms(store, "q")
     assert EXPIRE_MS - 5_000 <= left <= EXPIRE_MS + 1
 
@@ -205,5 +209,5 @@ def test_a_ready_list_lives_for_x_expires_whatever_waits_behind_it(store: DelayS
 @pytest.mark.parametrize("key", [DUE])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    store.offer("q", waiting("i", FUTURE_MS))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.keep_alive("q", EXPIRE_MS))
+    store.delivery.offer("q", waiting("i", FUTURE_MS))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.queues.keep_alive("q", EXPIRE_MS))

@@ -4,7 +4,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Lease
+from kombu_delayq.store.leases import Lease
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, waiting
@@ -15,8 +15,8 @@ LEASE, DEPUTY, SECOND = LEASES = "delayq:transfer", "delayq:deputy", "delayq:dep
 def test_the_first_to_ask_leads(store: DelayStore) -> None:
     """Without a lease whoever asks gets it, with its time to live, and the queues in order of their names."""
     for queue in ("b", "a", "ü {x} y"):
-        store.offer(queue, waiting("i"))
-    assert store.lead("one") == Lease("one", ["a", "b", "ü {x} y"], 1)
+        store.delivery.offer(queue, waiting("i"))
+    assert store.leases.lead("one") == Lease("one", ["a", "b", "ü {x} y"], 1)
     assert store.client.get(LEASE) == b"one"
     assert 0 < store.client.pttl(LEASE) <= store.options.lease_ttl * 1000
     assert not store.client.exists(DEPUTY, SECOND)
@@ -24,11 +24,11 @@ def test_the_first_to_ask_leads(store: DelayStore) -> None:
 
 def test_the_next_are_the_deputies(store: DelayStore) -> None:
     """Who asks next holds a lease of its own, which changes nothing about those before."""
-    store.lead("one")
+    store.leases.lead("one")
     for rank, name in enumerate(("two", "three"), 2):
         for key in LEASES[: rank - 1]:
             store.client.pexpire(key, 2000)
-        assert store.lead(name) == Lease("one", [], rank)
+        assert store.leases.lead(name) == Lease("one", [], rank)
         assert store.client.mget(LEASES[:rank]) == [b"one", b"two", b"three"][:rank]
         assert all(store.client.pttl(key) <= 2000 for key in LEASES[: rank - 1])
         assert 2000 < store.client.pttl(LEASES[rank - 1]) <= store.options.lease_ttl * 1000
@@ -36,13 +36,13 @@ def test_the_next_are_the_deputies(store: DelayStore) -> None:
 
 def test_the_others_learn_who_leads(store: DelayStore) -> None:
     """While all leases are held, nobody else gets one, nor changes how long they last; it learns the queues too."""
-    store.offer("q", waiting("i"))
+    store.delivery.offer("q", waiting("i"))
     for name in ("one", "two", "three"):
-        store.lead(name)
+        store.leases.lead(name)
     for key in LEASES:
         store.client.pexpire(key, 2000)
     before = contents(store.client)
-    assert store.lead("four") == Lease("one", ["q"], 0)
+    assert store.leases.lead("four") == Lease("one", ["q"], 0)
     assert contents(store.client) == before
     assert max(map(store.client.pttl, LEASES)) <= 2000
 
@@ -51,38 +51,38 @@ def test_the_others_learn_who_leads(store: DelayStore) -> None:
 def test_a_holder_renews_its_own_lease(store: DelayStore, name: str, rank: int, key: str) -> None:
     """The leader, or a deputy, that asks again has its full time again, and the others not."""
     for each in ("one", "two", "three"):
-        store.lead(each)
+        store.leases.lead(each)
     for each in LEASES:
         store.client.pexpire(each, 500)
-    assert store.lead(name) == Lease("one", [], rank)
+    assert store.leases.lead(name) == Lease("one", [], rank)
     assert [each for each in LEASES if store.client.pttl(each) > 500] == [key]
 
 
 def test_a_deputy_that_leads_makes_room_for_the_next(store: DelayStore) -> None:
     """When the leader is gone, its deputy leads and is deputy no more; who asks next is."""
-    store.lead("one")
-    store.lead("two")
+    store.leases.lead("one")
+    store.leases.lead("two")
     store.client.delete(LEASE)
-    assert store.lead("two") == Lease("two", [], 1)
+    assert store.leases.lead("two") == Lease("two", [], 1)
     assert not store.client.exists(DEPUTY)
-    assert store.lead("three") == Lease("two", [], 2)
+    assert store.leases.lead("three") == Lease("two", [], 2)
 
 
 def test_whoever_asks_first_leads_when_the_leader_is_gone(store: DelayStore) -> None:
     """Another one than the deputy leads if it asks before; the deputy stays what it is."""
-    store.lead("one")
-    store.lead("two")
+    store.leases.lead("one")
+    store.leases.lead("two")
     store.client.delete(LEASE)
-    assert store.lead("three") == Lease("three", [], 1)
-    assert store.lead("two") == Lease("three", [], 2)
+    assert store.leases.lead("three") == Lease("three", [], 1)
+    assert store.leases.lead("two") == Lease("three", [], 2)
 
 
 def test_a_lease_ends_by_itself(make_store: MakeStore) -> None:
     """The lease of a leader that is silent ends after its time, and another worker leads."""
     store = make_store(lease_ttl=1)
-    store.lead("one")
-    assert store.lead("two").leader == "one"
-    until(lambda: store.lead("two").leader == "two")
+    store.leases.lead("one")
+    assert store.leases.lead("two").leader == "one"
+    until(lambda: store.leases.lead("two").leader == "two")
 
 
 @pytest.mark.parametrize("key", [*LEASES, "delayq:queues"])
@@ -91,5 +91,5 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
     store.client.rpush(key, "somebody else's")
     before = contents(store.client)
     with pytest.raises(ResponseError, match="WRONGTYPE key " + key):
-        store.lead("one")
+        store.leases.lead("one")
     assert contents(store.client) == before

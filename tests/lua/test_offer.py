@@ -4,7 +4,8 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Change, Offer
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
@@ -33,7 +34,7 @@ from tests.support.store.keyspace import (
 @hash_only  # test_entries.py has what is kept in Redisson's form
 def test_a_message_is_indexed_by_its_due_time_and_kept_whole(store: DelayStore) -> None:
     """On an empty database, one offer makes exactly the index, the backup and the queue's name."""
-    assert store.offer("q", Offer("i", "4102444800123.457", 0, "body")) == ("first", 1, 0, 0)
+    assert store.delivery.offer("q", Offer("i", "4102444800123.457", 0, "body")) == ("first", 1, 0, 0)
     assert contents(store.client) == {
         b"delayq:{q}:due": [(b"i", 4102444800123.457)],
         b"delayq:{q}:backup": {b"i": b"body"},
@@ -55,8 +56,8 @@ def test_a_message_is_indexed_by_its_due_time_and_kept_whole(store: DelayStore) 
 def test_what_an_id_and_a_body_cannot_tell_is_marked(store: DelayStore, offer: Offer, before: list[Offer]) -> None:
     """A message whose priority or place among equal due times must be kept has both beside its id and body."""
     for each in before:
-        store.offer("q", each)
-    store.offer("q", offer)
+        store.delivery.offer("q", each)
+    store.delivery.offer("q", offer)
     identity, body = offer.id.encode(), str(offer.body).encode()
     after = contents(store.client)
     assert after[ORDER.encode()] == b"1"
@@ -75,31 +76,31 @@ def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
         "between": due_ms - 1.5,
         "long past": PAST_MS,
     }
-    replies = [store.offer("q", waiting(name, when)).place for name, when in places.items()]
+    replies = [store.delivery.offer("q", waiting(name, when)).place for name, when in places.items()]
     assert replies == ["first", "behind", "behind", "head", "behind", "head"]
     assert ear.heard() == [announced(store, each) for each in (due_ms, due_ms - 2.5, PAST_MS)]
 
 
 def test_a_batch_is_announced_once_by_its_earliest(store: DelayStore, ear: Ear) -> None:
     """Many messages in one call are stored together, and their earliest is announced."""
-    reply = store.offer("q", *(waiting(str(n), FUTURE_MS + abs(n - 3)) for n in range(7)))
+    reply = store.delivery.offer("q", *(waiting(str(n), FUTURE_MS + abs(n - 3)) for n in range(7)))
     assert reply == ("first", 7, 0, 0)
     assert ear.heard() == [announced(store, FUTURE_MS)]
-    assert store.size("q") == 7
+    assert store.queues.size("q") == 7
 
 
 def test_queues_have_heads_of_their_own(store: DelayStore, ear: Ear) -> None:
     """A message is compared with those of its own queue only."""
-    assert [store.offer(queue, waiting("i")).place for queue in ("a", "b")] == ["first", "first"]
+    assert [store.delivery.offer(queue, waiting("i")).place for queue in ("a", "b")] == ["first", "first"]
     assert ear.heard() == [announced(store, FUTURE_MS, queue) for queue in "ab"]
 
 
 def test_the_same_bytes_again_change_nothing(store: DelayStore, ear: Ear) -> None:
     """A publisher's second attempt, byte for byte, is counted as repeated, and not stored, moved or announced."""
-    store.offer("q", waiting("i", priority=3))
+    store.delivery.offer("q", waiting("i", priority=3))
     before = contents(store.client)
     ear.heard()
-    assert store.offer("q", waiting("i", priority=3)) == ("behind", 0, 1, 0)
+    assert store.delivery.offer("q", waiting("i", priority=3)) == ("behind", 0, 1, 0)
     after = contents(store.client)
     if store.backup == "hash":
         assert (before.pop(ORDER.encode()), after.pop(ORDER.encode())) == (b"1", b"2")
@@ -110,14 +111,14 @@ def test_the_same_bytes_again_change_nothing(store: DelayStore, ear: Ear) -> Non
 def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
     """Messages that differ under one id are all kept and all transferred; the second attempts of each are known."""
     offers = [waiting("i", PAST_MS, body) for body in ("one", "two", "three")]
-    assert [store.offer("q", offer)[1:] for offer in offers] == [(1, 0, 0), (0, 0, 1), (0, 0, 1)]
-    assert [store.offer("q", offer)[1:] for offer in offers] == [(0, 1, 0)] * 3
-    assert store.size("q") == len(contents(store.client)[in_form(store, BACKUP).encode()]) == 3
+    assert [store.delivery.offer("q", offer)[1:] for offer in offers] == [(1, 0, 0), (0, 0, 1), (0, 0, 1)]
+    assert [store.delivery.offer("q", offer)[1:] for offer in offers] == [(0, 1, 0)] * 3
+    assert store.queues.size("q") == len(contents(store.client)[in_form(store, BACKUP).encode()]) == 3
     stored = ["i", *(twin_id("i", body) for body in ("two", "three"))]
-    assert {each.id for each in store.get(["q"], ["i"])["i"]} == set(stored)
+    assert {each.id for each in store.lookup.get(["q"], ["i"])["i"]} == set(stored)
     if store.backup == "hash":
         assert sorted(stored[1:]) == [each.decode() for each in store.client.zrange(TWINS, 0, -1)]
-    store.transfer("q")
+    store.delivery.transfer("q")
     assert not store.client.exists(in_form(store, TWINS))
     assert popped(store.client, "q") == [b"one", b"two", b"three"]
 
@@ -129,32 +130,32 @@ def test_a_second_message_of_an_id_is_known_again_when_the_first_has_left(store:
     Once it has left as well, its id is free.
     """
     second = waiting("i", FUTURE_MS, "second", priority=3)
-    store.offer("q", waiting("i", PAST_MS, "first"))
-    store.offer("q", second)
+    store.delivery.offer("q", waiting("i", PAST_MS, "first"))
+    store.delivery.offer("q", second)
     if leave == "transfer":
-        store.transfer("q")
+        store.delivery.transfer("q")
     else:
-        [first] = [each for each in store.get(["q"], ["i"])["i"] if each.body == b"first"]
-        assert store.run_now("q", [Change(first, 0.0, b"first")]) == ["transferred"]
+        [first] = [each for each in store.lookup.get(["q"], ["i"])["i"] if each.body == b"first"]
+        assert store.lookup.run_now("q", [Change(first, 0.0, b"first")]) == ["transferred"]
     before = contents(store.client)
-    assert store.offer("q", second)[1:] == (0, 1, 0)
+    assert store.delivery.offer("q", second)[1:] == (0, 1, 0)
     assert contents(store.client) == before
-    assert [each.body for each in store.cancel(["q"], ["i"])["i"]] == [b"second"]
-    assert store.offer("q", second)[1:] == (1, 0, 0)
+    assert [each.body for each in store.lookup.cancel(["q"], ["i"])["i"]] == [b"second"]
+    assert store.delivery.offer("q", second)[1:] == (1, 0, 0)
 
 
 def test_a_batch_may_repeat_itself(store: DelayStore) -> None:
     """Within one call, too, equal messages are stored once and different ones under one id are both kept."""
     same, other = waiting("i"), waiting("i", body="other")
-    assert store.offer("q", same, other, same, other, waiting("j")) == ("first", 2, 2, 1)
-    assert store.size("q") == 3
+    assert store.delivery.offer("q", same, other, same, other, waiting("j")) == ("first", 2, 2, 1)
+    assert store.queues.size("q") == 3
 
 
 def test_an_id_is_free_again_after_its_transfer(store: DelayStore) -> None:
     """A task that is retried under its id after its delivery is a new message."""
     for _ in range(2):
-        assert store.offer("q", waiting("i", PAST_MS)) == ("first", 1, 0, 0)
-        assert store.transfer("q").moved == 1
+        assert store.delivery.offer("q", waiting("i", PAST_MS)) == ("first", 1, 0, 0)
+        assert store.delivery.transfer("q").moved == 1
     assert len(popped(store.client, "q")) == 2
 
 
@@ -162,7 +163,7 @@ def test_an_id_is_free_again_after_its_transfer(store: DelayStore) -> None:
 def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms: float) -> None:
     """A delay counts from the moment at which the message reaches Redis, by Redis's clock."""
     before_ms = clock_ms(store.client)
-    store.offer("q", Offer("i", f"+{delay_ms!r}", 0, "body"))
+    store.delivery.offer("q", Offer("i", f"+{delay_ms!r}", 0, "body"))
     after_ms = clock_ms(store.client)
     due_ms = only(store, "i").due_ms
     assert kept_ms(store, before_ms + delay_ms) <= due_ms <= kept_ms(store, after_ms + delay_ms)
@@ -171,7 +172,7 @@ def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms
 @pytest.mark.parametrize("expire_ms", [0, 60_000])
 def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore, expire_ms: int) -> None:
     """With ``x-expires`` all of the queue's keys end together, some time after what is in them is due; else none."""
-    store.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=expire_ms)
+    store.delivery.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=expire_ms)
     for key in (DUE, BACKUP, ORDER, TWINS):
         left_ms = store.client.pttl(in_form(store, key))
         assert 0 < left_ms <= expire_ms if expire_ms else left_ms == -1
@@ -179,8 +180,8 @@ def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore,
 
 def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
     """Each message that arrives in an expiring queue gives it its full time again."""
-    store.offer("q", waiting("i", PAST_MS), expire_ms=10_000)
-    store.offer("q", waiting("j", PAST_MS), expire_ms=60_000)
+    store.delivery.offer("q", waiting("i", PAST_MS), expire_ms=10_000)
+    store.delivery.offer("q", waiting("j", PAST_MS), expire_ms=60_000)
     assert all(store.client.pttl(in_form(store, key)) > 10_000 for key in (DUE, BACKUP, ORDER))
 
 
@@ -188,54 +189,54 @@ def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
     store.client.sadd("delayq:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.offer("q", waiting("i"), waiting("j")))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.offer("q", waiting("i"), waiting("j")))
     assert ear.heard() == []
 
 
 def test_a_count_that_is_no_number_stops_the_offer(store: DelayStore) -> None:
     """Where the count of messages has been overwritten with a text, nothing is stored."""
-    store.offer("q", waiting("other"))
+    store.delivery.offer("q", waiting("other"))
     spoil_the_count(store)
     before = look(store)
     with pytest.raises(ResponseError):
-        store.offer("q", waiting("i", priority=3))
+        store.delivery.offer("q", waiting("i", priority=3))
     assert look(store) == before
 
 
 def test_the_count_may_begin_anew(store: DelayStore) -> None:
     """No message is lost when the count has outgrown its eight digits, or four bytes."""
-    store.offer("q", waiting("a"))
+    store.delivery.offer("q", waiting("a"))
     if store.backup == "hash":
         store.client.set(ORDER, 2**32 - 2)
     else:
         store.client.hset(in_form(store, ORDER), "order", 2**32 - 2)
     for name in ("i", "j", "k"):
-        store.offer("q", waiting(name, PAST_MS, priority=3))
+        store.delivery.offer("q", waiting(name, PAST_MS, priority=3))
     assert [each[0] for each in look(store)[b"waiting in q"]] == ["j", "k", "i", "a"]
     if store.backup == "hash":
         assert store.client.zrange(DUE, 0, 2) == [b"\x7f00000000j", b"\x7f00000001k", b"\x7fffffffffi"]
-    assert store.transfer("q").moved == 3
+    assert store.delivery.transfer("q").moved == 3
 
 
 def test_equal_content_in_two_queues_is_two_messages(store: DelayStore) -> None:
     """A message that an exchange routes to two queues is stored in both."""
     for queue in ("a", "b"):
-        assert store.offer(queue, waiting("i")).offered == 1
-    assert (store.size("a"), store.size("b")) == (1, 1)
+        assert store.delivery.offer(queue, waiting("i")).offered == 1
+    assert (store.queues.size("a"), store.queues.size("b")) == (1, 1)
 
 
 def test_prefix_and_database_are_kept_to(make_store: MakeStore) -> None:
     """Stores with different key prefixes on one database share no message."""
     plain, prefixed = make_store(), make_store(keys=make_store().keys.__class__("app:"))
-    prefixed.offer("q", waiting("i", PAST_MS))
-    assert plain.size("q") == 0
-    assert plain.queues() == []
-    assert prefixed.queues() == ["q"]
+    prefixed.delivery.offer("q", waiting("i", PAST_MS))
+    assert plain.queues.size("q") == 0
+    assert plain.queues.names() == []
+    assert prefixed.queues.names() == ["q"]
     names = (
         b"app:"
         if plain.backup == "hash"
         else (b"app:", b"redisson_delay_queue:{app:", b"redisson_delay_queue_timeout:{app:")
     )
     assert all(key.startswith(names) for key in contents(plain.client))
-    prefixed.transfer("q")
+    prefixed.delivery.transfer("q")
     assert popped(plain.client, "app:q") == [b"body of i"]

@@ -4,8 +4,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import PUBLISH_BYTES, PUBLISH_COUNT
-from kombu_delayq.store.job_results import Enqueued
+from kombu_delayq.store.bulk_jobs import PUBLISH_BYTES, PUBLISH_COUNT, Enqueued
 from kombu_delayq.store.types import Offer
 from tests.support.store.jobs import JOB, STAGED, TTL_MS, begun, now, published, several, staged_job
 from tests.support.store.keyspace import (
@@ -29,26 +28,26 @@ from tests.support.store.keyspace import (
 def test_staged_messages_go_where_they_would_have_gone(store: DelayStore) -> None:
     """A call sends the messages of one queue, now or later by Redis's clock; after the last the job is committed."""
     job = staged_job(store, ("q", now("i", priority=9)), ("q", waiting("j")), ("q", waiting("k", PAST_MS)))
-    assert store.publish(job) == Enqueued("enqueued", 3, 0)
+    assert store.jobs.publish(job) == Enqueued("enqueued", 3, 0)
     assert look(store)[b"waiting in q"] == [("j", FUTURE_MS, 0, b"body of j")]
     after = contents(store.client)
     assert (after[b"q\x06\x169"], after[b"q"]) == ([b"body of i"], [b"body of k"])
     assert after[JOB.encode()][b"state"] == b"committed"
     assert STAGED.encode() not in after
-    assert store.publish(job) == Enqueued("enqueued")
+    assert store.jobs.publish(job) == Enqueued("enqueued")
     assert contents(store.client) == after
 
 
 def test_many_messages_take_many_calls(store: DelayStore) -> None:
     """A call sends a number of messages, the first ones, and until the last the job is not committed."""
     job = begun(store, staged=True)
-    store.enqueue("q", job, several(PUBLISH_COUNT + 1))
-    store.finish(job, "committed")
-    assert store.publish(job).fresh == PUBLISH_COUNT
-    found = store.job("j")
+    store.jobs.enqueue("q", job, several(PUBLISH_COUNT + 1))
+    store.jobs.finish(job, "committed")
+    assert store.jobs.publish(job).fresh == PUBLISH_COUNT
+    found = store.jobs.find("j")
     assert found is not None
     assert (found.state, found.staged, found.enqueued) == ("publishing", 1, PUBLISH_COUNT + 1)
-    assert store.publish(job).fresh == 1
+    assert store.jobs.publish(job).fresh == 1
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(PUBLISH_COUNT + 1)]
 
 
@@ -57,17 +56,17 @@ def test_large_messages_take_many_calls(store: DelayStore) -> None:
     size = PUBLISH_BYTES // 2
     bodies = ["x" * size, "y" * size, "z" * PUBLISH_BYTES * 2, "last"]
     job = staged_job(store, *(("q", now(body[0], body)) for body in bodies))
-    assert [store.publish(job).fresh for _ in range(4)] == [2, 1, 1, 0]
+    assert [store.jobs.publish(job).fresh for _ in range(4)] == [2, 1, 1, 0]
     assert popped(store.client, "q") == [body.encode() for body in bodies]
 
 
 def test_each_queue_gets_its_own(store: DelayStore) -> None:
     """Messages for several queues go to each in the order in which they were staged."""
     job = staged_job(store, *(("ab"[n // 2 % 2], now(str(n))) for n in range(8)))
-    assert [store.publish(job).fresh for _ in range(5)] == [2, 2, 2, 2, 0]
+    assert [store.jobs.publish(job).fresh for _ in range(5)] == [2, 2, 2, 2, 0]
     assert popped(store.client, "a") == [b"body of 0", b"body of 1", b"body of 4", b"body of 5"]
     assert popped(store.client, "b") == [b"body of 2", b"body of 3", b"body of 6", b"body of 7"]
-    assert store.queues() == ["a", "b"]
+    assert store.queues.names() == ["a", "b"]
 
 
 def test_another_publisher_at_the_same_messages_ends_none(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,20 +77,20 @@ def test_another_publisher_at_the_same_messages_ends_none(store: DelayStore, mon
     def read_late(key: str, at: int) -> bytes | None:
         head = read(key, at)
         monkeypatch.setattr(store.client, "lindex", read)
-        store.publish(job)
+        store.jobs.publish(job)
         return head  # type: ignore[no-any-return]  # of an untyped client
 
     monkeypatch.setattr(store.client, "lindex", read_late)
-    assert store.publish(job).fresh == 2
+    assert store.jobs.publish(job).fresh == 2
     assert (popped(store.client, "a"), popped(store.client, "b")) == ([b"body of i"], [b"body of j", b"body of k"])
 
 
 def test_nothing_is_sent_before_the_job_is_committed(store: DelayStore) -> None:
     """While a job is open, what it has staged stays."""
     job = begun(store, staged=True)
-    store.enqueue("q", job, several(2))
+    store.jobs.enqueue("q", job, several(2))
     before = contents(store.client)
-    assert store.publish(job) == Enqueued("open")
+    assert store.jobs.publish(job) == Enqueued("open")
     assert contents(store.client) == before
 
 
@@ -100,21 +99,21 @@ def test_without_the_job_nothing_is_sent(store: DelayStore) -> None:
     job = staged_job(store, ("q", now("i")))
     store.client.delete(JOB)
     before = contents(store.client)
-    assert store.publish(job) == Enqueued("unknown")
+    assert store.jobs.publish(job) == Enqueued("unknown")
     assert contents(store.client) == before
 
 
 def test_any_run_publishes(store: DelayStore) -> None:
     """Who publishes need not be the run that committed: it may have ended half way."""
     job = staged_job(store, ("q", now("i")))
-    assert store.publish(job._replace(run=job.run + 7)).fresh == 1
+    assert store.jobs.publish(job._replace(run=job.run + 7)).fresh == 1
 
 
 def test_a_head_is_announced(store: DelayStore, ear: Ear) -> None:
     """Transfer workers hear of the first of the delayed messages that are sent, and not before."""
     job = staged_job(store, ("q", waiting("i", FUTURE_MS + 1)), ("q", waiting("j")))
     assert ear.heard() == []
-    store.publish(job)
+    store.jobs.publish(job)
     assert ear.heard() == [announced(store, FUTURE_MS)]
 
 
@@ -122,16 +121,16 @@ def test_messages_due_in_the_same_instant_keep_their_order(store: DelayStore) ->
     """Messages of one due time wait in the order in which they were staged."""
     names = "zamb"
     job = staged_job(store, *(("q", waiting(name)) for name in names))
-    store.publish(job)
+    store.jobs.publish(job)
     assert "".join(each[0] for each in look(store)[b"waiting in q"]) == names
 
 
 def test_a_rate_holds_publishing_up(store: DelayStore) -> None:
     """At a rate the next call waits for as long as the messages of the last one take."""
     job = staged_job(store, ("a", now("i")), ("b", now("j")), max_rate=0.1)
-    assert store.publish(job).fresh == 1
+    assert store.jobs.publish(job).fresh == 1
     before = contents(store.client)
-    reply = store.publish(job)
+    reply = store.jobs.publish(job)
     assert reply.word == "wait"
     assert 0 < reply.wait_ms <= 10_000
     assert contents(store.client) == before | {b"delayq:queues": {b"a", b"b"}}
@@ -141,15 +140,15 @@ def test_as_many_are_published_as_the_queue_has_room_for(store: DelayStore) -> N
     """With ``max_depth`` less than a call's messages, each call fills the queue up, and says so when it is full."""
     job = staged_job(store, *(("q", each) for each in several(8)), max_depth=5)
     store.client.lpush("q\x06\x163", "of somebody else")
-    store.offer("q", waiting("i"))
-    assert store.publish(job).fresh == 3
+    store.delivery.offer("q", waiting("i"))
+    assert store.jobs.publish(job).fresh == 3
     before = contents(store.client)
-    assert store.publish(job) == Enqueued("deep", depth=5)
+    assert store.jobs.publish(job) == Enqueued("deep", depth=5)
     assert contents(store.client) == before
     assert len(popped(store.client, "q")) == 3
-    assert [store.publish(job).fresh for _ in range(2)] == [3, 0]
+    assert [store.jobs.publish(job).fresh for _ in range(2)] == [3, 0]
     popped(store.client, "q")
-    assert [store.publish(job).fresh for _ in range(2)] == [2, 0]
+    assert [store.jobs.publish(job).fresh for _ in range(2)] == [2, 0]
 
 
 def test_publishing_puts_off_the_end_of_what_is_staged(store: DelayStore) -> None:
@@ -157,10 +156,10 @@ def test_publishing_puts_off_the_end_of_what_is_staged(store: DelayStore) -> Non
     job = staged_job(store, ("a", waiting("i", priority=3)), ("b", now("j")))
     for key in (JOB, STAGED):
         store.client.pexpire(key, TTL_MS // 10)
-    store.publish(job)
+    store.jobs.publish(job)
     assert all(TTL_MS // 2 < store.client.pttl(key) <= TTL_MS for key in (JOB, STAGED))
     assert {store.client.pttl(key) for key in store.keys.stored("a", store.backup)[:3]} == {-1}
-    store.publish(job)
+    store.jobs.publish(job)
     assert TTL_MS // 2 < store.client.pttl(JOB) <= TTL_MS
     assert store.client.pttl("b") == -1
 
@@ -168,7 +167,7 @@ def test_publishing_puts_off_the_end_of_what_is_staged(store: DelayStore) -> Non
 def test_any_message(store: DelayStore) -> None:
     """A staged message of any bytes, for a queue of any name, arrives as it was."""
     body, queue = bytes(range(256)), "ü {tag} ✓\n"
-    store.publish(staged_job(store, (queue, Offer("\0", "", 0, body))))
+    store.jobs.publish(staged_job(store, (queue, Offer("\0", "", 0, body))))
     assert popped(store.client, queue) == [body]
 
 
@@ -177,7 +176,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
     """Where somebody else's key is in the way, the error names it, nothing is sent and nothing is lost."""
     job = staged_job(store, ("q", now("i")), ("q", waiting("j")))
     store.client.sadd("delayq:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.publish(job))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.publish(job))
     assert ear.heard() == []
     store.client.delete(in_form(store, key))
     if key != JOB:
@@ -191,5 +190,5 @@ def test_staged_messages_of_the_wrong_type_are_left_alone(store: DelayStore) -> 
     store.client.set(STAGED, "somebody else's")
     before = contents(store.client)
     with pytest.raises(ResponseError, match="WRONGTYPE"):
-        store.publish(job)
+        store.jobs.publish(job)
     assert contents(store.client) == before

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.store import PAGE_TTL_MS, DelayStore
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.delivery import PAGE_TTL_MS
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.store.fixtures import MakeStore
@@ -14,7 +15,7 @@ from tests.support.store.priorities import STEPS, Kombu
 
 
 def put(store: DelayStore, number: int, *offers: Offer, sender: str = "s", expire_ms: int = 0) -> str:
-    return store.put("q", PageId(sender, number), offers, expire_ms)
+    return store.delivery.put("q", PageId(sender, number), offers, expire_ms)
 
 
 def test_a_page_is_stored_and_pushed(store: DelayStore) -> None:
@@ -23,7 +24,7 @@ def test_a_page_is_stored_and_pushed(store: DelayStore) -> None:
     assert look(store)[b"waiting in q"] == [("i", FUTURE_MS, 0, b"body of i")]
     assert popped(store.client, "q") == [b"body of a", b"body of c"]
     assert popped(store.client, "q\x06\x169") == [b"body of b"]
-    assert store.queues() == ["q"]
+    assert store.queues.names() == ["q"]
     assert 0 < store.client.pttl("delayq:sender:s") <= PAGE_TTL_MS
 
 
@@ -36,10 +37,10 @@ def test_a_page_that_comes_again_changes_nothing(store: DelayStore) -> None:
     for number in (2, 1):
         assert put(store, number, *page) == "repeated"
         assert contents(store.client) == before
-    assert store.cancel(["q"], ["i"])
+    assert store.lookup.cancel(["q"], ["i"])
     assert popped(store.client, "q") == [b"body of a", b"body of b"]
     assert put(store, 1, *page) == "repeated"
-    assert (store.size("q"), store.client.llen("q")) == (0, 0)
+    assert (store.queues.size("q"), store.client.llen("q")) == (0, 0)
 
 
 def test_pages_of_others_are_others(store: DelayStore) -> None:
@@ -52,7 +53,7 @@ def test_pages_of_others_are_others(store: DelayStore) -> None:
 def test_a_page_without_delayed_messages_makes_no_queue_known(store: DelayStore) -> None:
     """Messages of now are no reason for transfer workers to look at their queue."""
     put(store, 1, now("a"))
-    assert store.queues() == []
+    assert store.queues.names() == []
 
 
 @pytest.mark.parametrize("steps", STEPS)
@@ -79,5 +80,5 @@ def test_a_queue_that_expires(store: DelayStore) -> None:
 @pytest.mark.parametrize("key", ["delayq:sender:s", "q", "q\x06\x163"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is published."""
-    store.know("q")  # which is told apart from the page
+    store.queues.know("q")  # which is told apart from the page
     refuses_a_key_of_the_wrong_type(store, key, lambda: put(store, 1, waiting("i"), now("a")))

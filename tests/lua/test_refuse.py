@@ -32,9 +32,9 @@ def noted(store: DelayStore) -> set[bytes]:
 def test_ids_are_noted_for_as_long_as_the_option_says(make_store: MakeStore) -> None:
     """Each id is noted with the time until when, nothing else is touched, and the note ends by itself."""
     store = make_store(cancelled_ttl=60)
-    store.offer("q", waiting("i"))
+    store.delivery.offer("q", waiting("i"))
     before, start_ms = contents(store.client), clock_ms(store.client)
-    assert store.refuse(["i", "j"]) == Refused(["q"], set())
+    assert store.chains.refuse(["i", "j"]) == Refused(["q"], set())
     end_ms = clock_ms(store.client)
     after = contents(store.client)
     notes = dict(after.pop(CANCELLED.encode()))
@@ -47,17 +47,17 @@ def test_ids_are_noted_for_as_long_as_the_option_says(make_store: MakeStore) -> 
 def test_a_refusal_costs_one_round_trip(store: DelayStore) -> None:
     """Ids are noted and the names of the queues read afterwards in one round trip, once the script is known."""
     for queue in "cab":
-        store.offer(queue, waiting("i"))
+        store.delivery.offer(queue, waiting("i"))
     store.client.script_flush()
-    assert store.refuse(["i"]).queues == ["a", "b", "c"]
-    assert round_trips(store, lambda: store.refuse(["i"])) == 1
+    assert store.chains.refuse(["i"]).queues == ["a", "b", "c"]
+    assert round_trips(store, lambda: store.chains.refuse(["i"])) == 1
 
 
 def test_an_id_that_is_noted_already_is_noted_anew(store: DelayStore) -> None:
     """Those that are noted are noted from now on for the full time."""
-    store.refuse(["i"])
+    store.chains.refuse(["i"])
     first_ms = store.client.zscore(CANCELLED, "i")
-    store.refuse(["j", "i", "j"])
+    store.chains.refuse(["j", "i", "j"])
     assert store.client.zscore(CANCELLED, "i") > first_ms
     assert noted(store) == {b"i", b"j"}
 
@@ -65,11 +65,11 @@ def test_an_id_that_is_noted_already_is_noted_anew(store: DelayStore) -> None:
 def test_a_shorter_note_shortens_no_longer_one(make_store: MakeStore) -> None:
     """A process whose option is shorter lets neither the same id nor those of others be forgotten before their time."""
     longer, shorter = make_store(cancelled_ttl=1000), make_store(cancelled_ttl=1)
-    longer.refuse(["i", "j"])
+    longer.chains.refuse(["i", "j"])
     before = contents(longer.client)
-    shorter.refuse(["i"])
+    shorter.chains.refuse(["i"])
     assert contents(longer.client) == before
-    shorter.refuse(["k"])
+    shorter.chains.refuse(["k"])
     assert noted(longer) == {b"i", b"j", b"k"}
     assert 990_000 < longer.client.pttl(CANCELLED) <= 1_000_000
 
@@ -77,12 +77,12 @@ def test_a_shorter_note_shortens_no_longer_one(make_store: MakeStore) -> None:
 def test_what_was_noted_long_ago_is_forgotten_bit_by_bit(store: DelayStore) -> None:
     """Each call forgets more ids than it adds, and only those whose time is over."""
     now_ms = clock_ms(store.client)
-    store.use_chains()
+    store.chains.use_chains()
     store.client.zadd(CANCELLED, {f"old{n}": now_ms - n for n in range(1000)})
     store.client.zadd(CANCELLED, {"current": now_ms + 60_000})
     sizes = []
     while store.client.zcount(CANCELLED, "-inf", now_ms):
-        store.refuse([f"new{len(sizes)}"])
+        store.chains.refuse([f"new{len(sizes)}"])
         sizes.append(store.client.zcard(CANCELLED))
         assert len(sizes) <= 1001
     assert all(after < before for before, after in pairwise(sizes))
@@ -95,7 +95,7 @@ def test_where_nobody_uses_chains_only_the_latest_notes_are_kept(store: DelaySto
     store.client.zadd(CANCELLED, {f"of another release {n}": clock_ms(store.client) + 60_000 for n in range(3000)})
     sizes = []
     for first in range(0, 5000, 200):
-        store.refuse([str(n) for n in range(first, first + 200)])
+        store.chains.refuse([str(n) for n in range(first, first + 200)])
         sizes.append(store.client.zcard(CANCELLED))
     assert all(after < before for before, after in pairwise(sizes) if before > NOTES_WITHOUT_CHAINS)
     assert sizes[-1] == NOTES_WITHOUT_CHAINS
@@ -106,12 +106,12 @@ def test_where_nobody_uses_chains_only_the_latest_notes_are_kept(store: DelaySto
 def test_where_chains_are_in_use_every_note_is_kept(store: DelayStore, told: str) -> None:
     """Once anybody has told of chains, no note goes before its time."""
     if told == "by a publisher or a worker":
-        store.use_chains()
+        store.chains.use_chains()
     elif told == "by a step":
-        store.step("q", "chain", waiting("step", body="of chain"))
+        store.chains.step("q", "chain", waiting("step", body="of chain"))
     count = NOTES_WITHOUT_CHAINS * 2
     for first in range(0, count, 200):
-        store.refuse([str(n) for n in range(first, first + 200)], in_use=told == "by who cancels")
+        store.chains.refuse([str(n) for n in range(first, first + 200)], in_use=told == "by who cancels")
     assert store.client.zcard(CANCELLED) == count
     assert store.client.ttl(CHAINS) == -1
     assert store.client.zscore(CHAINS, "") == inf
@@ -122,42 +122,42 @@ def test_it_tells_which_ids_are_those_of_chains(make_store: MakeStore) -> None:
     store = make_store(cancelled_ttl=1000)
     now_ms = clock_ms(store.client)
     for identity, due_ms in (("waits", FUTURE_MS), ("runs", now_ms - 900_000), ("has ended", PAST_MS), ("", FUTURE_MS)):
-        store.step("q", "chain", waiting(identity, due_ms, "of chain"))
-    store.offer("q", waiting("no chain"))
+        store.chains.step("q", "chain", waiting(identity, due_ms, "of chain"))
+    store.delivery.offer("q", waiting("no chain"))
     ids = ["unknown", "runs", "has ended", "waits", "no chain", ""]
     # A chain without an id could not be told from the mark of those that are in use.
-    assert store.refuse(ids).chains == {"runs", "waits"}
+    assert store.chains.refuse(ids).chains == {"runs", "waits"}
 
 
 def test_the_notes_are_gone_when_none_is_needed(make_store: MakeStore) -> None:
     """The key goes with the last note."""
     store = make_store(cancelled_ttl=1)
-    store.refuse(["i"])
+    store.chains.refuse(["i"])
     until(lambda: not store.client.exists(CANCELLED), 10)
 
 
 def test_nothing_to_note_changes_nothing(store: DelayStore) -> None:
     """A call without ids makes no key."""
-    assert store.refuse([]) == Refused([], set())
+    assert store.chains.refuse([]) == Refused([], set())
     assert contents(store.client) == {}
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id_is_noted_and_taken_back(store: DelayStore, identity: str) -> None:
     """Any id can be noted, and told as that of a chain; taken back, it leaves the others."""
-    store.step("q", "chain", odd(identity, "of chain"))
-    assert store.refuse([identity, "other"]).chains == ({identity} if identity else set())
-    assert store.accept([identity, "unknown"]) == 1
-    assert store.accept([identity]) == 0
+    store.chains.step("q", "chain", odd(identity, "of chain"))
+    assert store.chains.refuse([identity, "other"]).chains == ({identity} if identity else set())
+    assert store.chains.accept([identity, "unknown"]) == 1
+    assert store.chains.accept([identity]) == 0
     assert noted(store) == {b"other"}
 
 
 def test_hundreds_of_ids_in_a_call(store: DelayStore) -> None:
     """A few hundred ids are noted and taken back in one call each."""
     ids = [str(n) for n in range(500)]
-    store.refuse(ids)
+    store.chains.refuse(ids)
     assert len(noted(store)) == 500
-    assert store.accept(ids) == 500
+    assert store.chains.accept(ids) == 500
     assert contents(store.client) == {}
 
 
@@ -166,21 +166,21 @@ def test_a_full_redis_still_tells_the_queues(
 ) -> None:
     """Where there is no room for a note, that is logged, and what waits can be removed all the same."""
     full = make_store(own_server)
-    full.offer("q", waiting("i"))
+    full.delivery.offer("q", waiting("i"))
     full.client.config_set("maxmemory", 1)
-    assert full.refuse(["i"]) == Refused(["q"], set())
+    assert full.chains.refuse(["i"]) == Refused(["q"], set())
     assert "not ended" in caplog.text
-    assert full.cancel(["q"], ["i"]).keys() == {"i"}
+    assert full.lookup.cancel(["q"], ["i"]).keys() == {"i"}
 
 
 @pytest.mark.parametrize("key", [CANCELLED, CHAINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.refuse(["i"]))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.chains.refuse(["i"]))
 
 
 def test_a_registry_of_the_wrong_type_is_an_error(store: DelayStore) -> None:
     """Where the names of the queues cannot be read, nothing can be searched, and the error says why."""
     store.client.set("delayq:queues", "somebody else's")
     with pytest.raises(ResponseError, match="WRONGTYPE"):
-        store.refuse(["i"])
+        store.chains.refuse(["i"])

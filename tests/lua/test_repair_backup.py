@@ -30,14 +30,14 @@ TWO = twin_id("i", "two").encode()
 def repair(store: DelayStore, due_ms: float | None = FUTURE_MS, *, mend: bool = True) -> dict[bytes, str]:
     """Repairs all bodies of a queue in one call, each with one due time. Returns the state of each."""
     ids = sorted(store.client.hkeys(BACKUP))
-    return dict(zip(ids, store.repair_backup("q", [(each, due_ms) for each in ids], mend=mend), strict=True))
+    return dict(zip(ids, store.repair.repair_backup("q", [(each, due_ms) for each in ids], mend=mend), strict=True))
 
 
 @pytest.mark.parametrize("mend", [False, True])
 @pytest.mark.parametrize("due_ms", [None, PAST_MS])
 def test_sound_bodies_stay(store: DelayStore, ear: Ear, due_ms: float | None, mend: bool) -> None:
     """Bodies that lack nothing, marked or not and of messages with one id, are sound and change no key."""
-    store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
+    store.delivery.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
     before = contents(store.client)
     ear.heard()
     assert set(repair(store, due_ms, mend=mend).values()) == {"sound"}
@@ -48,20 +48,20 @@ def test_sound_bodies_stay(store: DelayStore, ear: Ear, due_ms: float | None, me
 @pytest.mark.parametrize("mend", [False, True])
 def test_a_body_without_an_index_entry_gets_one(store: DelayStore, ear: Ear, mend: bool) -> None:
     """Bodies that would never be delivered are named; mended, they wait for the due time given, and it is announced."""
-    store.offer("q", waiting("i", FUTURE_MS + 9), waiting("j", FUTURE_MS + 7, priority=6))
+    store.delivery.offer("q", waiting("i", FUTURE_MS + 9), waiting("j", FUTURE_MS + 7, priority=6))
     mended = contents(store.client)
     ear.heard()
     store.client.delete(DUE)
     before = contents(store.client)
     bodies: list[tuple[bytes, float | None]] = [(b"i", FUTURE_MS + 9), (b"j", FUTURE_MS + 7)]
-    assert store.repair_backup("q", bodies, mend=mend) == ["unindexed"] * 2
+    assert store.repair.repair_backup("q", bodies, mend=mend) == ["unindexed"] * 2
     assert contents(store.client) == (mended if mend else before)
     assert ear.heard() == ([f"{FUTURE_MS + 7:.0f} q"] if mend else [])
 
 
 def test_without_a_due_time_there_is_only_a_look(store: DelayStore, ear: Ear) -> None:
     """A body without an index entry, for which no due time is given, is named and left so."""
-    store.offer("q", waiting("i"))
+    store.delivery.offer("q", waiting("i"))
     store.client.delete(DUE)
     ear.heard()
     assert repair(store, None) == {b"i": "unindexed"}
@@ -71,24 +71,24 @@ def test_without_a_due_time_there_is_only_a_look(store: DelayStore, ear: Ear) ->
 
 def test_an_entry_that_is_there_keeps_its_due_time(store: DelayStore) -> None:
     """Of two repairs at once the second changes nothing, nor does one change what was rescheduled meanwhile."""
-    store.offer("q", waiting("i", FUTURE_MS + 9))
-    assert store.repair_backup("q", [(b"i", PAST_MS), (b"i", PAST_MS)], mend=True) == ["sound"] * 2
+    store.delivery.offer("q", waiting("i", FUTURE_MS + 9))
+    assert store.repair.repair_backup("q", [(b"i", PAST_MS), (b"i", PAST_MS)], mend=True) == ["sound"] * 2
     assert store.client.zscore(DUE, "i") == FUTURE_MS + 9
 
 
 def test_a_body_that_left_meanwhile_is_gone(store: DelayStore) -> None:
     """A body that was transferred after it was listed gets no entry."""
-    store.offer("q", waiting("i", PAST_MS))
-    store.transfer("q")
+    store.delivery.offer("q", waiting("i", PAST_MS))
+    store.delivery.transfer("q")
     before = contents(store.client)
-    assert store.repair_backup("q", [(b"i", FUTURE_MS)], mend=True) == ["gone"]
+    assert store.repair.repair_backup("q", [(b"i", FUTURE_MS)], mend=True) == ["gone"]
     assert contents(store.client) == before
 
 
 @pytest.mark.parametrize("mend", [False, True])
 def test_a_body_beside_another_of_its_id_is_found_by_it_again(store: DelayStore, mend: bool) -> None:
     """A message that cannot be found by its id is named, and mended it is found."""
-    store.offer("q", waiting("i"), waiting("i", body="two"), waiting("i~0123456789abcdef"))
+    store.delivery.offer("q", waiting("i"), waiting("i", body="two"), waiting("i~0123456789abcdef"))
     mended = contents(store.client)
     store.client.delete(TWINS)
     before = contents(store.client)
@@ -99,20 +99,24 @@ def test_a_body_beside_another_of_its_id_is_found_by_it_again(store: DelayStore,
 def test_all_that_a_body_lacks_is_mended_at_once(store: DelayStore) -> None:
     """With index and twins lost, one repair leaves all messages found by their ids and delivered in order."""
     offers = [waiting(name, PAST_MS, f"{name}{n}", n % 2) for n in range(4) for name in "abc"]
-    store.offer("q", *offers)
+    store.delivery.offer("q", *offers)
     whole = contents(store.client)
     store.client.delete(DUE, TWINS)
     assert set(repair(store, PAST_MS).values()) == {"unindexed"}
     assert contents(store.client) == whole
     assert set(repair(store).values()) == {"sound"}
-    assert {each: len(found) for each, found in store.get(["q"], ["a", "b", "c"]).items()} == {"a": 4, "b": 4, "c": 4}
-    store.transfer("q")
+    assert {each: len(found) for each, found in store.lookup.get(["q"], ["a", "b", "c"]).items()} == {
+        "a": 4,
+        "b": 4,
+        "c": 4,
+    }
+    store.delivery.transfer("q")
     assert popped(store.client, "q") == [str(offer.body).encode() for offer in offers]
 
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     """The keys that a repair makes expire with the queue's bodies."""
-    store.offer("q", waiting("i", PAST_MS), waiting("i", PAST_MS, "two"), expire_ms=60_000)
+    store.delivery.offer("q", waiting("i", PAST_MS), waiting("i", PAST_MS, "two"), expire_ms=60_000)
     store.client.delete(DUE, TWINS)
     repair(store)
     for key in (DUE, BACKUP, TWINS):
@@ -122,7 +126,7 @@ def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """Messages of any id, and others of that id, are put right."""
-    store.offer("q", odd(identity, "one"), odd(identity, "two"))
+    store.delivery.offer("q", odd(identity, "one"), odd(identity, "two"))
     whole = contents(store.client)
     store.client.delete(DUE, TWINS)
     assert set(repair(store).values()) == {"unindexed"}
@@ -143,8 +147,8 @@ def test_a_damaged_body_hides_no_other(store: DelayStore, value: str) -> None:
 @pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is mended."""
-    store.offer("q", waiting("i"), waiting("i", body="two"))
+    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
     ear.heard()
-    act = lambda: store.repair_backup("q", [(b"i", PAST_MS), (TWO, PAST_MS)], mend=True)  # noqa: E731
+    act = lambda: store.repair.repair_backup("q", [(b"i", PAST_MS), (TWO, PAST_MS)], mend=True)  # noqa: E731
     refuses_a_key_of_the_wrong_type(store, key, act)
     assert ear.heard() == []

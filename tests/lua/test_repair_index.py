@@ -32,10 +32,10 @@ def members(store: DelayStore) -> list[bytes]:
 @pytest.mark.parametrize("mend", [False, True])
 def test_sound_entries_stay(store: DelayStore, ear: Ear, mend: bool) -> None:
     """Entries whose bodies are there, marked or not and of messages with one id, are sound and change no key."""
-    store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
+    store.delivery.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
     before = contents(store.client)
     ear.heard()
-    assert store.repair_index("q", members(store), mend=mend) == ["sound"] * 4
+    assert store.repair.repair_index("q", members(store), mend=mend) == ["sound"] * 4
     assert contents(store.client) == before
     assert ear.heard() == []
 
@@ -43,12 +43,12 @@ def test_sound_entries_stay(store: DelayStore, ear: Ear, mend: bool) -> None:
 @pytest.mark.parametrize("mend", [False, True])
 def test_an_entry_without_a_body_is_lost(store: DelayStore, mend: bool) -> None:
     """Entries whose bodies are gone are named, and with ``mend`` removed; the others stay."""
-    store.offer("q", waiting("sound", FUTURE_MS + 1))
+    store.delivery.offer("q", waiting("sound", FUTURE_MS + 1))
     sound = contents(store.client)
-    store.offer("q", waiting("bare"), waiting("marked"), waiting("sound", FUTURE_MS + 2, "two"))
+    store.delivery.offer("q", waiting("bare"), waiting("marked"), waiting("sound", FUTURE_MS + 2, "two"))
     store.client.hdel(BACKUP, "bare", "marked", twin_id("sound", "two"))
     before = contents(store.client)
-    assert store.repair_index("q", members(store), mend=mend) == ["lost", "lost", "sound", "lost"]
+    assert store.repair.repair_index("q", members(store), mend=mend) == ["lost", "lost", "sound", "lost"]
     after = contents(store.client)
     if mend:
         assert after.pop(b"delayq:{q}:order") == b"1"
@@ -57,11 +57,11 @@ def test_an_entry_without_a_body_is_lost(store: DelayStore, mend: bool) -> None:
 
 def test_an_entry_that_left_meanwhile_is_not_lost(store: DelayStore) -> None:
     """An entry that was transferred after it was listed is gone, and nothing is wrong with it."""
-    store.offer("q", waiting("i", PAST_MS), waiting("j"))
+    store.delivery.offer("q", waiting("i", PAST_MS), waiting("j"))
     listed = members(store)
-    store.transfer("q")
-    assert store.repair_index("q", listed, mend=True) == ["gone", "sound"]
-    assert store.repair_index("never used", listed, mend=True) == ["gone", "gone"]
+    store.delivery.transfer("q")
+    assert store.repair.repair_index("q", listed, mend=True) == ["gone", "sound"]
+    assert store.repair.repair_index("never used", listed, mend=True) == ["gone", "gone"]
 
 
 @pytest.mark.parametrize("mend", [False, True])
@@ -71,29 +71,29 @@ def test_a_message_whose_entry_is_not_that_of_its_body_is_unnamed(
     store: DelayStore, mend: bool, stale: bytes, right: bytes, has_right: bool
 ) -> None:
     """An entry of another form than the body's is named; mended, the body has its own, with the due time of one."""
-    store.offer("q", waiting("i", FUTURE_MS, priority=6))
+    store.delivery.offer("q", waiting("i", FUTURE_MS, priority=6))
     if not has_right:
         store.client.delete(DUE)
     store.client.zadd(DUE, {stale: FUTURE_MS + 5})
     before = contents(store.client)
-    assert store.repair_index("q", [stale], mend=mend) == ["unnamed"]
+    assert store.repair.repair_index("q", [stale], mend=mend) == ["unnamed"]
     if mend:
         assert only(store, "i").due_ms == (FUTURE_MS if has_right else FUTURE_MS + 5)
         assert members(store) == [right]
-        assert store.repair_index("q", [right], mend=mend) == ["sound"]
+        assert store.repair.repair_index("q", [right], mend=mend) == ["sound"]
     else:
         assert contents(store.client) == before
 
 
 def test_what_is_mended_is_delivered_once(store: DelayStore) -> None:
     """After repair, messages with entries of the wrong form are delivered, each once and in order."""
-    store.offer("q", *(waiting(str(n), PAST_MS, str(n), priority=3 * (n % 2)) for n in range(6)))
+    store.delivery.offer("q", *(waiting(str(n), PAST_MS, str(n), priority=3 * (n % 2)) for n in range(6)))
     entries = store.client.zrange(DUE, 0, -1, withscores=True)
     store.client.zadd(DUE, {f"{n}": PAST_MS for n in range(1, 6)})
     store.client.zadd(DUE, {b"lost": PAST_MS})
-    assert store.repair_index("q", members(store), mend=True).count("sound") == 6
+    assert store.repair.repair_index("q", members(store), mend=True).count("sound") == 6
     assert store.client.zrange(DUE, 0, -1, withscores=True) == entries
-    assert store.transfer("q").moved == 6
+    assert store.delivery.transfer("q").moved == 6
     assert [popped(store.client, key) for key in ("q", "q\x06\x163")] == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]
     assert not store.client.exists(DUE, BACKUP)
 
@@ -101,15 +101,15 @@ def test_what_is_mended_is_delivered_once(store: DelayStore) -> None:
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """The entry of a message of any id is sound, and lost when its body is."""
-    store.offer("q", odd(identity))
-    assert store.repair_index("q", members(store), mend=True) == ["sound"]
+    store.delivery.offer("q", odd(identity))
+    assert store.repair.repair_index("q", members(store), mend=True) == ["sound"]
     store.client.hdel(BACKUP, as_bytes(identity))
-    assert store.repair_index("q", members(store), mend=True) == ["lost"]
+    assert store.repair.repair_index("q", members(store), mend=True) == ["lost"]
     assert not store.client.exists(DUE)
 
 
 @pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
-    store.offer("q", waiting("i"), waiting("i", body="two"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.repair_index("q", [b"i", b"lost"], mend=True))
+    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.repair.repair_index("q", [b"i", b"lost"], mend=True))

@@ -3,7 +3,8 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Change, Waiting
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Waiting
 from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
     BACKUP,
@@ -31,13 +32,13 @@ from tests.support.store.keyspace import (
 
 def change(store: DelayStore, identity: str, due_ms: float, body: bytes = b"new") -> str:
     """Reschedules the one message of an id."""
-    [word] = store.reschedule("q", [Change(only(store, identity), due_ms, body)])
+    [word] = store.lookup.reschedule("q", [Change(only(store, identity), due_ms, body)])
     return word
 
 
 def test_a_message_gets_its_new_due_time_and_body(store: DelayStore) -> None:
     """A rescheduled message waits under its id with the new due time and the new body, and no other key changes."""
-    store.offer("q", waiting("i"), waiting("j", FUTURE_MS + 1))
+    store.delivery.offer("q", waiting("i"), waiting("j", FUTURE_MS + 1))
     assert change(store, "i", FUTURE_MS + 2.5) == "rescheduled"
     assert look(store) == {
         b"waiting in q": [("j", FUTURE_MS + 1, 0, b"body of j"), ("i", kept_ms(store, FUTURE_MS + 2.5), 0, b"new")],
@@ -49,9 +50,11 @@ def test_a_message_gets_its_new_due_time_and_body(store: DelayStore) -> None:
 
 def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> None:
     """Of several messages those that can be are rescheduled; for the others a word says why not, and they stay."""
-    store.offer("q", *(waiting(name, FUTURE_MS + n) for n, name in enumerate(("moved", "other body", "past", "left"))))
+    store.delivery.offer(
+        "q", *(waiting(name, FUTURE_MS + n) for n, name in enumerate(("moved", "other body", "past", "left")))
+    )
     moved, _, past, left = (only(store, name) for name in ("moved", "other body", "past", "left"))
-    store.cancel(["q"], ["left"])
+    store.lookup.cancel(["q"], ["left"])
     changes = [
         Change(left, FUTURE_MS, b"new"),
         Change(Waiting("q", "other body", FUTURE_MS, 0, b"which was", store.backup), FUTURE_MS, b"new"),
@@ -60,7 +63,7 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
         Change(moved, FUTURE_MS + 9, b"new"),
         Change(moved, FUTURE_MS + 8, b"newer"),
     ]
-    assert store.reschedule("q", changes) == ["not_delayed", "changed", "due", "due", "rescheduled", "changed"]
+    assert store.lookup.reschedule("q", changes) == ["not_delayed", "changed", "due", "due", "rescheduled", "changed"]
     assert look(store) == {
         b"waiting in q": [
             ("other body", FUTURE_MS + 1, 0, b"body of other body"),
@@ -69,7 +72,7 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
         ],
         b"delayq:queues": {b"q"},
     }
-    assert store.reschedule("never used", [Change(moved, FUTURE_MS, b"new")]) == ["not_delayed"]
+    assert store.lookup.reschedule("never used", [Change(moved, FUTURE_MS, b"new")]) == ["not_delayed"]
     assert store.client.exists(*store.keys.stored("never used", store.backup)) == 0
 
 
@@ -78,7 +81,7 @@ def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
 
     In Redisson's form it is also told when the next message is another than before, though it is due no earlier.
     """
-    store.offer("q", waiting("i", FUTURE_MS + 10), waiting("j", FUTURE_MS + 20))
+    store.delivery.offer("q", waiting("i", FUTURE_MS + 10), waiting("j", FUTURE_MS + 20))
     ear.heard()
     for identity, due_ms, heard in (
         ("j", FUTURE_MS + 11, []),
@@ -94,10 +97,10 @@ def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
 @pytest.mark.parametrize("priority", [0, 9])
 def test_it_comes_last_among_those_due_in_the_same_instant(store: DelayStore, priority: int) -> None:
     """A message that is put on a due time which others have is delivered after them, with its own priority."""
-    store.offer("q", waiting("i", FUTURE_MS + 1, priority=priority), waiting("a", FUTURE_MS + 2), waiting("b"))
+    store.delivery.offer("q", waiting("i", FUTURE_MS + 1, priority=priority), waiting("a", FUTURE_MS + 2), waiting("b"))
     for identity in ("i", "a"):
         assert change(store, identity, FUTURE_MS, identity.encode()) == "rescheduled"
-    page = store.browse("q")
+    page = store.scan.browse("q")
     assert [(each.id, each.priority, each.body) for each in page.messages] == [
         ("b", 0, b"body of b"),
         ("i", priority, b"i"),
@@ -108,7 +111,7 @@ def test_it_comes_last_among_those_due_in_the_same_instant(store: DelayStore, pr
 @hash_only
 def test_a_message_that_needs_its_mark_no_more_goes_without(store: DelayStore) -> None:
     """A message that was marked for its due time alone is kept bare at one of its own."""
-    store.offer("q", waiting("i"), waiting("j"))
+    store.delivery.offer("q", waiting("i"), waiting("j"))
     assert change(store, "j", FUTURE_MS + 1, b"\x7fbody") == "rescheduled"
     assert change(store, "j", FUTURE_MS + 2) == "rescheduled"
     assert contents(store.client)[b"delayq:{q}:due"] == [(b"i", FUTURE_MS), (b"j", FUTURE_MS + 2)]
@@ -118,11 +121,11 @@ def test_a_message_that_needs_its_mark_no_more_goes_without(store: DelayStore) -
 def test_one_of_several_messages_with_an_id_stays_beside_the_others(store: DelayStore) -> None:
     """A message that is stored beside another of its id stays so, and both are still found by it."""
     two = twin_id("i", "two")
-    store.offer("q", waiting("i", FUTURE_MS + 1, "one"), waiting("i", FUTURE_MS + 2, "two"))
+    store.delivery.offer("q", waiting("i", FUTURE_MS + 1, "one"), waiting("i", FUTURE_MS + 2, "two"))
     for identity, due_ms in ((two, FUTURE_MS), ("i", FUTURE_MS + 3)):
-        message = next(each for each in store.get(["q"], ["i"])["i"] if each.id == identity)
-        assert store.reschedule("q", [Change(message, due_ms, b"new")]) == ["rescheduled"]
-    found = store.get(["q"], ["i"])["i"]
+        message = next(each for each in store.lookup.get(["q"], ["i"])["i"] if each.id == identity)
+        assert store.lookup.reschedule("q", [Change(message, due_ms, b"new")]) == ["rescheduled"]
+    found = store.lookup.get(["q"], ["i"])["i"]
     # In Redisson's form the id of the second tells of its body, which is another now.
     beside = two if store.backup == "hash" else twin_id("i", "new")
     assert [(each.id, each.due_ms) for each in found] == [(beside, FUTURE_MS), ("i", FUTURE_MS + 3)]
@@ -131,51 +134,51 @@ def test_one_of_several_messages_with_an_id_stays_beside_the_others(store: Delay
 
 def test_equal_messages_stay_two(store: DelayStore) -> None:
     """Two messages of an id that get the same body are still two."""
-    store.offer("q", waiting("i", body="one"), waiting("i", body="two"))
-    changes = [Change(message, FUTURE_MS + 1, b"new") for message in store.get(["q"], ["i"])["i"]]
-    assert store.reschedule("q", changes) == ["rescheduled"] * 2
-    assert [each.body for each in store.get(["q"], ["i"])["i"]] == [b"new"] * 2
+    store.delivery.offer("q", waiting("i", body="one"), waiting("i", body="two"))
+    changes = [Change(message, FUTURE_MS + 1, b"new") for message in store.lookup.get(["q"], ["i"])["i"]]
+    assert store.lookup.reschedule("q", changes) == ["rescheduled"] * 2
+    assert [each.body for each in store.lookup.get(["q"], ["i"])["i"]] == [b"new"] * 2
 
 
 def test_a_message_that_becomes_its_twin_s_equal_is_kept(store: DelayStore) -> None:
     """A message that gets the very bytes of another of its id is still there."""
-    store.offer("q", waiting("i", body="one"), waiting("i", body="two"))
-    first = next(each for each in store.get(["q"], ["i"])["i"] if each.body == b"one")
-    assert store.reschedule("q", [Change(first, FUTURE_MS + 1, b"two")]) == ["rescheduled"]
-    assert [each.body for each in store.get(["q"], ["i"])["i"]] == [b"two"] * 2
+    store.delivery.offer("q", waiting("i", body="one"), waiting("i", body="two"))
+    first = next(each for each in store.lookup.get(["q"], ["i"])["i"] if each.body == b"one")
+    assert store.lookup.reschedule("q", [Change(first, FUTURE_MS + 1, b"two")]) == ["rescheduled"]
+    assert [each.body for each in store.lookup.get(["q"], ["i"])["i"]] == [b"two"] * 2
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A message of any id is rescheduled, is found by it, and is delivered once."""
-    store.offer("q", odd(identity, due_ms=FUTURE_MS))
+    store.delivery.offer("q", odd(identity, due_ms=FUTURE_MS))
     soon_ms = clock_ms(store.client) + 250
     assert change(store, identity, soon_ms, b"\xff\x00") == "rescheduled"
     assert only(store, identity) == Waiting("q", identity, kept_ms(store, soon_ms), 0, b"\xff\x00", store.backup)
-    while store.size("q"):
-        store.transfer("q")
+    while store.queues.size("q"):
+        store.delivery.transfer("q")
     assert popped(store.client, "q") == [b"\xff\x00"]
     assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
 
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     """Rescheduling the only message of a queue with ``x-expires`` lets the queue still expire when it would have."""
-    store.offer("q", waiting("i"), expire_ms=60_000)
+    store.delivery.offer("q", waiting("i"), expire_ms=60_000)
     assert change(store, "i", FUTURE_MS + 1) == "rescheduled"
     most_ms = FUTURE_MS - clock_ms(store.client) + 61_000
     assert all(most_ms - 60_000 < store.client.pttl(in_form(store, key)) <= most_ms for key in (DUE, BACKUP))
-    store.offer("other", waiting("i"))
+    store.delivery.offer("other", waiting("i"))
     message = Waiting("other", "i", 0.0, 0, b"body of i", store.backup)
-    store.reschedule("other", [Change(message, FUTURE_MS + 1, b"new")])
+    store.lookup.reschedule("other", [Change(message, FUTURE_MS + 1, b"new")])
     assert store.client.pttl(in_form(store, "delayq:{other}:due")) == -1
 
 
 @pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is rescheduled."""
-    store.offer("q", waiting("i"), waiting("i", body="two"))
+    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
     ear.heard()
     message = Waiting("q", "i", FUTURE_MS, 0, b"body of i", store.backup)
-    act = lambda: store.reschedule("q", [Change(message, FUTURE_MS - 1, b"new")])  # noqa: E731
+    act = lambda: store.lookup.reschedule("q", [Change(message, FUTURE_MS - 1, b"new")])  # noqa: E731
     refuses_a_key_of_the_wrong_type(store, key, act)
     assert ear.heard() == []

@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import QueueStats
+from kombu_delayq.store.queues import QueueStats
 from tests.support.store.keyspace import (
     FUTURE_MS,
     PAST_MS,
@@ -16,13 +16,13 @@ from tests.support.store.keyspace import (
 
 def test_stats_count_delayed_ready_and_overdue(store: DelayStore) -> None:
     """Delayed, overdue and, over all priorities, ready messages are counted, and nothing is changed."""
-    store.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(3)), waiting("later"))
-    store.offer("other", waiting("i"))
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(3)), waiting("later"))
+    store.delivery.offer("other", waiting("i"))
     for key in ("q", "q", "q\x06\x163", "q\x06\x169", "other"):
         store.client.lpush(key, "ready")
     before = contents(store.client)
     before_ms = clock_ms(store.client)
-    stats = store.stats("q")
+    stats = store.queues.stats("q")
     assert before_ms <= stats.now_ms <= clock_ms(store.client)
     assert stats == QueueStats("q", stats.now_ms, delayed=4, ready=4, overdue=3, next_due_ms=PAST_MS)
     assert stats.overdue_ms == stats.now_ms - PAST_MS
@@ -31,14 +31,14 @@ def test_stats_count_delayed_ready_and_overdue(store: DelayStore) -> None:
 
 def test_stats_of_a_queue_with_future_messages_only(store: DelayStore) -> None:
     """Messages that are not due count as delayed and not as overdue."""
-    store.offer("q", waiting("i"))
-    stats = store.stats("q")
+    store.delivery.offer("q", waiting("i"))
+    stats = store.queues.stats("q")
     assert (stats.delayed, stats.overdue, stats.next_due_ms, stats.overdue_ms) == (1, 0, FUTURE_MS, 0.0)
 
 
 def test_stats_of_an_unknown_queue_are_zero(store: DelayStore) -> None:
     """A queue that has never been used has no messages."""
-    stats = store.stats("q")
+    stats = store.queues.stats("q")
     assert stats == QueueStats("q", stats.now_ms, delayed=0, ready=0, overdue=0, next_due_ms=None)
     assert contents(store.client) == {}
 
@@ -46,4 +46,4 @@ def test_stats_of_an_unknown_queue_are_zero(store: DelayStore) -> None:
 @pytest.mark.parametrize("key", ["delayq:{q}:due", "q", "q\x06\x166"])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.stats("q"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.queues.stats("q"))

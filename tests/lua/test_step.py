@@ -43,9 +43,9 @@ def step(identity: str = "i", due_ms: float = FUTURE_MS, number: int = 1, chain:
 
 def test_a_step_is_stored_as_any_message(store: DelayStore, ear: Ear) -> None:
     """On an empty database a step makes what an offer makes, says which place it got, and a new head is announced."""
-    assert store.step("q", CHAIN, step("i")) == "first"
-    assert store.step("q", CHAIN, step("later", FUTURE_MS + 1)) == "behind"
-    assert store.step("q", CHAIN, Offer("head", repr(FUTURE_MS - 1), 3, CHAIN)) == "head"
+    assert store.chains.step("q", CHAIN, step("i")) == "first"
+    assert store.chains.step("q", CHAIN, step("later", FUTURE_MS + 1)) == "behind"
+    assert store.chains.step("q", CHAIN, Offer("head", repr(FUTURE_MS - 1), 3, CHAIN)) == "head"
     assert ear.heard() == [announced(store, FUTURE_MS), announced(store, FUTURE_MS - 1)]
     assert look(store) == {
         b"waiting in q": [
@@ -62,67 +62,67 @@ def test_a_step_is_stored_as_any_message(store: DelayStore, ear: Ear) -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_one_step_of_a_chain_waits_at_most(store: DelayStore, ear: Ear, number: int) -> None:
     """While a step waits, neither the same nor another step of the chain is stored; when it has left, the next is."""
-    store.step("q", CHAIN, step())
+    store.chains.step("q", CHAIN, step())
     before = contents(store.client)
     ear.heard()
-    assert store.step("q", CHAIN, step(due_ms=PAST_MS, number=number)) == "waits"
+    assert store.chains.step("q", CHAIN, step(due_ms=PAST_MS, number=number)) == "waits"
     assert contents(store.client) == before
     assert ear.heard() == []
-    store.cancel(["q"], ["i"])
-    assert store.step("q", CHAIN, step(number=2)) == "first"
+    store.lookup.cancel(["q"], ["i"])
+    assert store.chains.step("q", CHAIN, step(number=2)) == "first"
 
 
 def test_a_step_that_is_due_waits_until_it_is_transferred(store: DelayStore) -> None:
     """A step in the store counts as waiting also when it is overdue, and once transferred no more."""
-    store.step("q", CHAIN, step(due_ms=PAST_MS))
-    assert store.step("q", CHAIN, step(number=2)) == "waits"
-    store.transfer("q")
-    assert store.step("q", CHAIN, step(number=2)) == "first"
+    store.chains.step("q", CHAIN, step(due_ms=PAST_MS))
+    assert store.chains.step("q", CHAIN, step(number=2)) == "waits"
+    store.delivery.transfer("q")
+    assert store.chains.step("q", CHAIN, step(number=2)) == "first"
     assert popped(store.client, "q") == [b"step 1 of [chain 1]"]
 
 
 def test_other_messages_of_the_id_do_not_count(store: DelayStore) -> None:
     """A message of the id that is no step of the chain is kept beside the step, and so is a step of another chain."""
-    store.offer("q", waiting("i"))
-    assert store.step("q", CHAIN, step()) == "behind"
-    assert store.step("q", "[chain 2]", step(chain="[chain 2]")) == "behind"
+    store.delivery.offer("q", waiting("i"))
+    assert store.chains.step("q", CHAIN, step()) == "behind"
+    assert store.chains.step("q", "[chain 2]", step(chain="[chain 2]")) == "behind"
     for chain in (CHAIN, "[chain 2]"):
-        assert store.step("q", chain, step(number=2, chain=chain)) == "waits"
-    assert len(store.get(["q"], ["i"])["i"]) == 3
+        assert store.chains.step("q", chain, step(number=2, chain=chain)) == "waits"
+    assert len(store.lookup.get(["q"], ["i"])["i"]) == 3
 
 
 def test_the_text_of_a_chain_is_no_pattern(store: DelayStore) -> None:
     """What names a chain is looked for as it is written."""
-    store.offer("q", waiting("i", body="a step of chain x"))
-    assert store.step("q", "chain .", step(chain="chain .")) == "behind"
-    assert store.step("q", "%a+", step(chain="%a+")) == "behind"
+    store.delivery.offer("q", waiting("i", body="a step of chain x"))
+    assert store.chains.step("q", "chain .", step(chain="chain .")) == "behind"
+    assert store.chains.step("q", "%a+", step(chain="%a+")) == "behind"
 
 
 def test_a_cancelled_chain_takes_no_step(store: DelayStore, ear: Ear) -> None:
     """After its id was refused a step is not stored, in whichever queue, until that is taken back."""
-    store.refuse(["i"])
+    store.chains.refuse(["i"])
     before = contents(store.client)
     for queue in ("q", "other"):
-        assert store.step(queue, CHAIN, step()) == "cancelled"
+        assert store.chains.step(queue, CHAIN, step()) == "cancelled"
     after = contents(store.client)
     after.pop(b"delayq:queues")  # a name costs little; a message in a queue that nobody knows would be lost
     assert after == before
     assert ear.heard() == []
-    assert store.step("q", CHAIN, step("j")) == "first"
-    store.accept(["i"])
-    assert store.step("q", CHAIN, step()) == "behind"
+    assert store.chains.step("q", CHAIN, step("j")) == "first"
+    store.chains.accept(["i"])
+    assert store.chains.step("q", CHAIN, step()) == "behind"
 
 
 def test_a_refusal_ends_after_its_time(make_store: MakeStore) -> None:
     """A cancelled chain takes steps again when the time that the option names is over, and not before."""
     store = make_store(cancelled_ttl=1)
-    store.refuse(["i"])
+    store.chains.refuse(["i"])
     end_ms = store.client.zscore(CANCELLED, "i")
     store.client.persist(CANCELLED)  # its time counts, not that of the key
     words = []
 
     def stored() -> bool:
-        words.append(store.step("q", CHAIN, step()))
+        words.append(store.chains.step("q", CHAIN, step()))
         return words[-1] == "first"
 
     until(stored, 10)
@@ -139,10 +139,10 @@ def test_of_the_chains_that_may_run_a_bounded_number_is_known(
     monkeypatch.setattr("kombu_delayq.store.chains.KNOWN_CHAINS", 3)
     now_ms = clock_ms(store.client)
     for n in range(4):
-        store.step("q", CHAIN, step(f"waits {n}"))
-        store.step("q", CHAIN, step(f"ended {n}", now_ms - 2_000_000 + n))
+        store.chains.step("q", CHAIN, step(f"waits {n}"))
+        store.chains.step("q", CHAIN, step(f"ended {n}", now_ms - 2_000_000 + n))
     for n in range(9):
-        store.step("q", CHAIN, step(f"runs {n}", now_ms - 900_000 + n))
+        store.chains.step("q", CHAIN, step(f"runs {n}", now_ms - 900_000 + n))
     known = [each.decode() for each in store.client.zrange(CHAINS, 0, -1)]
     assert known == [*(f"runs {n}" for n in (6, 7, 8)), *(f"waits {n}" for n in range(4)), ""]
 
@@ -150,29 +150,29 @@ def test_of_the_chains_that_may_run_a_bounded_number_is_known(
 def test_a_chain_that_was_refused_is_known_no_more(store: DelayStore) -> None:
     """When a step is refused the chain has ended, and is forgotten; others are not."""
     for each in ("i", "j"):
-        store.step("q", CHAIN, step(each))
-    store.refuse(["i"])
-    assert store.step("q", CHAIN, step("i", number=2)) == "cancelled"
+        store.chains.step("q", CHAIN, step(each))
+    store.chains.refuse(["i"])
+    assert store.chains.step("q", CHAIN, step("i", number=2)) == "cancelled"
     assert store.client.zrange(CHAINS, 0, -1) == [b"j", b""]
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A chain of any id takes a step, waits with it, and is refused, alone."""
-    store.refuse([identity + "x", "other"])
+    store.chains.refuse([identity + "x", "other"])
     offer = odd(identity, CHAIN)
-    assert store.step("q", CHAIN, offer) == "first"
-    assert store.step("q", CHAIN, offer) == "waits"
-    store.refuse([identity])
-    assert store.step("q", CHAIN, offer) == "cancelled"
+    assert store.chains.step("q", CHAIN, offer) == "first"
+    assert store.chains.step("q", CHAIN, offer) == "waits"
+    store.chains.refuse([identity])
+    assert store.chains.step("q", CHAIN, offer) == "cancelled"
 
 
 @pytest.mark.parametrize("expire_ms", [0, 60_000])
 def test_an_expiring_queue_takes_its_steps_with_it(store: DelayStore, expire_ms: int) -> None:
     """With ``x-expires`` all of the queue's keys end together, and the refusals do not; without it none does."""
-    store.offer("q", waiting("i", priority=3))
-    store.refuse(["k"])
-    store.step("q", CHAIN, step(), expire_ms)
+    store.delivery.offer("q", waiting("i", priority=3))
+    store.chains.refuse(["k"])
+    store.chains.step("q", CHAIN, step(), expire_ms)
     for key in (DUE, BACKUP, ORDER, TWINS):
         left_ms = store.client.pttl(in_form(store, key))
         assert left_ms > expire_ms if expire_ms else left_ms == -1
@@ -182,7 +182,7 @@ def test_an_expiring_queue_takes_its_steps_with_it(store: DelayStore, expire_ms:
 def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore) -> None:
     """The delay of a step counts from the moment at which it reaches Redis."""
     before_ms = clock_ms(store.client)
-    store.step("q", CHAIN, Offer("i", "+60000.5", 0, CHAIN))
+    store.chains.step("q", CHAIN, Offer("i", "+60000.5", 0, CHAIN))
     due_ms = only(store, "i").due_ms
     assert kept_ms(store, before_ms + 60_000.5) <= due_ms <= kept_ms(store, clock_ms(store.client) + 60_000.5)
 
@@ -192,13 +192,13 @@ def test_of_many_at_once_one_step_is_stored(redis_server: PrivateRedis, store: D
 
     def offer(number: int) -> list[str]:
         own = DelayStore(redis.Redis(port=redis_server.port), options=store.options)
-        words = [own.step("q", CHAIN, step(str(n), number=number)) for n in range(50)]
+        words = [own.chains.step("q", CHAIN, step(str(n), number=number)) for n in range(50)]
         own.close()
         return words
 
     with ThreadPoolExecutor(8) as pool:
         words = list(pool.map(offer, range(8)))
-    assert store.size("q") == 50
+    assert store.queues.size("q") == 50
     for of_a_chain in zip(*words, strict=True):
         assert sorted(of_a_chain)[1:] == ["waits"] * 7
 
@@ -206,9 +206,9 @@ def test_of_many_at_once_one_step_is_stored(redis_server: PrivateRedis, store: D
 @pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS, CANCELLED, CHAINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
-    store.offer("q", waiting("i", priority=3), waiting("i", body="two"))
+    store.delivery.offer("q", waiting("i", priority=3), waiting("i", body="two"))
     ear.heard()
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.step("q", CHAIN, step("j", PAST_MS)))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.chains.step("q", CHAIN, step("j", PAST_MS)))
     assert ear.heard() == []
 
 
@@ -218,8 +218,8 @@ def test_a_later_step_takes_the_place_of_an_earlier_one(store: DelayStore) -> No
     def at(retries: int) -> Offer:
         return waiting("i", FUTURE_MS + retries, f'{{"headers": {{"retries": {retries}}}, "chain": "{CHAIN}"}}')
 
-    words = [store.step("q", CHAIN, at(retries)) for retries in (1, 3, 2, 3)]
+    words = [store.chains.step("q", CHAIN, at(retries)) for retries in (1, 3, 2, 3)]
     assert words == ["first", "first", "waits", "waits"]
-    assert [(message.due_ms, message.body) for message in store.get(["q"], ["i"])["i"]] == [
+    assert [(message.due_ms, message.body) for message in store.lookup.get(["q"], ["i"])["i"]] == [
         (FUTURE_MS + 3, str(at(3).body).encode())
     ]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kombu_delayq.store import LIST_SHARE, DelayStore
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.delivery import LIST_SHARE
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only
@@ -26,11 +27,11 @@ from tests.support.store.keyspace import (
 def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
     """A transfer empties the store of what is due, into the queue's list, and touches nothing else."""
     store.client.lpush("q", "ready before")
-    store.offer("q", Offer("later", repr(FUTURE_MS), 0, "later's body"))
-    store.offer("other", waiting("i", PAST_MS))
-    store.offer("q", waiting("second", PAST_MS + 0.001), waiting("first", PAST_MS))
+    store.delivery.offer("q", Offer("later", repr(FUTURE_MS), 0, "later's body"))
+    store.delivery.offer("other", waiting("i", PAST_MS))
+    store.delivery.offer("q", waiting("second", PAST_MS + 0.001), waiting("first", PAST_MS))
     before = look(store)
-    done = store.transfer("q")
+    done = store.delivery.transfer("q")
     assert (done.moved, done.latest_ms) == (2, done.now_ms - kept_ms(store, PAST_MS))
     assert (done.lost, done.next_due_ms, done.more) == (0, FUTURE_MS, False)
     assert look(store) == {
@@ -44,9 +45,9 @@ def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
 
 def test_a_transfer_of_nothing_changes_nothing(store: DelayStore) -> None:
     """With nothing due, or with no message at all, nothing moves."""
-    store.offer("q", waiting("i"))
+    store.delivery.offer("q", waiting("i"))
     before = contents(store.client)
-    done, empty = store.transfer("q"), store.transfer("never used")
+    done, empty = store.delivery.transfer("q"), store.delivery.transfer("never used")
     assert (done.moved, done.lost, done.latest_ms, done.next_due_ms) == (0, 0, 0, FUTURE_MS)
     assert (empty.moved, empty.lost, empty.latest_ms, empty.next_due_ms) == (0, 0, 0, None)
     assert contents(store.client) == before
@@ -57,8 +58,8 @@ def test_the_last_message_leaves_no_store_behind(store: DelayStore) -> None:
 
     In Redisson's form the count of messages marked goes too.
     """
-    store.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
-    assert store.transfer("q").next_due_ms is None
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
+    assert store.delivery.transfer("q").next_due_ms is None
     left = {b"q", b"delayq:queues"} | ({b"delayq:{q}:order"} if store.backup == "hash" else set())
     assert contents(store.client).keys() == left
 
@@ -67,8 +68,8 @@ def test_a_batch_has_a_bound_and_says_whether_more_is_due(make_store: MakeStore)
     """A call moves at most ``transfer_batch`` messages, the oldest first, and tells whether to call again."""
     share = LIST_SHARE if make_store().backup == "list" else 1
     store = make_store(transfer_batch=10 * share)
-    store.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(25)), waiting("later"))
-    calls = [store.transfer("q") for _ in range(4)]
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(25)), waiting("later"))
+    calls = [store.delivery.transfer("q") for _ in range(4)]
     assert [done.moved for done in calls] == [10, 10, 5, 0]
     assert [done.more for done in calls] == [True, True, False, False]
     assert popped(store.client, "q") == [f"body of {number}".encode() for number in range(25)]
@@ -77,8 +78,8 @@ def test_a_batch_has_a_bound_and_says_whether_more_is_due(make_store: MakeStore)
 def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
     """A transfer of the most messages that the option allows works in one call."""
     store = make_store(transfer_batch=5000, transfer_batch_bytes=100_000_000)
-    store.offer("q", *(waiting(str(number), PAST_MS) for number in range(5001)))
-    done = store.transfer("q")
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5001)))
+    done = store.delivery.transfer("q")
     most = 5000 // (LIST_SHARE if store.backup == "list" else 1)
     assert (done.moved, done.more) == (most, True)
     assert store.client.llen("q") == most
@@ -88,20 +89,20 @@ def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
 def test_a_batch_is_bounded_in_bytes(make_store: MakeStore, size: int) -> None:
     """A call moves at least one message, and stays near ``transfer_batch_bytes`` whatever the size of messages."""
     store = make_store(transfer_batch=5000, transfer_batch_bytes=10_000)
-    store.offer("q", *(waiting(f"{number:05}", PAST_MS, "x" * size) for number in range(400)))
-    moved = store.transfer("q").moved
+    store.delivery.offer("q", *(waiting(f"{number:05}", PAST_MS, "x" * size) for number in range(400)))
+    moved = store.delivery.transfer("q").moved
     assert moved >= 1
     assert (moved - 1) * size <= 3 * 10_000
-    while store.transfer("q").more:
+    while store.delivery.transfer("q").more:
         pass
     assert store.client.llen("q") == 400
 
 
 def test_an_index_entry_without_a_body_is_dropped_and_counted(store: DelayStore) -> None:
     """What is left of a message without its body is counted as lost, and holds up no other."""
-    store.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(6)), waiting("later"))
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(6)), waiting("later"))
     lose_body(store, "0", "3")
-    done = store.transfer("q")
+    done = store.delivery.transfer("q")
     assert (done.moved, done.lost) == (4, 2)
     assert popped(store.client, "q") == [f"body of {number}".encode() for number in (1, 2, 4, 5)]
     assert [each[0] for each in look(store)[b"waiting in q"]] == ["later"]
@@ -112,23 +113,23 @@ def test_a_body_without_an_index_entry_stays(store: DelayStore) -> None:
     """A body that nothing points to is neither moved nor removed."""
     store.client.hset("delayq:{q}:backup", "i", "body")
     before = contents(store.client)
-    assert store.transfer("q").moved == 0
+    assert store.delivery.transfer("q").moved == 0
     assert contents(store.client) == before
 
 
 @pytest.mark.parametrize("key", [DUE, BACKUP, TWINS, "q", "q\x06\x163", "q\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no message moves, whatever its priority."""
-    store.offer("q", *(waiting(str(priority), PAST_MS, priority=priority) for priority in range(10)))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.transfer("q"))
+    store.delivery.offer("q", *(waiting(str(priority), PAST_MS, priority=priority) for priority in range(10)))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.transfer("q"))
 
 
 def test_a_queues_expiry_goes_over_to_its_list(store: DelayStore) -> None:
     """Messages of an expiring queue expire in its list too, those of another queue do not."""
-    store.offer("q", waiting("i", PAST_MS), waiting("later"), expire_ms=60_000)
-    store.offer("other", waiting("i", PAST_MS))
-    store.transfer("q")
-    store.transfer("other")
+    store.delivery.offer("q", waiting("i", PAST_MS), waiting("later"), expire_ms=60_000)
+    store.delivery.offer("other", waiting("i", PAST_MS))
+    store.delivery.transfer("q")
+    store.delivery.transfer("other")
     assert 0 < store.client.pttl("q") <= 60_000
     assert store.client.pttl("other") == -1
 
@@ -138,36 +139,36 @@ def test_no_message_leaves_before_its_microsecond(make_store: MakeStore) -> None
     store = make_store(transfer_batch=1000)  # more than all: on a busy machine many are due at once
     start_ms = clock_ms(store.client) + 5
     dues_ms = {f"{number:03}": start_ms + number * 0.257 for number in range(200)}
-    store.offer("q", *(waiting(name, due_ms) for name, due_ms in dues_ms.items()))
+    store.delivery.offer("q", *(waiting(name, due_ms) for name, due_ms in dues_ms.items()))
     moved = 0
     while moved < len(dues_ms):
-        done = store.transfer("q")
+        done = store.delivery.transfer("q")
         after_ms = clock_ms(store.client)
         assert done.next_due_ms is None or done.next_due_ms > done.now_ms
         assert done.latest_ms >= 0
         for body in popped(store.client, "q"):
             assert after_ms >= dues_ms[body.decode().removeprefix("body of ")]
             moved += 1
-    assert store.size("q") == 0
+    assert store.queues.size("q") == 0
 
 
 @hash_only  # test_malformed.py has what may be wrong with an entry of Redisson's form
 @pytest.mark.parametrize("damaged", [b"\x7f", b"\x7f0000", b"\x7f00000001", b"\x7f00000001xbody"])
 def test_a_damaged_mark_does_not_block_a_queue(store: DelayStore, damaged: bytes) -> None:
     """A body whose mark somebody damaged goes to the list, and so do the messages behind it."""
-    store.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS + 1))
+    store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS + 1))
     store.client.hset("delayq:{q}:backup", "i", damaged)
-    assert store.transfer("q").moved == 2
+    assert store.delivery.transfer("q").moved == 2
     assert popped(store.client, "q")[1] == b"body of j"
 
 
 def test_two_stores_share_the_work(make_store: MakeStore) -> None:
     """Of two transfer workers at one queue, each message is moved by one."""
     stores = [make_store(transfer_batch=7), make_store(transfer_batch=5)]
-    stores[0].offer("q", *(waiting(str(number), PAST_MS + number) for number in range(100)))
+    stores[0].delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(100)))
     moved = 0
     while moved < 100:
-        moved += sum(store.transfer("q").moved for store in stores)
+        moved += sum(store.delivery.transfer("q").moved for store in stores)
     assert moved == 100
     assert popped(stores[0].client, "q") == [f"body of {number}".encode() for number in range(100)]
 
@@ -176,9 +177,9 @@ def test_large_messages_are_noted_and_read_one_by_one(store: DelayStore) -> None
     """A queue that has had a large message moves all of them in their order, whatever stands beside it in a batch."""
     sizes = [10, 100_000, 20, 30, 400_000, 40, 2_000_000, 2_000_000, 50]
     offers = [waiting(f"{n}", PAST_MS + n, f"{n}" * size, priority=n % 2) for n, size in enumerate(sizes)]
-    store.offer("q", *offers, waiting("later"))
+    store.delivery.offer("q", *offers, waiting("later"))
     calls = []
-    while (done := store.transfer("q")).moved:
+    while (done := store.delivery.transfer("q")).moved:
         calls.append(done.moved)
     assert sum(calls) == len(sizes)
     assert len(calls) >= 3  # never two of the largest in one
@@ -190,11 +191,11 @@ def test_large_messages_are_noted_and_read_one_by_one(store: DelayStore) -> None
 def test_the_note_of_large_messages_is_beside_the_count(store: DelayStore) -> None:
     """The count of marked messages goes on below the note, which goes with the last message."""
     order = store.keys.stored("q", "hash")[2]
-    store.offer("q", waiting("a", PAST_MS), waiting("b", PAST_MS), waiting("c", PAST_MS + 1, "c" * 20_000))
+    store.delivery.offer("q", waiting("a", PAST_MS), waiting("b", PAST_MS), waiting("c", PAST_MS + 1, "c" * 20_000))
     noted = int(store.client.get(order) or 0)
-    store.offer("q", waiting("d", PAST_MS + 2, "d" * 20_000), waiting("e", PAST_MS))
+    store.delivery.offer("q", waiting("d", PAST_MS + 2, "d" * 20_000), waiting("e", PAST_MS))
     assert int(store.client.get(order) or 0) == noted + 1 > 2**52
-    while store.transfer("q").more:
+    while store.delivery.transfer("q").more:
         pass
     assert store.client.get(order) == b"2"
     assert [body[:9] for body in popped(store.client, "q")] == [
@@ -207,14 +208,14 @@ def test_the_note_of_large_messages_is_beside_the_count(store: DelayStore) -> No
 def test_a_waiting_consumer_gets_the_highest_priority_first(store: DelayStore) -> None:
     """However many messages are read at once, lists are pushed to in the order of their priorities."""
     offers = [waiting(f"{n:03}", PAST_MS + n, "x" * 300, priority=9 if n < 40 else 0) for n in range(80)]
-    store.offer("q", *offers)
+    store.delivery.offer("q", *offers)
     assert _first_pushes(store) == [b"q", b"q\x06\x169"]
 
 
 def _first_pushes(store: DelayStore) -> list[bytes]:
     """Transfers all, and returns the lists in the order in which they were first pushed to."""
     with store.client.monitor() as monitor:
-        while store.transfer("q").more:
+        while store.delivery.transfer("q").more:
             pass
         store.client.echo("end")
         seen: list[bytes] = []

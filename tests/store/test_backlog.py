@@ -34,12 +34,14 @@ def noted(store: DelayStore) -> list[bytes]:
 
 def test_all_messages_of_an_id_are_cancelled_however_many(store: DelayStore) -> None:
     """Of an id with more messages than a call removes none is left, also when the first one has left already."""
-    store.offer("q", waiting("i", PAST_MS, "first"), *(waiting("i", body=str(n)) for n in range(2 * MAX_TWINS + 10)))
-    store.offer("other", *(waiting("i", FUTURE_MS + n, str(n)) for n in range(3)))
-    store.transfer("q")
+    store.delivery.offer(
+        "q", waiting("i", PAST_MS, "first"), *(waiting("i", body=str(n)) for n in range(2 * MAX_TWINS + 10))
+    )
+    store.delivery.offer("other", *(waiting("i", FUTURE_MS + n, str(n)) for n in range(3)))
+    store.delivery.transfer("q")
     [cancelled] = by_id.cancel(store, ["i"])
     assert (cancelled.id, len(set(cancelled.messages))) == ("i", 2 * MAX_TWINS + 13)
-    assert store.size("q") == store.size("other") == 0
+    assert store.queues.size("q") == store.queues.size("other") == 0
     assert list(by_id.cancel(store, ["i"])) == [Cancelled("i", [])]
 
 
@@ -48,55 +50,55 @@ def test_a_cancelled_step_that_was_delivered_twice_has_no_successor(store: Delay
 
     An id of a task without a delay chain is forgotten at once.
     """
-    store.step("q", "token", of_chain("step"))
-    store.offer("q", waiting("task"))
+    store.chains.step("q", "token", of_chain("step"))
+    store.delivery.offer("q", waiting("task"))
     assert cancel(store, "step", "task") == {"step": "cancelled", "task": "cancelled"}
-    assert store.step("q", "token", of_chain("step")) == "cancelled"
+    assert store.chains.step("q", "token", of_chain("step")) == "cancelled"
     assert noted(store) == [b"step"]
 
 
 @pytest.mark.parametrize("queues", ["ab", "ba", "aa"])
 def test_a_task_and_a_step_of_one_id_are_both_ended(store: DelayStore, queues: str) -> None:
     """Where a task without a chain and a step share an id, in whichever queues, both go, and no step comes after."""
-    store.step(queues[0], "token", of_chain("i"))
-    store.offer(queues[1], waiting("i"))
+    store.chains.step(queues[0], "token", of_chain("i"))
+    store.delivery.offer(queues[1], waiting("i"))
     [cancelled] = by_id.cancel(store, ["i"])
     assert len(cancelled.messages) == 2
     for queue in "abc":
-        assert store.step(queue, "token", of_chain("i")) == "cancelled"
+        assert store.chains.step(queue, "token", of_chain("i")) == "cancelled"
 
 
 def test_a_step_that_comes_between_two_queues_is_ended(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an id that a task and a chain share, a step that is stored before the chain is refused again is found."""
-    store.step("b", "token", of_chain("i"))
-    store.offer("a", waiting("i"))
-    refuse, calls = store.refuse, []
+    store.chains.step("b", "token", of_chain("i"))
+    store.delivery.offer("a", waiting("i"))
+    refuse, calls = store.chains.refuse, []
 
     def refuse_after_a_step(ids: Sequence[str], **options: Any) -> Refused:
         calls.append(ids)
         if len(calls) == 2:  # the message of queue a took the first refusal back
-            store.accept(ids)
-            assert store.step("a", "token", of_chain("i")) == "first"
+            store.chains.accept(ids)
+            assert store.chains.step("a", "token", of_chain("i")) == "first"
         return refuse(ids, **options)
 
-    monkeypatch.setattr(store, "refuse", refuse_after_a_step)
+    monkeypatch.setattr(store.chains, "refuse", refuse_after_a_step)
     [cancelled] = by_id.cancel(store, ["i"])
     assert len(cancelled.messages) == 3
-    assert store.size("a") == store.size("b") == 0
-    assert store.step("a", "token", of_chain("i")) == "cancelled"
+    assert store.queues.size("a") == store.queues.size("b") == 0
+    assert store.chains.step("a", "token", of_chain("i")) == "cancelled"
 
 
 def test_a_step_for_a_new_queue_is_found_or_refused(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that is stored just before its chain is refused, in a queue that nobody knew of, is cancelled."""
-    refuse = store.refuse
+    refuse = store.chains.refuse
 
     def refuse_after_a_step(ids: Sequence[str], **options: Any) -> Refused:
-        store.step("new queue", "token", of_chain("i"))
+        store.chains.step("new queue", "token", of_chain("i"))
         return refuse(ids, **options)
 
-    monkeypatch.setattr(store, "refuse", refuse_after_a_step)
+    monkeypatch.setattr(store.chains, "refuse", refuse_after_a_step)
     assert cancel(store, "i") == {"i": "cancelled"}
-    assert store.size("new queue") == 0
+    assert store.queues.size("new queue") == 0
 
 
 def test_a_chain_whose_step_has_left_is_told_from_an_unknown_id(store: DelayStore) -> None:
@@ -104,19 +106,19 @@ def test_a_chain_whose_step_has_left_is_told_from_an_unknown_id(store: DelayStor
 
     When a step was refused or removed, nothing of the chain is left, and the id is as any other.
     """
-    store.step("q", "token", of_chain("i", clock_ms(store.client)))
-    assert store.transfer("q").moved == 1
+    store.chains.step("q", "token", of_chain("i", clock_ms(store.client)))
+    assert store.delivery.transfer("q").moved == 1
     assert cancel(store, "i", "unknown") == {"i": "chain_ended", "unknown": "not_delayed"}
     assert cancel(store, "i") == {"i": "chain_ended"}
-    assert store.step("q", "token", of_chain("i")) == "cancelled"
+    assert store.chains.step("q", "token", of_chain("i")) == "cancelled"
     assert cancel(store, "i") == {"i": "not_delayed"}
-    store.step("q", "token", of_chain("j"))
+    store.chains.step("q", "token", of_chain("j"))
     assert [cancel(store, "j"), cancel(store, "j")] == [{"j": "cancelled"}, {"j": "not_delayed"}]
 
 
 def test_half_a_hundred_thousand_unknown_ids_leave_little(store: DelayStore) -> None:
     """Where nobody uses delay chains, ids that do not wait leave no more than a bounded number of notes."""
-    store.offer("q", waiting("i"))
+    store.delivery.offer("q", waiting("i"))
     ids = [f"id {n}" for n in range(50_000)]
     assert {each.outcome for each in by_id.cancel(store, ids)} == {"not_delayed"}
     assert store.client.zcard(CANCELLED) == NOTES_WITHOUT_CHAINS
@@ -126,14 +128,14 @@ def test_half_a_hundred_thousand_unknown_ids_leave_little(store: DelayStore) -> 
 def test_the_first_chain_of_a_database_ends(store: DelayStore) -> None:
     """A task that is cancelled in its first run takes no step, though Redis has not seen any chain."""
     cancel(store, "i", *map(str, range(NOTES_WITHOUT_CHAINS - 1)))
-    assert store.step("q", "token", of_chain("i")) == "cancelled"
+    assert store.chains.step("q", "token", of_chain("i")) == "cancelled"
 
 
 def test_a_chain_that_a_worker_told_of_ends_whatever_else_is_cancelled(store: DelayStore) -> None:
     """Where chains are in use, a first run's chain ends, however many other ids are cancelled before it fails."""
-    store.use_chains()
+    store.chains.use_chains()
     cancel(store, "i", *map(str, range(3 * NOTES_WITHOUT_CHAINS)))
-    assert store.step("q", "token", of_chain("i")) == "cancelled"
+    assert store.chains.step("q", "token", of_chain("i")) == "cancelled"
 
 
 @hash_only
@@ -141,14 +143,14 @@ def test_a_cancel_costs_two_round_trips(make_store: MakeStore) -> None:
     """An id is refused and the queues are read, then all are searched: found or not, a step or none, in many queues."""
     store = make_store()
     for queue in ("a", "b", "c"):
-        store.offer(queue, waiting(f"task in {queue}"), waiting("shared", body=queue))
+        store.delivery.offer(queue, waiting(f"task in {queue}"), waiting("shared", body=queue))
     for used in (False, True):
         if used:
-            store.use_chains()
-        store.step("b", "token", of_chain("step"))
-        store.offer("b", waiting("task in b"))
+            store.chains.use_chains()
+        store.chains.step("b", "token", of_chain("step"))
+        store.delivery.offer("b", waiting("task in b"))
         for each in ("unknown", "task in b", "step", "unknown"):
             cancel(store, "compiled")  # the scripts are known
             assert round_trips(store, lambda each=each: cancel(store, each)) == 2
-        store.accept(["step"])
+        store.chains.accept(["step"])
     assert round_trips(store, lambda: cancel(store, "shared", "task in a", "task in c")) == 2

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import MAX_BYTES
-from kombu_delayq.store.types import Change, Page, Waiting
+from kombu_delayq.store.lookup import MAX_BYTES, Change
+from kombu_delayq.store.types import Page, Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BACKUP,
@@ -27,12 +27,12 @@ from tests.support.store.keyspace import (
 
 def pages(store: DelayStore, **bounds: Any) -> Iterator[Page]:
     """Reads page by page; the caller may change the queue between two."""
-    page = store.browse("q", **bounds)
+    page = store.scan.browse("q", **bounds)
     for _ in range(10_000):
         yield page
         if not page.more:
             return
-        page = store.browse("q", page, **bounds)
+        page = store.scan.browse("q", page, **bounds)
     raise AssertionError("it does not end")
 
 
@@ -47,10 +47,10 @@ def browsed(store: DelayStore, between: Callable[[Page], Any] = lambda page: Non
 
 def test_messages_come_in_the_order_of_delivery(store: DelayStore) -> None:
     """All messages are returned whole in the order in which they are delivered, marked or not, and no key changes."""
-    store.offer("q", waiting("z"), waiting("b", priority=6), waiting("a"), waiting("past", PAST_MS))
-    store.offer("other", waiting("i"))
+    store.delivery.offer("q", waiting("z"), waiting("b", priority=6), waiting("a"), waiting("past", PAST_MS))
+    store.delivery.offer("other", waiting("i"))
     before = contents(store.client)
-    page = store.browse("q")
+    page = store.scan.browse("q")
     assert page.messages == [
         Waiting("q", "past", PAST_MS, 0, b"body of past", store.backup),
         Waiting("q", "z", FUTURE_MS, 0, b"body of z", store.backup),
@@ -63,16 +63,16 @@ def test_messages_come_in_the_order_of_delivery(store: DelayStore) -> None:
 
 def test_an_empty_queue_has_one_empty_page(store: DelayStore) -> None:
     """Of a queue without messages, and within bounds that hold none, there is one page, and nothing on it."""
-    assert store.browse("q") == Page([], (b"", b""), False, store.backup)
-    store.offer("q", waiting("i"))
-    assert store.browse("q", from_ms=FUTURE_MS + 1) == Page([], (b"", b""), False, store.backup)
-    assert store.browse("q", from_ms=FUTURE_MS, to_ms=FUTURE_MS - 1).messages == []
+    assert store.scan.browse("q") == Page([], (b"", b""), False, store.backup)
+    store.delivery.offer("q", waiting("i"))
+    assert store.scan.browse("q", from_ms=FUTURE_MS + 1) == Page([], (b"", b""), False, store.backup)
+    assert store.scan.browse("q", from_ms=FUTURE_MS, to_ms=FUTURE_MS - 1).messages == []
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50, 99, 100, 101, 5000])
 def test_pages_of_any_size_hold_each_message_once(store: DelayStore, count: int) -> None:
     """With pages of any size each message is returned once, in order, and the last page says that it is the last."""
-    store.offer("q", *(waiting(str(n), FUTURE_MS + n // 7) for n in range(100)))
+    store.delivery.offer("q", *(waiting(str(n), FUTURE_MS + n // 7) for n in range(100)))
     sizes = [len(page.messages) for page in pages(store, count=count)]
     assert sizes[:-1] == [count] * (len(sizes) - 1)
     assert 0 < sizes[-1] <= count
@@ -86,16 +86,16 @@ def test_the_lower_bound_is_in_and_the_upper_is_out(
 ) -> None:
     """Messages due at the lower bound are returned and counted, those due at the upper are not, on one page or more."""
     for name, due_ms in zip("abcde", (0, 1, 1, 2, 3), strict=True):
-        store.offer("q", waiting(name, FUTURE_MS + due_ms))
+        store.delivery.offer("q", waiting(name, FUTURE_MS + due_ms))
     assert browsed(store, **bounds, count=count) == list(expected)
-    assert store.count("q", **bounds) == len(expected)
+    assert store.scan.count("q", **bounds) == len(expected)
 
 
 @pytest.mark.parametrize("size", [1, 9_990, 2 * MAX_BYTES])
 def test_a_page_is_bounded_in_bytes(store: DelayStore, size: int) -> None:
     """A page holds one message at least, and no more than a few times the most bytes."""
     names = [f"{n:03}" for n in range(120 if size < MAX_BYTES else 20)]
-    store.offer("q", *(waiting(name, body="x" * size) for name in names))
+    store.delivery.offer("q", *(waiting(name, body="x" * size) for name in names))
     for page in pages(store):
         assert 1 <= len(page.messages) <= 100
         assert (len(page.messages) - 1) * size <= 3 * MAX_BYTES
@@ -106,17 +106,17 @@ def test_a_page_is_bounded_in_bytes(store: DelayStore, size: int) -> None:
 def test_what_leaves_between_pages_hides_no_other(make_store: MakeStore, how: str) -> None:
     """While the last message of each page leaves before the next, also among equal due times, each is returned once."""
     store = make_store(transfer_batch=7)
-    store.offer("q", *(waiting(f"{n % 10}{n}", PAST_MS + n // 25) for n in range(100)))
+    store.delivery.offer("q", *(waiting(f"{n % 10}{n}", PAST_MS + n // 25) for n in range(100)))
     expected = browsed(store)
 
     def between(page: Page) -> None:
         last = page.messages[-1]
         if how == "cancel":
-            store.cancel(["q"], [each.id for each in page.messages])
+            store.lookup.cancel(["q"], [each.id for each in page.messages])
         elif how == "reschedule":
-            store.reschedule("q", [Change(last, FUTURE_MS + len(last.id), b"new")])
+            store.lookup.reschedule("q", [Change(last, FUTURE_MS + len(last.id), b"new")])
         else:
-            store.transfer("q")
+            store.delivery.transfer("q")
 
     found = browsed(store, between, count=7, to_ms=FUTURE_MS)
     assert found == expected
@@ -125,10 +125,10 @@ def test_what_leaves_between_pages_hides_no_other(make_store: MakeStore, how: st
 
 def test_what_is_rescheduled_behind_the_last_page_comes_again(store: DelayStore) -> None:
     """A message that moves while it is browsed may be seen twice or not at all; those that stay are seen once."""
-    store.offer("q", *(waiting(str(n), FUTURE_MS) for n in range(30)))
+    store.delivery.offer("q", *(waiting(str(n), FUTURE_MS) for n in range(30)))
     found = browsed(
         store,
-        lambda page: store.reschedule("q", [Change(only(store, "3"), FUTURE_MS, f"{page.last}".encode())]),
+        lambda page: store.lookup.reschedule("q", [Change(only(store, "3"), FUTURE_MS, f"{page.last}".encode())]),
         count=10,
         to_ms=FUTURE_MS + 1,
     )
@@ -140,8 +140,8 @@ def test_what_is_rescheduled_behind_the_last_page_comes_again(store: DelayStore)
 def test_a_page_begins_where_the_one_before_ended(store: DelayStore, count: int) -> None:
     """When the last message of a page leaves, bare or marked, of any bytes, the next begins right behind its place."""
     names = ["b", "\x7e", "\x01", "B", "ÿ", "é", "a", "\x7f", "\udc80\udcff", "A", "aa", "", "Z", "_"]
-    store.offer("q", *(odd(name) for name in names))
-    assert browsed(store, lambda page: store.cancel(["q"], [page.messages[-1].id]), count=count) == names
+    store.delivery.offer("q", *(odd(name) for name in names))
+    assert browsed(store, lambda page: store.lookup.cancel(["q"], [page.messages[-1].id]), count=count) == names
     assert len(browsed(store)) == len(names) - -(-len(names) // count)
 
 
@@ -149,18 +149,18 @@ def test_a_page_begins_where_the_one_before_ended(store: DelayStore, count: int)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_any_id(store: DelayStore, identity: str, count: int) -> None:
     """A page may begin and end at a message of any id."""
-    store.offer("q", waiting("before", PAST_MS), odd(identity), waiting("after", FUTURE_MS + 1))
+    store.delivery.offer("q", waiting("before", PAST_MS), odd(identity), waiting("after", FUTURE_MS + 1))
     assert browsed(store, count=count) == ["before", identity, "after"]
-    store.offer("q", odd(identity, "another"))
+    store.delivery.offer("q", odd(identity, "another"))
     assert len(browsed(store, count=count)) == 4
 
 
 def test_a_message_without_its_body_is_returned_as_such(store: DelayStore) -> None:
     """What is left of a message that lost its body is on the page, with None for it; an empty body is a body."""
-    store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=3))
-    store.offer("q", odd("empty", due_ms=FUTURE_MS + 1)._replace(body=b""))
+    store.delivery.offer("q", waiting("i"), waiting("j"), waiting("k", priority=3))
+    store.delivery.offer("q", odd("empty", due_ms=FUTURE_MS + 1)._replace(body=b""))
     lose_body(store, "i", "j", "k")
-    found = store.browse("q").messages
+    found = store.scan.browse("q").messages
     assert [each.body for each in found] == [None, None, None, b""]
     assert [each.priority for each in found] == [0, 0, 0, 0]
     assert found[3].id == "empty"
@@ -172,5 +172,5 @@ def test_a_message_without_its_body_is_returned_as_such(store: DelayStore) -> No
 @pytest.mark.parametrize("key", [DUE, BACKUP])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    store.offer("q", waiting("i"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.browse("q"))
+    store.delivery.offer("q", waiting("i"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.scan.browse("q"))

@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import Enqueued, JobRun
+from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
 from tests.support.store.keyspace import BACKUP, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
@@ -40,15 +40,15 @@ def relieve(store: DelayStore) -> None:
 def test_an_offer_is_refused_whole(store: DelayStore, known: bool) -> None:
     """A publish to a full server raises Redis's error, and nothing of its messages is stored."""
     if known:
-        store.offer("q", waiting("i"))
-        store.offer("q", waiting("j"))
+        store.delivery.offer("q", waiting("i"))
+        store.delivery.offer("q", waiting("j"))
     before = contents(store.client)
     fill(store)
     with pytest.raises(ResponseError, match=FULL):
-        store.offer("q", *(waiting(str(number), body="x" * SIZE) for number in range(20)))
+        store.delivery.offer("q", *(waiting(str(number), body="x" * SIZE) for number in range(20)))
     assert contents(store.client) == before
     relieve(store)
-    assert store.offer("q", waiting("0"), waiting("1")).offered == 2
+    assert store.delivery.offer("q", waiting("0"), waiting("1")).offered == 2
 
 
 def test_a_server_that_fills_up_keeps_whole_messages_only(store: DelayStore) -> None:
@@ -57,31 +57,31 @@ def test_a_server_that_fills_up_keeps_whole_messages_only(store: DelayStore) -> 
     stored, refusals = [], []
     for number in range(100):
         try:
-            store.offer("q", waiting(f"{number:02}", PAST_MS + number, f"{number:02}" + "x" * SIZE))
+            store.delivery.offer("q", waiting(f"{number:02}", PAST_MS + number, f"{number:02}" + "x" * SIZE))
             stored.append(number)
         except ResponseError as error:
             refusals.append(str(error))
-            assert store.size("q") == len(contents(store.client)[in_form(store, BACKUP).encode()]) == len(stored)
+            assert store.queues.size("q") == len(contents(store.client)[in_form(store, BACKUP).encode()]) == len(stored)
     assert stored
     assert refusals
     assert all(FULL in refusal for refusal in refusals)
     relieve(store)
-    while store.transfer("q").more:
+    while store.delivery.transfer("q").more:
         pass
     assert [int(body[:2]) for body in popped(store.client, "q")] == stored
 
 
 def test_a_transfer_is_refused_whole(store: DelayStore) -> None:
     """A transfer on a full server raises Redis's error and moves nothing; relieved, it moves every message once."""
-    store.offer("q", *(waiting(str(number), PAST_MS + number, priority=number) for number in range(10)))
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS + number, priority=number) for number in range(10)))
     before = contents(store.client)
     fill(store)
     for _ in range(3):
         with pytest.raises(ResponseError, match=FULL):
-            store.transfer("q")
+            store.delivery.transfer("q")
     assert contents(store.client) == before
     relieve(store)
-    assert store.transfer("q").moved == 10
+    assert store.delivery.transfer("q").moved == 10
     assert sum(len(popped(store.client, key)) for key in store.keys.ready("q", (0, 3, 6, 9))) == 10
 
 
@@ -92,28 +92,28 @@ def test_an_adoption_is_refused_whole(store: DelayStore) -> None:
     before = contents(store.client)
     fill(store)
     with pytest.raises(ResponseError, match=FULL):
-        store.adopt("q", waiting("i"), "tag", "unacked_index", "unacked")
+        store.delivery.adopt("q", waiting("i"), "tag", "unacked_index", "unacked")
     assert contents(store.client) == before
 
 
 def test_what_frees_memory_works_on_a_full_server(store: DelayStore) -> None:
     """On a full server messages can still be counted and purged."""
-    store.offer("q", *(waiting(str(number), PAST_MS) for number in range(10)))
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(10)))
     fill(store)
-    assert store.stats("q").overdue == 10
-    assert by_queue(store.heads(["q"])) == {"q": PAST_MS}
-    assert store.purge("q") == 10
+    assert store.queues.stats("q").overdue == 10
+    assert by_queue(store.delivery.heads(["q"])) == {"q": PAST_MS}
+    assert store.queues.purge("q") == 10
 
 
 #: What writes for a job needs memory.
 ACTS: dict[str, Callable[[DelayStore, JobRun], Any]] = {
-    "new_run": lambda store, job: store.new_run(),
-    "begin of another job": lambda store, job: store.begin(job._replace(name="other")),
-    "begin of a later run": lambda store, job: store.begin(job._replace(run=job.run + 1)),
-    "now": lambda store, job: store.enqueue("q", job, several(3, "j")),
-    "later": lambda store, job: store.enqueue("q", job, [waiting("j"), waiting("k", priority=3)]),
-    "claim": lambda store, job: store.enqueue("q", job, [claim("j")]),
-    "staged": lambda store, job: store.enqueue("q", job._replace(staged=True), several(3, "j")),
+    "new_run": lambda store, job: store.jobs.new_run(),
+    "begin of another job": lambda store, job: store.jobs.begin(job._replace(name="other")),
+    "begin of a later run": lambda store, job: store.jobs.begin(job._replace(run=job.run + 1)),
+    "now": lambda store, job: store.jobs.enqueue("q", job, several(3, "j")),
+    "later": lambda store, job: store.jobs.enqueue("q", job, [waiting("j"), waiting("k", priority=3)]),
+    "claim": lambda store, job: store.jobs.enqueue("q", job, [claim("j")]),
+    "staged": lambda store, job: store.jobs.enqueue("q", job._replace(staged=True), several(3, "j")),
 }
 
 
@@ -121,7 +121,7 @@ ACTS: dict[str, Callable[[DelayStore, JobRun], Any]] = {
 def test_a_write_is_refused_whole(store: DelayStore, act: str) -> None:
     """On a full server no operation of a job that needs memory changes anything; relieved, it works."""
     job = begun(store)
-    store.enqueue("q", job, several(3))
+    store.jobs.enqueue("q", job, several(3))
     before = contents(store.client)
     fill(store)
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_a_server_that_fills_up_keeps_whole_chunks_only(store: DelayStore) -> No
     sent, refused = 0, []
     for chunk in chunks:
         try:
-            sent += store.enqueue("q", job, chunk).fresh
+            sent += store.jobs.enqueue("q", job, chunk).fresh
         except ResponseError as error:
             refused.append(str(error))
             assert store.client.llen("q") == store.client.scard(GUARD) == sent
@@ -150,7 +150,7 @@ def test_a_server_that_fills_up_keeps_whole_chunks_only(store: DelayStore) -> No
     assert all(FULL in each for each in refused)
     relieve(store)
     for chunk in chunks:
-        store.enqueue("q", job, chunk)
+        store.jobs.enqueue("q", job, chunk)
     ids = sorted(body[:3].decode() for body in popped(store.client, "q"))
     assert ids == [f"{n:02}{k}" for n in range(40) for k in range(3)]
 
@@ -160,27 +160,27 @@ def test_a_server_that_fills_up_keeps_whole_chunks_only(store: DelayStore) -> No
 def test_a_job_ends_on_a_full_server(store: DelayStore, word: str, staged: bool) -> None:
     """A job can be committed and aborted while the memory is full, which may free what is missing."""
     job = begun(store, staged=staged)
-    store.enqueue("q", job, several(3))
+    store.jobs.enqueue("q", job, several(3))
     fill(store)
-    assert store.finish(job, word) == ("publishing" if staged and word == "committed" else word)
+    assert store.jobs.finish(job, word) == ("publishing" if staged and word == "committed" else word)
     assert store.client.exists(GUARD) == (word == "aborted" and not staged)
     assert store.client.exists(STAGED) == (word == "committed" and staged)
     relieve(store)
-    assert store.enqueue("q", job, several(3)) == Enqueued(word)
+    assert store.jobs.enqueue("q", job, several(3)) == Enqueued(word)
 
 
 def test_publishing_is_refused_whole(store: DelayStore) -> None:
     """On a full server no staged message is sent and none is lost; relieved, each is sent once."""
     job = begun(store, staged=True)
-    store.enqueue("q", job, [*several(3), waiting("later")])
-    store.finish(job, "committed")
+    store.jobs.enqueue("q", job, [*several(3), waiting("later")])
+    store.jobs.finish(job, "committed")
     before = contents(store.client)
     fill(store)
     for _ in range(2):
         with pytest.raises(ResponseError, match=FULL):
-            store.publish(job)
+            store.jobs.publish(job)
     assert contents(store.client) == before
     relieve(store)
     assert published(store, job) == 4
-    assert (store.size("q"), len(popped(store.client, "q"))) == (1, 3)
+    assert (store.queues.size("q"), len(popped(store.client, "q"))) == (1, 3)
     assert store.client.pttl("delayq:job:j") <= TTL_MS

@@ -9,6 +9,7 @@ from kombu_delayq.store import DelayStore
 from tests.support.servers.redis_version import major_version
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import other_form
 from tests.support.store.keyspace import PAST_MS, contents, waiting
 
 KNOWN, OTHERS = ["known"], ["own", "known"]
@@ -17,31 +18,31 @@ KNOWN, OTHERS = ["known"], ["own", "known"]
 @pytest.fixture
 def quiet(store: DelayStore) -> DelayStore:
     """A store where others hold all leases and the next message of a known queue is due much later."""
-    store.offer("known", waiting("i"))
+    store.delivery.offer("known", waiting("i"))
     for name in ("leader", "deputy", "second"):
-        store.lead(name)
+        store.leases.lead(name)
     return store
 
 
 def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
     """All is quiet while the leases are held, no name is new and nothing is due; asking changes nothing."""
     before = contents(quiet.client)
-    assert quiet.all_quiet(KNOWN, OTHERS)
+    assert quiet.leases.all_quiet(KNOWN, OTHERS)
     assert contents(quiet.client) == before
 
 
 @pytest.mark.parametrize(
     "stir",
     [
-        lambda store: store.release("leader"),
-        lambda store: store.release("deputy"),
-        lambda store: store.release("second"),
-        lambda store: store.offer("known", waiting("j", PAST_MS)),
-        lambda store: store.know("new"),
+        lambda store: store.leases.release("leader"),
+        lambda store: store.leases.release("deputy"),
+        lambda store: store.leases.release("second"),
+        lambda store: store.delivery.offer("known", waiting("j", PAST_MS)),
+        lambda store: store.queues.know("new"),
         lambda store: store.client.srem(store.keys.queues, "known"),
         lambda store: store.client.zadd(store.keys.stored("own", store.backup)[0], {"x": 9e15}),
-        lambda store: store.client.zadd(store.keys.stored("own", store.other_backup)[0], {"x": 9e15}),
-        lambda store: store.client.zadd(store.keys.stored("known", store.other_backup)[0], {"x": 1}),
+        lambda store: store.client.zadd(store.keys.stored("own", other_form(store))[0], {"x": 9e15}),
+        lambda store: store.client.zadd(store.keys.stored("known", other_form(store))[0], {"x": 1}),
         lambda store: store.client.lpush(store.keys.stored("own", store.backup)[0], "in the way"),
         lambda store: store.client.rename(store.keys.queues, store.keys.deputy),
     ],
@@ -49,14 +50,14 @@ def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
 def test_something_is_to_be_done(quiet: DelayStore, stir: Callable[[DelayStore], object]) -> None:
     """It is not when a lease is free, a name new or gone, a message due, a queue unknown, or a key of another type."""
     stir(quiet)
-    assert not quiet.all_quiet(KNOWN, OTHERS)
+    assert not quiet.leases.all_quiet(KNOWN, OTHERS)
 
 
 def test_asking_costs_one_round_trip_and_no_script(quiet: DelayStore) -> None:
     """Whatever the number of queues, Redis is asked once, by plain commands."""
     quiet.client.config_resetstat()
     names = [f"q{n}" for n in range(10)]
-    assert round_trips(quiet, lambda: quiet.all_quiet(KNOWN, names)) == 1
+    assert round_trips(quiet, lambda: quiet.leases.all_quiet(KNOWN, names)) == 1
     assert not {"evalsha", "eval"} & calls(quiet).keys()
 
 
@@ -71,8 +72,8 @@ def test_a_user_without_rights_for_the_other_form_asks_about_its_own(quiet: Dela
     port = quiet.client.connection_pool.connection_kwargs["port"]
     store.client = redis.Redis(port=port, username="own", password="pw")
     try:
-        store.all_quiet(KNOWN, OTHERS)
-        store.heads(OTHERS)
-        assert store.all_quiet(KNOWN, OTHERS)
+        store.leases.all_quiet(KNOWN, OTHERS)
+        store.delivery.heads(OTHERS)
+        assert store.leases.all_quiet(KNOWN, OTHERS)
     finally:
         quiet.client.execute_command("ACL", "DELUSER", "own")

@@ -19,7 +19,7 @@ OPERATIONS = ["get", "cancel"]
 def three(store: DelayStore) -> DelayStore:
     """A store with messages of one id in the queues a, b and c."""
     for number, queue in enumerate("cab"):
-        store.offer(queue, waiting("i", FUTURE_MS + number), waiting(f"only in {queue}"))
+        store.delivery.offer(queue, waiting("i", FUTURE_MS + number), waiting(f"only in {queue}"))
     return store
 
 
@@ -29,7 +29,7 @@ def test_an_id_is_looked_for_in_all_queues(three: DelayStore, operation: str) ->
 
     Where an id is not found, each queue is asked once more in Redisson's form for messages of other clients.
     """
-    search = getattr(three, operation)
+    search = getattr(three.lookup, operation)
     search(["x"], ["unknown"])  # the script is known from here on
     assert round_trips(three, lambda: search(["a", "b", "c", "never used"], ["unknown"])) == (
         1 if three.backup == "hash" else 5
@@ -45,12 +45,12 @@ def test_an_id_is_looked_for_in_all_queues(three: DelayStore, operation: str) ->
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_other_queues_are_left_out(three: DelayStore, operation: str) -> None:
     """Only the queues named are searched; without queues or ids nothing is."""
-    search = getattr(three, operation)
+    search = getattr(three.lookup, operation)
     before = contents(three.client)
     assert search([], ["i"]) == search(["a"], []) == search([], []) == {}
     assert contents(three.client) == before
     assert [message.queue for message in search(["b"], ["i"])["i"]] == ["b"]
-    assert len(three.get(["a", "c"], ["i"])["i"]) == 2
+    assert len(three.lookup.get(["a", "c"], ["i"])["i"]) == 2
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -63,7 +63,7 @@ def test_a_queue_that_cannot_be_read_hides_no_other(
     three.client.delete(key)
     three.client.set(key, "somebody else's")
     with caplog.at_level(logging.ERROR):
-        found = getattr(three, operation)(["a", "b", "c"], ["i", "only in b"])
+        found = getattr(three.lookup, operation)(["a", "b", "c"], ["i", "only in b"])
     assert {each: [message.queue for message in messages] for each, messages in found.items()} == {"i": ["c", "a"]}
     assert caplog.records
     for record in caplog.records:
@@ -80,7 +80,7 @@ def test_when_no_queue_can_be_read_it_is_an_error(three: DelayStore, operation: 
         three.client.delete(key)
         three.client.set(key, "somebody else's")
     with pytest.raises(ResponseError, match="WRONGTYPE key " + re.escape(keys[0])):
-        getattr(three, operation)(list(queues), ["i"])
+        getattr(three.lookup, operation)(list(queues), ["i"])
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -90,7 +90,7 @@ def test_a_flushed_script_cache_is_not_noticed_with_a_bad_queue(three: DelayStor
     three.client.delete(key)
     three.client.set(key, "somebody else's")
     three.client.script_flush()
-    found = getattr(three, operation)(["a", "b", "c"], ["i"])
+    found = getattr(three.lookup, operation)(["a", "b", "c"], ["i"])
     assert [message.queue for message in found["i"]] == ["c", "b"]
 
 
@@ -100,9 +100,9 @@ def test_large_messages_are_found_a_few_at_a_time(store: DelayStore, operation: 
     ids = [f"task {number}" for number in range(12)]
     large = "x" * (MAX_BYTES // 2)
     for each in ids:
-        store.offer("large", waiting(each, body=large + each))
-        store.offer("small", waiting(each))
-    search = getattr(store, operation)
+        store.delivery.offer("large", waiting(each, body=large + each))
+        store.delivery.offer("small", waiting(each))
+    search = getattr(store.lookup, operation)
     search(["small"], ["unknown"])  # the script is known from here on
     store.client.config_resetstat()
     found = search(["large", "small"], ids)
@@ -116,21 +116,21 @@ def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:
     """An id is found in each of hundreds of queues by one call, also by the id of a message that is a second one."""
     queues = [f"queue{n}" for n in range(300)]
     for queue in queues:
-        store.offer(queue, waiting("i"), waiting("i", body="two"))
-    assert len(store.get(queues, ["i"])["i"]) == 600
-    assert len(store.cancel(queues, [twin_id("i", "two")])[twin_id("i", "two")]) == 300
-    assert [message.id for message in store.cancel(queues, ["i"])["i"]] == ["i"] * 300
-    assert all(store.size(queue) == 0 for queue in queues)
+        store.delivery.offer(queue, waiting("i"), waiting("i", body="two"))
+    assert len(store.lookup.get(queues, ["i"])["i"]) == 600
+    assert len(store.lookup.cancel(queues, [twin_id("i", "two")])[twin_id("i", "two")]) == 300
+    assert [message.id for message in store.lookup.cancel(queues, ["i"])["i"]] == ["i"] * 300
+    assert all(store.queues.size(queue) == 0 for queue in queues)
 
 
 def test_messages_are_counted_between_two_due_times(store: DelayStore) -> None:
     """A count takes in what is due at the lower bound, not at the upper, and changes nothing."""
     step_ms = 0.001 if store.backup == "hash" else 1
-    store.offer("q", *(waiting(str(n), FUTURE_MS + n * step_ms) for n in range(10)))
+    store.delivery.offer("q", *(waiting(str(n), FUTURE_MS + n * step_ms) for n in range(10)))
     before = contents(store.client)
-    assert store.count("q") == store.count("q", -inf, inf) == 10
+    assert store.scan.count("q") == store.scan.count("q", -inf, inf) == 10
     third_ms = FUTURE_MS + 3 * step_ms
-    assert store.count("q", third_ms) == 7
-    assert store.count("q", to_ms=third_ms) == 3
-    assert store.count("q", third_ms, third_ms) == store.count("never used") == 0
+    assert store.scan.count("q", third_ms) == 7
+    assert store.scan.count("q", to_ms=third_ms) == 3
+    assert store.scan.count("q", third_ms, third_ms) == store.scan.count("never used") == 0
     assert contents(store.client) == before

@@ -16,8 +16,10 @@ from hypothesis.stateful import (
 )
 
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.store import LIST_SHARE, DelayStore
-from kombu_delayq.store.types import Change, Offer, Waiting
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.delivery import LIST_SHARE
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BACKUP,
@@ -76,7 +78,9 @@ class StoreMachine(RuleBasedStateMachine):
         """A call of ``offer`` with one or more messages."""
         before = self.model.head()
         states = [self.model.put(*message) for message in messages]
-        reply = self.store.offer("q", *(Offer(i, repr(due), priority, body) for i, due, priority, body in messages))
+        reply = self.store.delivery.offer(
+            "q", *(Offer(i, repr(due), priority, body) for i, due, priority, body in messages)
+        )
         assert reply[1:] == tuple(states.count(state) for state in ("offered", "repeated", "renamed"))
         head = self.check_announced(before)
         assert reply.place == ("first" if before.due_ms is None else "head" if head else "behind")
@@ -88,7 +92,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.client.zadd("unacked_index", {"tag": 1})
         self.client.hset("unacked", "tag", body)
         before = self.model.head()
-        adopted = self.store.adopt("q", Offer(identity, repr(due_ms), priority, body), "tag", *UNACKED)
+        adopted = self.store.delivery.adopt("q", Offer(identity, repr(due_ms), priority, body), "tag", *UNACKED)
         assert adopted == (due_ms >= FUTURE_MS)
         assert self.client.exists(*UNACKED) == (0 if adopted else 2)
         self.client.delete(*UNACKED)
@@ -100,7 +104,7 @@ class StoreMachine(RuleBasedStateMachine):
     def transfer(self) -> None:
         """A call of ``transfer``, which moves at most a batch."""
         due = [each for each in self.model.in_order() if each.due_ms < FUTURE_MS]
-        done = self.store.transfer("q")
+        done = self.store.delivery.transfer("q")
         moved, rest = due[:3], due[3:]
         assert (done.moved, done.latest_ms) == (len(moved), done.now_ms - moved[0].due_ms if moved else 0)
         assert done.more == bool(rest)
@@ -113,7 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
         """A call of ``get``."""
         ids = self.picked(picks)
         expected = {each: self.model.told(self.model.find(each), each) for each in ids}
-        self.check_found(ids, self.store.get(["q"], ids), expected)
+        self.check_found(ids, self.store.lookup.get(["q"], ids), expected)
 
     @rule(picks=st.lists(PICKS, max_size=2))
     def cancel(self, picks: list[tuple[int, bool]]) -> None:
@@ -122,7 +126,7 @@ class StoreMachine(RuleBasedStateMachine):
         expected: dict[str, list[Told]] = {}
         for each in ids:
             expected.setdefault(each, []).extend(self.model.cancel(each, CHAIN_ID))
-        self.check_found([], self.store.cancel(["q"], ids), expected)
+        self.check_found([], self.store.lookup.cancel(["q"], ids), expected)
 
     @rule(message=MESSAGES, number=st.integers(0, 2))
     def step(self, message: tuple[str, float, int, str], number: int) -> None:
@@ -135,14 +139,14 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.put(identity, due_ms, priority, body)
             if due_ms >= FUTURE_MS and identity:  # of one that was due long ago no step runs
                 self.model.chains.add(identity)
-        reply = self.store.step("q", "the chain", Offer(identity, repr(due_ms), priority, body))
+        reply = self.store.chains.step("q", "the chain", Offer(identity, repr(due_ms), priority, body))
         head = self.check_announced(before)
         assert reply == (word or ("first" if before.due_ms is None else "head" if head else "behind"))
 
     @rule(ids=st.lists(IDS, max_size=2))
     def refuse(self, ids: list[str]) -> None:
         """A call of ``refuse``."""
-        queues, chains = self.store.refuse(ids)
+        queues, chains = self.store.chains.refuse(ids)
         assert chains == self.model.chains & set(ids)
         assert not self.model.waiting or queues == ["q"]
         self.model.refused |= set(ids)
@@ -150,7 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(ids=st.lists(IDS, max_size=2))
     def accept(self, ids: list[str]) -> None:
         """A call of ``accept``."""
-        assert self.store.accept(ids) == len(self.model.refused & set(ids))
+        assert self.store.chains.accept(ids) == len(self.model.refused & set(ids))
         self.model.refused -= set(ids)
 
     @rule(changes=st.lists(CHANGES, min_size=1, max_size=3))
@@ -159,7 +163,7 @@ class StoreMachine(RuleBasedStateMachine):
         before = self.model.head()
         asked = [self.change(*each) for each in changes]
         words = [self.model.reschedule(each.message.id, each.message.body, each.due_ms, each.body) for each in asked]
-        assert self.store.reschedule("q", asked) == words
+        assert self.store.lookup.reschedule("q", asked) == words
         self.check_announced(before)
 
     @rule(changes=st.lists(CHANGES, min_size=1, max_size=3))
@@ -167,23 +171,23 @@ class StoreMachine(RuleBasedStateMachine):
         """A call of ``run_now``, whose messages may be out of date."""
         asked = [self.change(*each) for each in changes]
         words = [self.model.run_now(each.message.id, each.message.body, each.body) for each in asked]
-        assert self.store.run_now("q", asked) == words
+        assert self.store.lookup.run_now("q", asked) == words
 
     @rule(count=st.integers(1, 4), bounds=st.lists(DUES_MS, max_size=2))
     def browse(self, count: int, bounds: list[float]) -> None:
         """Calls of ``browse`` until there is no further page."""
         from_ms, to_ms = (*bounds, -inf)[0], (*bounds, inf, inf)[1]
-        page = self.store.browse("q", None, from_ms, to_ms, count)
+        page = self.store.scan.browse("q", None, from_ms, to_ms, count)
         found = [*page.messages]
         while page.more:
-            page = self.store.browse("q", page, from_ms, to_ms, count)
+            page = self.store.scan.browse("q", page, from_ms, to_ms, count)
             found += page.messages
             assert 0 < len(page.messages) <= count
         expected = [each for each in self.model.in_order() if from_ms <= each.due_ms < to_ms]
         # In Redisson's form a page tells the id that messages share.
         names = [each.identity if self.store.backup == "list" else each.stored for each in expected]
         assert told(found) == [(name, *each.told[1:]) for name, each in zip(names, expected, strict=True)]
-        assert self.store.count("q", from_ms, to_ms) == len(found)
+        assert self.store.scan.count("q", from_ms, to_ms) == len(found)
 
     @precondition(lambda self: self.store.backup == "hash")
     @rule(lost=st.sampled_from([[DUE], [ORDER], [TWINS], [DUE, ORDER, TWINS]]))
@@ -197,15 +201,15 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.client.delete(*lost)
         bodies: list[tuple[bytes, float | None]] = [(each.stored.encode(), each.due_ms) for each in self.model.waiting]
-        states = self.store.repair_backup("q", bodies, mend=True)
+        states = self.store.repair.repair_backup("q", bodies, mend=True)
         assert DUE not in lost or set(states) <= {"unindexed"}
-        assert set(self.store.repair_backup("q", bodies, mend=True)) <= {"sound"}
+        assert set(self.store.repair.repair_backup("q", bodies, mend=True)) <= {"sound"}
         assert bool(self.ear.heard()) == (DUE in lost and bool(bodies))
 
     @rule()
     def purge(self) -> None:
         """A call of ``purge``."""
-        assert self.store.purge("q") == len(self.model.waiting)
+        assert self.store.queues.purge("q") == len(self.model.waiting)
         self.model.waiting.clear()
 
     @invariant()
@@ -219,7 +223,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.check_bodies(waiting)
         ready = self.model.ready
         assert {key: [body.decode() for body in self.client.lrange(key, 0, -1)[::-1]] for key in ready} == ready
-        assert not waiting or self.store.queues() == ["q"]
+        assert not waiting or self.store.queues.names() == ["q"]
         assert {each.decode() for each in self.client.zrange("delayq:cancelled", 0, -1)} == self.model.refused
         assert self.ear.heard() == []
 

@@ -6,9 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Change, Offer
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only, list_only
+from tests.support.store.forms import hash_only, list_only, other_form
 from tests.support.store.keyspace import (
     BACKUP,
     DUE,
@@ -28,25 +29,25 @@ from tests.support.store.keyspace import (
 @pytest.mark.parametrize("queue", QUEUE_NAMES)
 def test_any_queue_name(store: DelayStore, ear: Ear, queue: str) -> None:
     """A queue of any name is announced, known, counted, transferred and purged under it."""
-    store.offer(queue, waiting("later"))
+    store.delivery.offer(queue, waiting("later"))
     assert ear.heard() == [announced(store, FUTURE_MS, queue)]
-    store.offer(queue, waiting("i", PAST_MS))
-    assert store.queues() == [queue]
-    assert store.lead("name").queues == [queue]
-    assert by_queue(store.heads([queue])) == {queue: PAST_MS}
-    assert store.transfer(queue).moved == 1
-    assert (store.stats(queue).delayed, store.stats(queue).ready) == (1, 1)
+    store.delivery.offer(queue, waiting("i", PAST_MS))
+    assert store.queues.names() == [queue]
+    assert store.leases.lead("name").queues == [queue]
+    assert by_queue(store.delivery.heads([queue])) == {queue: PAST_MS}
+    assert store.delivery.transfer(queue).moved == 1
+    assert (store.queues.stats(queue).delayed, store.queues.stats(queue).ready) == (1, 1)
     assert popped(store.client, queue) == [b"body of i"]
-    assert store.purge(queue) == 1
+    assert store.queues.purge(queue) == 1
 
 
 @hash_only
 def test_names_that_differ_in_braces_only_are_two_queues(store: DelayStore) -> None:
     """The queues ``a`` and ``{a}`` share no message."""
-    store.offer("a", waiting("i", PAST_MS, "of a"))
-    store.offer("{a}", waiting("i", PAST_MS, "of {a}"))
+    store.delivery.offer("a", waiting("i", PAST_MS, "of a"))
+    store.delivery.offer("{a}", waiting("i", PAST_MS, "of {a}"))
     for queue in ("a", "{a}"):
-        assert store.transfer(queue).moved
+        assert store.delivery.transfer(queue).moved
         assert popped(store.client, queue) == [f"of {queue}".encode()]
 
 
@@ -54,8 +55,8 @@ def test_names_that_differ_in_braces_only_are_two_queues(store: DelayStore) -> N
 def test_names_that_differ_in_braces_only_are_one_queue_to_redisson(store: DelayStore) -> None:
     """Redisson names its keys of the queues ``a`` and ``{a}`` alike, and so do we: they cannot be used side by side."""
     assert store.keys.stored("a", "list")[:2] == store.keys.stored("{a}", "list")[:2]
-    store.offer("a", waiting("i", PAST_MS))
-    assert (store.size("a"), store.size("{a}")) == (1, 1)
+    store.delivery.offer("a", waiting("i", PAST_MS))
+    assert (store.queues.size("a"), store.queues.size("{a}")) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,8 @@ def test_names_that_differ_in_braces_only_are_one_queue_to_redisson(store: Delay
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A message of any id is stored once, told from another with the same id, and transferred."""
     one, two = (waiting(identity, PAST_MS, body) for body in ("one", "two"))
-    assert store.offer("q", one, two, one, two)[1:] == (1, 2, 1)
-    assert store.transfer("q").moved == 2
+    assert store.delivery.offer("q", one, two, one, two)[1:] == (1, 2, 1)
+    assert store.delivery.transfer("q").moved == 2
     assert popped(store.client, "q") == [b"one", b"two"]
     assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
 
@@ -73,9 +74,9 @@ def test_any_id(store: DelayStore, identity: str) -> None:
 @pytest.mark.parametrize("body", [b"", b"\x00\xff\r\n", bytes(range(256)), "ünïcödé ✓", b"9" * 10, "x" * 5_000_000])
 def test_any_body(store: DelayStore, body: str | bytes) -> None:
     """A body of any bytes and any length arrives as it was."""
-    store.offer("q", Offer("i", repr(PAST_MS), 9, body))
-    assert store.offer("q", Offer("i", repr(PAST_MS), 9, body)).repeated == 1
-    store.transfer("q")
+    store.delivery.offer("q", Offer("i", repr(PAST_MS), 9, body))
+    assert store.delivery.offer("q", Offer("i", repr(PAST_MS), 9, body)).repeated == 1
+    store.delivery.transfer("q")
     assert popped(store.client, "q\x06\x169") == [body.encode() if isinstance(body, str) else body]
 
 
@@ -90,8 +91,8 @@ def test_any_messages_arrive_once_in_order(store: DelayStore, messages: list[tup
     """Different messages of any ids and bodies, due at one time, all arrive, once, in order."""
     store.client.flushall()
     for identity, body in messages:
-        store.offer("q", Offer(identity, repr(PAST_MS), 0, body))
-    store.transfer("q")
+        store.delivery.offer("q", Offer(identity, repr(PAST_MS), 0, body))
+    store.delivery.transfer("q")
     assert popped(store.client, "q") == [body for _, body in messages]
 
 
@@ -101,45 +102,45 @@ BAD, NAME = b"\xff\xfe {x\x80", "\udcff\udcfe {x\udc80"
 
 def test_every_operation_takes_such_a_name(store: DelayStore) -> None:
     """Messages of a queue whose name is no UTF-8 are stored, found, changed, counted, transferred and purged."""
-    store.offer(NAME, waiting("later"), waiting("now"), waiting("i", PAST_MS), expire_ms=600_000)
+    store.delivery.offer(NAME, waiting("later"), waiting("now"), waiting("i", PAST_MS), expire_ms=600_000)
     assert store.client.smembers("delayq:queues") == {BAD}
-    assert store.queues() == [NAME]
-    assert store.lead("name").queues == [NAME]
-    assert store.all_quiet([NAME], [NAME]) is False
-    assert by_queue(store.heads([NAME])) == {NAME: PAST_MS}
-    store.keep_alive(NAME, 600_000)
-    assert store.transfer(NAME).moved == 1
-    later, now = (store.get([NAME], [each])[each][0] for each in ("later", "now"))
+    assert store.queues.names() == [NAME]
+    assert store.leases.lead("name").queues == [NAME]
+    assert store.leases.all_quiet([NAME], [NAME]) is False
+    assert by_queue(store.delivery.heads([NAME])) == {NAME: PAST_MS}
+    store.queues.keep_alive(NAME, 600_000)
+    assert store.delivery.transfer(NAME).moved == 1
+    later, now = (store.lookup.get([NAME], [each])[each][0] for each in ("later", "now"))
     assert (later.queue, now.queue) == (NAME, NAME)
-    assert store.reschedule(NAME, [Change(later, FUTURE_MS + 1, b"new")]) == ["rescheduled"]
-    assert store.run_now(NAME, [Change(now, 0.0, b"new")]) == ["transferred"]
-    assert [each.id for each in store.browse(NAME).messages] == ["later"]
-    assert (store.size(NAME), store.count(NAME), sum(store.sizes([NAME]).values())) == (1, 1, 1)
-    assert (store.stats(NAME).delayed, store.stats(NAME).ready) == (1, 2)
-    assert sum(store.dead_letter_lists(NAME).values()) == 2
-    assert store.kept_forms(NAME) == [store.backup]
-    assert store.convert(NAME, store.other_backup).moved == 1
+    assert store.lookup.reschedule(NAME, [Change(later, FUTURE_MS + 1, b"new")]) == ["rescheduled"]
+    assert store.lookup.run_now(NAME, [Change(now, 0.0, b"new")]) == ["transferred"]
+    assert [each.id for each in store.scan.browse(NAME).messages] == ["later"]
+    assert (store.queues.size(NAME), store.scan.count(NAME), sum(store.scan.sizes([NAME]).values())) == (1, 1, 1)
+    assert (store.queues.stats(NAME).delayed, store.queues.stats(NAME).ready) == (1, 2)
+    assert sum(store.letters.lists(NAME).values()) == 2
+    assert store.repair.kept_forms(NAME) == [store.backup]
+    assert store.queues.convert(NAME, other_form(store)).moved == 1
     assert popped(store.client, BAD) == [b"body of i", b"new"]
-    assert store.cancel([NAME], ["later"])["later"][0].queue == NAME
-    assert store.purge(NAME) == 0
-    assert store.queues() == []
+    assert store.lookup.cancel([NAME], ["later"])["later"][0].queue == NAME
+    assert store.queues.purge(NAME) == 0
+    assert store.queues.names() == []
 
 
 def test_a_search_goes_through_other_queues_all_the_same(store: DelayStore) -> None:
     """A task is found and cancelled by its id while the registry has a name that is no UTF-8."""
     store.client.sadd("delayq:queues", BAD, b"")
-    store.offer("q", waiting("i"))
-    assert list(store.get(store.queues(), ["i"])) == ["i"]
-    assert list(store.cancel(store.queues(), ["i"])) == ["i"]
+    store.delivery.offer("q", waiting("i"))
+    assert list(store.lookup.get(store.queues.names(), ["i"])) == ["i"]
+    assert list(store.lookup.cancel(store.queues.names(), ["i"])) == ["i"]
 
 
 def test_an_announcement_tells_the_name(make_store: MakeStore, ear: Ear) -> None:
     """A new head of such a queue is heard with the name under which it is found."""
     store = make_store(backup="hash")
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         listener.wait(1.0)
         listener.follow([NAME, "q"])
-        store.offer(NAME, waiting("i"))
+        store.delivery.offer(NAME, waiting("i"))
         heard = [wake for wake in (listener.wait(1.0) for _ in range(3)) if wake is not None and wake.form is not None]
     assert (NAME, FUTURE_MS) in [(wake.form.queue, wake.due_ms) for wake in heard if wake.form]
 
@@ -150,7 +151,7 @@ def test_a_lost_connection_is_subscribed_again(store: DelayStore) -> None:
 
     An older Redis client raises its own error instead, after which a transfer worker listens anew.
     """
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         listener.follow([NAME, "q"])
         for _ in range(2):
             listener.wait(1.0)

@@ -16,8 +16,8 @@ def moved(store: DelayStore, offers: Iterable[Offer], per_call: int) -> list[str
     """Offers, transfers all, and returns the bodies in the order of a consumer."""
     waiting_offers = list(offers)
     for start in range(0, len(waiting_offers), per_call):
-        store.offer("q", *waiting_offers[start : start + per_call])
-    while store.transfer("q").more:
+        store.delivery.offer("q", *waiting_offers[start : start + per_call])
+    while store.delivery.transfer("q").more:
         pass
     return [body.decode() for body in popped(store.client, "q")]
 

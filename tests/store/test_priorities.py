@@ -18,9 +18,9 @@ def test_each_priority_goes_to_the_list_where_kombu_puts_it(
     kombu = Kombu(steps, separator)
     expected: dict[str, list[bytes]] = {}
     for number, priority in enumerate([*range(10), *range(10)]):
-        store.offer("q", waiting(str(number), PAST_MS, priority=priority))
+        store.delivery.offer("q", waiting(str(number), PAST_MS, priority=priority))
         expected.setdefault(kombu._q_for_pri("q", priority), []).append(f"body of {number}".encode())
-    store.transfer("q")
+    store.delivery.transfer("q")
     assert {name: popped(store.client, name) for name in expected} == expected
     left = {b"delayq:queues"} if store.backup == "list" else {b"delayq:{q}:order", b"delayq:queues"}
     assert contents(store.client).keys() == left
@@ -29,14 +29,14 @@ def test_each_priority_goes_to_the_list_where_kombu_puts_it(
 def test_a_priority_step_given_twice_doubles_no_message(make_store: MakeStore) -> None:
     """Where ``priority_steps`` name a step twice, each message is still pushed once."""
     store = make_store(steps=(0, 0, 3, 3))
-    store.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS, priority=4))
-    store.transfer("q")
+    store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS, priority=4))
+    store.delivery.transfer("q")
     assert (popped(store.client, "q"), popped(store.client, "q\x06\x163")) == ([b"body of i"], [b"body of j"])
 
 
 def test_ready_lists_carry_the_key_prefix(make_store: MakeStore) -> None:
     """With ``global_keyprefix`` the lists are the prefixed ones that kombu reads."""
     store = make_store(keys=Keys("app:"))
-    store.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS, priority=9))
-    store.transfer("q")
+    store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS, priority=9))
+    store.delivery.transfer("q")
     assert (popped(store.client, "app:q"), popped(store.client, "app:q\x06\x169")) == ([b"body of i"], [b"body of j"])

@@ -8,7 +8,8 @@ from threading import Event
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Change, Waiting
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Waiting
 from tests.support.store.keyspace import BACKUP, DUE, FUTURE_MS, TWINS, clock_ms, in_form, popped, waiting
 from tests.support.store.together import together
 
@@ -20,15 +21,15 @@ CANCELLERS = 8
 def cancel_all(store: DelayStore) -> list[Waiting]:
     """Cancels all ids, a few at a time, in an order of its own."""
     ids = random.sample(IDS, len(IDS))
-    found = (store.cancel(["q"], ids[at : at + 5]) for at in range(0, len(ids), 5))
+    found = (store.lookup.cancel(["q"], ids[at : at + 5]) for at in range(0, len(ids), 5))
     return [message for each in found for messages in each.values() for message in messages]
 
 
 def transfer(until: Event) -> Callable[[DelayStore], int]:
     def run(store: DelayStore) -> int:
         moved = 0
-        while not until.is_set() and store.size("q"):
-            moved += store.transfer("q").moved
+        while not until.is_set() and store.queues.size("q"):
+            moved += store.delivery.transfer("q").moved
         return moved
 
     return run
@@ -38,8 +39,8 @@ def hurry(store: DelayStore) -> int:
     """Runs messages now, one at a time, in an order of its own. Returns how many."""
     words: Counter[str] = Counter()
     for identity in random.sample(IDS, len(IDS)):
-        found = store.get(["q"], [identity]).get(identity, [])
-        words.update(store.run_now("q", [Change(each, 0.0, each.body or b"") for each in found]))
+        found = store.lookup.get(["q"], [identity]).get(identity, [])
+        words.update(store.lookup.run_now("q", [Change(each, 0.0, each.body or b"") for each in found]))
     # In Redisson's form, another message has an id as soon as the first of that id has left.
     assert words.keys() <= {"transferred", "not_delayed"} | ({"changed"} if store.backup == "list" else set())
     return words["transferred"]
@@ -51,7 +52,9 @@ def race(store: DelayStore) -> tuple[int, int]:
     bodies = [f"{identity} {n}" for identity in IDS for n in "12"]
     random.shuffle(bodies)
     for body in bodies:
-        store.offer("q", waiting(body.split()[0], now_ms + random.choice([0, 200, 1e9]) * random.random(), body))
+        store.delivery.offer(
+            "q", waiting(body.split()[0], now_ms + random.choice([0, 200, 1e9]) * random.random(), body)
+        )
     stop = Event()
     try:
         *cancelled, moved, hurried = together(store, *[cancel_all] * CANCELLERS, transfer(stop), hurry)
@@ -74,22 +77,22 @@ def test_each_message_is_either_cancelled_once_or_transferred_once(store: DelayS
 
 def test_a_change_is_of_what_was_read(store: DelayStore) -> None:
     """While several reschedule the same messages, none undoes what another did after it had read."""
-    store.offer("q", *(waiting(identity, FUTURE_MS, "0") for identity in IDS[:50]))
+    store.delivery.offer("q", *(waiting(identity, FUTURE_MS, "0") for identity in IDS[:50]))
 
     def reschedule(store: DelayStore) -> Counter[str]:
         words: Counter[str] = Counter()
         for identity in random.sample(IDS[:50], 50) * 4:
-            [message] = store.get(["q"], [identity])[identity]
+            [message] = store.lookup.get(["q"], [identity])[identity]
             body = b"%d" % (int(message.body or b"0") + 1)
-            words.update(store.reschedule("q", [Change(message, FUTURE_MS + random.random(), body)]))
+            words.update(store.lookup.reschedule("q", [Change(message, FUTURE_MS + random.random(), body)]))
         return words
 
     words = sum(together(store, *[reschedule] * 4), Counter())
     assert words.keys() <= {"rescheduled", "changed"}
-    counts = [int(each.body or b"") for each in store.browse("q").messages]
+    counts = [int(each.body or b"") for each in store.scan.browse("q").messages]
     assert sum(counts) == words["rescheduled"]
     assert words.total() == 800
-    assert store.size("q") == 50
+    assert store.queues.size("q") == 50
 
 
 def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(store: DelayStore) -> None:
@@ -97,17 +100,17 @@ def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(store: DelayS
 
     def step(store: DelayStore) -> list[str]:
         body = f"[chain] {CHAIN_ID}"
-        return [store.step("q", "[chain]", waiting(identity, FUTURE_MS, body)) for identity in IDS]
+        return [store.chains.step("q", "[chain]", waiting(identity, FUTURE_MS, body)) for identity in IDS]
 
     def cancel(store: DelayStore) -> int:
         cancelled = 0
         for identity in IDS:
-            store.refuse([identity])
-            cancelled += len(store.cancel(["q"], [identity]))
+            store.chains.refuse([identity])
+            cancelled += len(store.lookup.cancel(["q"], [identity]))
         return cancelled
 
     *stepped, cancelled = together(store, step, step, cancel)
     words = Counter(chain(*stepped))
     assert words.keys() <= {"first", "head", "behind", "waits", "cancelled"}
     assert words.total() - words["waits"] - words["cancelled"] == cancelled
-    assert store.size("q") == 0
+    assert store.queues.size("q") == 0

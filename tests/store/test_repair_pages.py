@@ -26,9 +26,9 @@ def together(pages: Iterable[set[str]]) -> set[str]:
 def test_all_of_a_queue_is_read_in_parts(store: DelayStore, count: int) -> None:
     """Index and bodies are read whole, some hundreds a call, and no key changes."""
     for at in range(0, count, 500):
-        store.offer("q", *(waiting(str(n)) for n in range(at, min(at + 500, count))))
+        store.delivery.offer("q", *(waiting(str(n)) for n in range(at, min(at + 500, count))))
     before = contents(store.client)
-    index, backup = list(store.index_pages("q")), list(store.backup_pages("q"))
+    index, backup = list(store.repair.index_pages("q")), list(store.repair.backup_pages("q"))
     assert {member for page in index for member in page} == set(store.client.zrange(DUE, 0, -1))
     assert dict(item for page in backup for item in page.items()) == store.client.hgetall(BACKUP)
     assert contents(store.client) == before
@@ -41,10 +41,10 @@ def test_all_of_a_queue_is_read_in_parts(store: DelayStore, count: int) -> None:
 @pytest.mark.parametrize("marked", [False, True])
 def test_members_and_ids_of_any_bytes_are_read(store: DelayStore, marked: bool) -> None:
     """Members, ids and bodies of any bytes are read as they are kept."""
-    store.offer("q", *(odd(each, "\x00\x7f", priority=3 * marked) for each in ODD_IDS))
-    members = [member for page in store.index_pages("q") for member in page]
+    store.delivery.offer("q", *(odd(each, "\x00\x7f", priority=3 * marked) for each in ODD_IDS))
+    members = [member for page in store.repair.index_pages("q") for member in page]
     assert sorted(members) == sorted(store.client.zrange(DUE, 0, -1))
-    bodies = dict(item for page in store.backup_pages("q") for item in page.items())
+    bodies = dict(item for page in store.repair.backup_pages("q") for item in page.items())
     assert bodies.keys() == {as_bytes(each) for each in ODD_IDS}
     assert bodies == store.client.hgetall(BACKUP)
 
@@ -56,7 +56,7 @@ def test_reading_a_key_of_the_wrong_type_is_an_error(store: DelayStore, what: st
     store.client.set(DUE, "somebody else's")
     store.client.set(BACKUP, "somebody else's")
     with pytest.raises(ResponseError, match="WRONGTYPE"):
-        list(store.index_pages("q") if what == "index" else store.backup_pages("q"))
+        list(store.repair.index_pages("q") if what == "index" else store.repair.backup_pages("q"))
 
 
 @pytest.mark.parametrize("prefix", ["", "app:", "a*?[b]^-\\", "*", "[a-z]:", "delayq:"])
@@ -65,39 +65,39 @@ def test_queues_are_found_by_their_keys(make_store: MakeStore, prefix: str) -> N
     store = make_store(keys=Keys(prefix))
     for other in ("", "app:", "ab:", "b:", "aXYb^-\\", "x"):
         if other != prefix:
-            make_store(keys=Keys(other)).offer("of another", waiting("i"))
+            make_store(keys=Keys(other)).delivery.offer("of another", waiting("i"))
     for queue in QUEUES[:-1]:
-        store.offer(queue, waiting("i"))
+        store.delivery.offer(queue, waiting("i"))
     store.client.hset(as_bytes(store.keys.backup(QUEUES[-1])), "i", "only a body")
     store.client.delete(store.keys.queues)
     for noise in range(MANY):
         store.client.set(f"noise{noise}", "x")
-    assert together(store.queue_pages()) == set(QUEUES)
+    assert together(store.repair.queue_pages()) == set(QUEUES)
 
 
 def test_a_queue_with_one_of_its_keys_is_found(store: DelayStore) -> None:
     """A queue that has lost its index or its bodies is found by the other key; the name of a queue alone is none."""
     for queue, key in (("no index", store.keys.due), ("no bodies", store.keys.backup)):
-        store.offer(queue, waiting("i"))
+        store.delivery.offer(queue, waiting("i"))
         store.client.delete(key(queue))
     store.client.sadd("delayq:queues", "no keys")
     store.client.set("delayq:{other}:order", "1")
-    assert together(store.queue_pages()) == {"no index", "no bodies"}
+    assert together(store.repair.queue_pages()) == {"no index", "no bodies"}
 
 
 @pytest.mark.parametrize("queue", QUEUES)
 def test_a_queue_of_any_name_is_made_known(store: DelayStore, queue: str) -> None:
     """A queue that was found can be made known to the transfer workers."""
-    store.know(queue)
-    store.know(queue)
-    assert store.queues() == store.lead("name").queues == [queue]
+    store.queues.know(queue)
+    store.queues.know(queue)
+    assert store.queues.names() == store.leases.lead("name").queues == [queue]
 
 
 def test_dead_letters_lie_in_a_list_for_each_priority(make_store: MakeStore) -> None:
     """The lists of a dead letter queue are those of kombu, each with its length."""
     store = make_store(keys=Keys("app:"), steps=(0, 5))
     store.client.lpush("app:dead", "a", "b")
-    assert store.dead_letter_lists("dead") == {"app:dead": 2, "app:dead\x06\x165": 0}
+    assert store.letters.lists("dead") == {"app:dead": 2, "app:dead\x06\x165": 0}
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ def test_dead_letters_are_read_oldest_first(store: DelayStore, skip: int, count:
     """A page begins after as many of the oldest as are skipped, and reading changes nothing."""
     store.client.lpush("dead", *"abcde")
     before = contents(store.client)
-    assert store.dead_letter_page("dead", skip, count) == [each.encode() for each in expected]
-    assert store.dead_letter_page("never used", skip, count) == []
+    assert store.letters.page("dead", skip, count) == [each.encode() for each in expected]
+    assert store.letters.page("never used", skip, count) == []
     assert contents(store.client) == before

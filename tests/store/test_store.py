@@ -13,8 +13,10 @@ from redis.retry import Retry
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
-from kombu_delayq.store.types import Change, Letter, Offer, PageId, Part, Waiting
+from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.dead_letters import Letter
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer, PageId, Part, Waiting
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
@@ -29,41 +31,41 @@ def _change(store: DelayStore) -> Change:
 
 def _publish(store: DelayStore) -> None:
     store.client.rpush(store.keys.staged("j"), "q", "s", "", 0, "body")
-    store.publish(JOB)
+    store.jobs.publish(JOB)
 
 
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
-    "offer": lambda store: store.offer("q", waiting("i")),
-    "adopt": lambda store: store.adopt("q", waiting("j"), "tag", "unacked_index", "unacked"),
-    "transfer": lambda store: store.transfer("q"),
-    "give_back": lambda store: store.give_back("q", 0, "body"),
-    "heads": lambda store: store.heads(["q"]),
-    "stats": lambda store: store.stats("q"),
-    "lead": lambda store: store.lead("name"),
-    "release": lambda store: store.release("name"),
-    "get": lambda store: store.get(["q"], ["i"]),
-    "cancel": lambda store: store.cancel(["q"], ["unknown"]),
-    "reschedule": lambda store: store.reschedule("q", [_change(store)]),
-    "run_now": lambda store: store.run_now("q", [_change(store)]),
-    "step": lambda store: store.step("q", "chain", waiting("s", body="step of chain")),
-    "refuse": lambda store: store.refuse(["unknown"]),
-    "repair_index": lambda store: store.repair_index("q", [b"unknown"], mend=True),
-    "repair_backup": lambda store: store.repair_backup("q", [(b"unknown", None)], mend=True),
-    "repair_list": lambda store: store.repair_list("q", 0, mend=True),
-    "replay": lambda store: store.replay("dead", [Letter(b"unknown", "away")]),
-    "index": lambda store: store.index("q"),
-    "scan": lambda store: store.scan(Part("q", backup=store.backup)),
-    "cut": lambda store: store.cut("q", [0]),
-    "begin": lambda store: store.begin(JOB),
-    "enqueue": lambda store: store.enqueue("q", JOB, [waiting("b")]),
-    "finish": lambda store: store.finish(JOB, "committed"),
+    "offer": lambda store: store.delivery.offer("q", waiting("i")),
+    "adopt": lambda store: store.delivery.adopt("q", waiting("j"), "tag", "unacked_index", "unacked"),
+    "transfer": lambda store: store.delivery.transfer("q"),
+    "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
+    "heads": lambda store: store.delivery.heads(["q"]),
+    "stats": lambda store: store.queues.stats("q"),
+    "lead": lambda store: store.leases.lead("name"),
+    "release": lambda store: store.leases.release("name"),
+    "get": lambda store: store.lookup.get(["q"], ["i"]),
+    "cancel": lambda store: store.lookup.cancel(["q"], ["unknown"]),
+    "reschedule": lambda store: store.lookup.reschedule("q", [_change(store)]),
+    "run_now": lambda store: store.lookup.run_now("q", [_change(store)]),
+    "step": lambda store: store.chains.step("q", "chain", waiting("s", body="step of chain")),
+    "refuse": lambda store: store.chains.refuse(["unknown"]),
+    "repair_index": lambda store: store.repair.repair_index("q", [b"unknown"], mend=True),
+    "repair_backup": lambda store: store.repair.repair_backup("q", [(b"unknown", None)], mend=True),
+    "repair_list": lambda store: store.repair.repair_list("q", 0, mend=True),
+    "replay": lambda store: store.letters.replay("dead", [Letter(b"unknown", "away")]),
+    "index": lambda store: store.lookup.index("q"),
+    "scan": lambda store: store.scan.scan(Part("q", backup=store.backup)),
+    "cut": lambda store: store.scan.cut("q", [0]),
+    "begin": lambda store: store.jobs.begin(JOB),
+    "enqueue": lambda store: store.jobs.enqueue("q", JOB, [waiting("b")]),
+    "finish": lambda store: store.jobs.finish(JOB, "committed"),
     "publish": _publish,
-    "convert": lambda store: store.convert("q"),
-    "purge": lambda store: store.purge("q"),
-    "put": lambda store: store.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
-    "know": lambda store: store.know("q"),
-    "keep_alive": lambda store: store.keep_alive("q", 60_000),
-    "forget": lambda store: store.forget(["q"], 60.0),
+    "convert": lambda store: store.queues.convert("q"),
+    "purge": lambda store: store.queues.purge("q"),
+    "put": lambda store: store.delivery.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
+    "know": lambda store: store.queues.know("q"),
+    "keep_alive": lambda store: store.queues.keep_alive("q", 60_000),
+    "forget": lambda store: store.queues.forget(["q"], 60.0),
 }
 
 
@@ -81,34 +83,34 @@ def test_a_flushed_script_cache_is_not_noticed(store: DelayStore, operation: str
     """After ``SCRIPT FLUSH`` every operation works, and its script is known again."""
     for act in OPERATIONS.values():
         act(store)
-    store.offer("q", waiting("k"))
+    store.delivery.offer("q", waiting("k"))
     store.client.script_flush()
     OPERATIONS[operation](store)
-    assert store.client.script_exists(store.script(operation, ONLY.get(operation)).sha) == [True]
+    assert store.client.script_exists(scripts.load(operation, ONLY.get(operation, store.backup)).sha) == [True]
 
 
 def test_the_second_attempt_after_a_flush_stores_once(store: DelayStore) -> None:
     """A message that is offered while the script cache is empty is stored once."""
-    store.offer("q", waiting("i"))
-    store.offer("q", waiting("j"))
+    store.delivery.offer("q", waiting("i"))
+    store.delivery.offer("q", waiting("j"))
     store.client.script_flush()
-    assert store.offer("q", waiting("k")) == ("behind", 1, 0, 0)
-    assert store.size("q") == 3
+    assert store.delivery.offer("q", waiting("k")) == ("behind", 1, 0, 0)
+    assert store.queues.size("q") == 3
 
 
 def test_a_publish_costs_one_round_trip(store: DelayStore) -> None:
     """The first message of a queue and each further one cost one round trip each."""
     store.client.ping()
     for name in "abcd":
-        assert round_trips(store, lambda name=name: store.offer("q", waiting(name))) == 1
+        assert round_trips(store, lambda name=name: store.delivery.offer("q", waiting(name))) == 1
 
 
 def test_a_publish_to_a_queue_in_use_is_one_command(store: DelayStore) -> None:
     """While a queue holds others, a publish sends the script's SHA and nothing else."""
     for name in "abc":
-        store.offer("q", waiting(name))
+        store.delivery.offer("q", waiting(name))
     store.client.config_resetstat()
-    store.offer("q", waiting("d"))
+    store.delivery.offer("q", waiting("d"))
     sent = calls(store)
     assert sent["evalsha"] == 1
     assert not {"eval", "sadd", "multi"} & sent.keys()
@@ -116,85 +118,85 @@ def test_a_publish_to_a_queue_in_use_is_one_command(store: DelayStore) -> None:
 
 def test_a_queue_is_known_as_soon_as_it_holds_a_message(store: DelayStore) -> None:
     """Every queue that was offered a message is known, and stays so when its messages have left."""
-    store.offer("b", waiting("i", PAST_MS))
-    store.offer("a", waiting("i"))
-    assert store.queues() == ["a", "b"]
-    store.transfer("b")
-    assert store.queues() == ["a", "b"]
+    store.delivery.offer("b", waiting("i", PAST_MS))
+    store.delivery.offer("a", waiting("i"))
+    assert store.queues.names() == ["a", "b"]
+    store.delivery.transfer("b")
+    assert store.queues.names() == ["a", "b"]
 
 
 def test_a_queue_is_known_again_after_a_flush(store: DelayStore) -> None:
     """After ``FLUSHALL`` the next message makes its queue known again, also to a store that knew it before."""
     for name in "abc":
-        store.offer("q", waiting(name))
+        store.delivery.offer("q", waiting(name))
     store.client.flushall()
-    assert store.offer("q", waiting("d")).place == "first"
-    assert store.queues() == ["q"]
+    assert store.delivery.offer("q", waiting("d")).place == "first"
+    assert store.queues.names() == ["q"]
 
 
 def test_a_queue_is_known_again_after_a_purge_elsewhere(make_store: MakeStore) -> None:
     """After another process has purged a queue, the next message makes it known again."""
     store, other = make_store(), make_store()
     for name in "abc":
-        store.offer("q", waiting(name))
-    assert other.purge("q") == 3
-    assert other.queues() == []
-    assert store.offer("q", waiting("d")).place == "first"
-    assert store.queues() == ["q"]
+        store.delivery.offer("q", waiting(name))
+    assert other.queues.purge("q") == 3
+    assert other.queues.names() == []
+    assert store.delivery.offer("q", waiting("d")).place == "first"
+    assert store.queues.names() == ["q"]
 
 
 def test_a_queue_is_known_again_after_its_own_purge(store: DelayStore) -> None:
     """A store that purges a queue forgets it, and knows it again with the next message."""
     for name in "ab":
-        store.offer("q", waiting(name))
-    store.purge("q")
-    assert store.queues() == []
-    store.offer("q", waiting("c"))
-    assert store.queues() == ["q"]
+        store.delivery.offer("q", waiting(name))
+    store.queues.purge("q")
+    assert store.queues.names() == []
+    store.delivery.offer("q", waiting("c"))
+    assert store.queues.names() == ["q"]
 
 
 def test_an_adopted_message_makes_its_queue_known(store: DelayStore) -> None:
     """A queue whose first delayed message is an adopted one is known."""
-    store.adopt("q", waiting("i"), "tag", "unacked_index", "unacked")
-    assert store.queues() == ["q"]
+    store.delivery.adopt("q", waiting("i"), "tag", "unacked_index", "unacked")
+    assert store.queues.names() == ["q"]
 
 
 def test_a_pipeline_of_ones_own_may_offer(store: DelayStore) -> None:
     """``offer_commands`` are what ``offer`` does: the queue is known, and the messages are stored."""
-    commands = store.offer_commands("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)
+    commands = store.delivery.offer_commands("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)
     before_ms = clock_ms(store.client)
     _, reply, *_ = (store.client.execute_command(*command) for command in commands)
-    assert store.queues() == ["q"]
+    assert store.queues.names() == ["q"]
     assert reply == [b"first", 2, 0, 0]
-    assert store.size("q") == 2
-    assert before_ms + 1_000_000 <= by_queue(store.heads(["q"]))["q"] < FUTURE_MS
+    assert store.queues.size("q") == 2
+    assert before_ms + 1_000_000 <= by_queue(store.delivery.heads(["q"]))["q"] < FUTURE_MS
     assert store.client.pttl(in_form(store, "delayq:{q}:due")) > 60_000
 
 
 def test_size_counts_delayed_messages_only(store: DelayStore) -> None:
     """The size of a queue here is that of its delayed messages, due or not."""
     store.client.lpush("q", "ready")
-    assert store.size("q") == 0
-    store.offer("q", waiting("i"), waiting("j", PAST_MS))
-    assert store.size("q") == 2
+    assert store.queues.size("q") == 0
+    store.delivery.offer("q", waiting("i"), waiting("j", PAST_MS))
+    assert store.queues.size("q") == 2
 
 
 def test_the_leader_is_who_holds_the_lease(store: DelayStore) -> None:
     """Nobody leads until one takes the lease, nor after it is given back."""
-    assert store.leader() is None
-    store.lead("host:1:ab")
-    assert store.leader() == "host:1:ab"
-    store.release("host:1:ab")
-    assert store.leader() is None
+    assert store.leases.leader() is None
+    store.leases.lead("host:1:ab")
+    assert store.leases.leader() == "host:1:ab"
+    store.leases.release("host:1:ab")
+    assert store.leases.leader() is None
 
 
 def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
     """``keep_alive`` gives all keys of a queue their full time again, in one round trip, and makes none."""
-    store.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=10_000)
-    store.keep_alive("q", 10_000)  # Redis has the script from here on
+    store.delivery.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=10_000)
+    store.queues.keep_alive("q", 10_000)  # Redis has the script from here on
     before = contents(store.client)
-    assert round_trips(store, lambda: store.keep_alive("q", 60_000)) == 1
-    store.keep_alive("q", 60_000)
+    assert round_trips(store, lambda: store.queues.keep_alive("q", 60_000)) == 1
+    store.queues.keep_alive("q", 60_000)
     assert contents(store.client) == before
     for key in store.keys.stored("q", store.backup):
         assert 10_000 < store.client.pttl(key) <= 60_000
@@ -203,7 +205,7 @@ def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
 def test_a_queue_in_redissons_form_expires_too(make_store: MakeStore) -> None:
     """All of its keys get the expiry of the queue."""
     store = make_store(backup="list")
-    store.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS), expire_ms=60_000)
+    store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS), expire_ms=60_000)
     assert all(0 < store.client.pttl(key) <= 60_000 for key in store.keys.stored("q", "list"))
 
 
@@ -212,9 +214,9 @@ def test_a_client_that_decodes_will_do(redis_server: PrivateRedis, client: redis
     store = DelayStore(client)
     for act in OPERATIONS.values():
         act(store)
-    store.offer("q", waiting("i", PAST_MS), waiting("j"))
-    assert store.queues() == ["q"]
-    assert store.transfer("q").moved == 1
+    store.delivery.offer("q", waiting("i", PAST_MS), waiting("j"))
+    assert store.queues.names() == ["q"]
+    assert store.delivery.transfer("q").moved == 1
     assert "body of i" in popped(client, "q")
 
 
@@ -235,8 +237,8 @@ def test_a_user_without_publish_still_stores(make_store: MakeStore, own_server: 
     restricted = DelayStore(redis.Redis(port=own_server.port, username="app", password="pw"))
     with pytest.raises(NoPermissionError):
         restricted.client.publish(restricted.keys.wake, "x")
-    assert restricted.offer("q", waiting("i")) == ("first", 1, 0, 0)
-    assert restricted.offer("q", waiting("j", PAST_MS)).place == "head"
-    assert restricted.transfer("q").moved == 1
-    assert admin.size("q") == 1
+    assert restricted.delivery.offer("q", waiting("i")) == ("first", 1, 0, 0)
+    assert restricted.delivery.offer("q", waiting("j", PAST_MS)).place == "head"
+    assert restricted.delivery.transfer("q").moved == 1
+    assert admin.queues.size("q") == 1
     restricted.close()

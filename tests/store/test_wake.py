@@ -38,24 +38,24 @@ def followed(listener: WakeListener, store: DelayStore, *queues: str) -> None:
 
 def test_a_subscription_begins_with_a_look(store: DelayStore) -> None:
     """The first thing heard says that announcements may have been missed before."""
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         assert heard(listener, 1) == [RESUBSCRIBED]
 
 
 def test_new_heads_are_heard_with_their_queue_and_time(store: DelayStore) -> None:
     """Each announcement names its queue, of whatever name, and its due time to the µs, or as it is kept."""
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         queues = ["q", "with space and ü {x}\n", ""]
         followed(listener, store, *queues)
         for queue in queues:
-            store.offer(queue, waiting("i", FUTURE_MS + 0.125))
+            store.delivery.offer(queue, waiting("i", FUTURE_MS + 0.125))
         expected = [Wake(QueueForm(queue, store.backup), kept_ms(store, FUTURE_MS + 0.125)) for queue in queues]
         assert heard(listener, 3) == expected
 
 
 def test_silence_ends_after_the_timeout(store: DelayStore) -> None:
     """Where nothing is announced, the wait ends by itself, also with a timeout of nothing or less."""
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         heard(listener, 1)
         for timeout_s in (0.0, -1.0, 0.1):
             begun = monotonic()
@@ -66,11 +66,11 @@ def test_silence_ends_after_the_timeout(store: DelayStore) -> None:
 def test_other_databases_and_prefixes_are_not_heard(store: DelayStore, make_store: MakeStore) -> None:
     """Announcements of another database number or another key prefix stay apart."""
     others = [make_store(keys=Keys(db=1)), make_store(keys=Keys("app:"))]
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         followed(listener, store, "q")
         for other in others:
-            other.offer("other", waiting("i"))
-        store.offer("q", waiting("i"))
+            other.delivery.offer("other", waiting("i"))
+        store.delivery.offer("q", waiting("i"))
         assert heard(listener, 1) == [Wake(QueueForm("q", store.backup), FUTURE_MS)]
 
 
@@ -80,7 +80,7 @@ def test_a_cut_connection_does_not_pass_unnoticed(store: DelayStore) -> None:
     Which of the two depends on the retries of the Redis client in use.
     """
     q = QueueForm("q", store.backup)
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         followed(listener, store, "q")
         # Redis may not yet have noticed the end of the subscriptions of the tests before.
         until(lambda: len(store.client.client_list("pubsub")) == 1)
@@ -90,13 +90,13 @@ def test_a_cut_connection_does_not_pass_unnoticed(store: DelayStore) -> None:
             assert sorted(heard(listener, len(expected)), key=str) == sorted(expected, key=str)
         except redis.ConnectionError:
             return
-        store.offer("q", waiting("i"))
+        store.delivery.offer("q", waiting("i"))
         assert heard(listener, 1) == [Wake(q, FUTURE_MS)]
 
 
 def test_a_listener_that_is_left_has_no_subscription(store: DelayStore) -> None:
     """At its end a listener's subscription ends."""
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         heard(listener, 1)
         assert store.client.pubsub_numsub(store.keys.wake) == [(store.keys.wake.encode(), 1)]
     until(lambda: store.client.pubsub_numsub(store.keys.wake) == [(store.keys.wake.encode(), 0)])

@@ -13,7 +13,7 @@ from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.revoke import declares_chain, mark_revoked
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import WaitingStore
 
 
 @click.command()
@@ -39,7 +39,7 @@ def cancel(broker: CliBroker, ids: tuple[str, ...], yes: bool, as_json: bool) ->
     raise SystemExit(exit_code(counts))
 
 
-def _cancelled(broker: CliBroker, store: DelayStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
+def _cancelled(broker: CliBroker, store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
     chains_in_use = broker.app is not None and declares_chain(broker.app)
     for each in by_id.cancel(store, ids, chains_in_use=chains_in_use):
         if broker.app is not None:

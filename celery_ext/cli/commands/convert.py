@@ -15,7 +15,7 @@ from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.convert import Conversion
 from celery_ext.maintenance.convert import convert as convert_queue
 from kombu_delayq.options import BACKUPS
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import WaitingStore
 
 
 @click.command()
@@ -52,7 +52,7 @@ def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) 
 
 
 class _Convert:
-    def __init__(self, store: DelayStore, to: str) -> None:
+    def __init__(self, store: WaitingStore, to: str) -> None:
         self.failed = False
         self._store = store
         self._to = to
@@ -83,7 +83,7 @@ class _Convert:
 
     def _size(self, queue: str) -> int:
         try:
-            return self._store.convertible(queue, self._to)
+            return self._store.queues.convertible(queue, self._to)
         except ResponseError:  # which will be said when it is converted
             return 0
 

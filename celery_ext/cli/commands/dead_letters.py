@@ -53,7 +53,7 @@ def list_(broker: CliBroker, queues: tuple[str, ...], tasks: tuple[str, ...], li
         failed = len(known) < len(names)
         for queue in known:
             try:
-                total = sum(store.dead_letter_lists(queue).values())
+                total = sum(store.letters.lists(queue).values())
                 wanted = (each for each in letters_of.browse(store, queue) if not tasks or each.name in tasks)
                 found = with_progress(islice(wanted, limit or None), "listing", None if tasks else total, printing=True)
                 _print(queue, found, total, as_json=as_json, now_ms=store.now_ms())

@@ -24,7 +24,7 @@ from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.export_format import closing_line, header_line, message_line
 from celery_ext.waiting import by_id
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import WaitingStore
 
 
 @click.command()
@@ -58,7 +58,7 @@ def export(
         confirm(f"Replace {escaped(str(output))}?", yes=yes)
     with broker.store() as (connection, store), _writing(output) as file:
         now_ms = store.now_ms()
-        names = known_queues(broker, store, queues) if queues else store.queues()
+        names = known_queues(broker, store, queues) if queues else store.queues.names()
         bounds = (due_after.at(now_ms) if due_after else -inf, due_before.at(now_ms) if due_before else inf)
         work = _Export(store, file, *bounds)
         work.run(connection.as_uri(), datetime.fromtimestamp(now_ms / 1000, UTC), names)
@@ -76,7 +76,7 @@ def export(
 
 
 class _Export:
-    def __init__(self, store: DelayStore, file: BinaryIO, from_ms: float, to_ms: float) -> None:
+    def __init__(self, store: WaitingStore, file: BinaryIO, from_ms: float, to_ms: float) -> None:
         self.counts: Counter[str] = Counter()
         self.lost = 0
         self.failed = False
@@ -108,7 +108,7 @@ class _Export:
 
     def _count(self, queue: str) -> int:
         try:
-            return self._store.count(queue, *self._bounds)
+            return self._store.scan.count(queue, *self._bounds)
         except ResponseError:  # which will be said when it is read
             return 0
 

@@ -18,7 +18,7 @@ from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import Waiting
 
 #: Rows that are set in columns together; a long listing has its head again after so many.
@@ -48,7 +48,7 @@ def list_(
     """
     with broker.store() as (_, store):
         listing = _Listing(store, due_after, due_before, limit or None)
-        names = known_queues(broker, store, queues) if queues else store.queues()
+        names = known_queues(broker, store, queues) if queues else store.queues.names()
         messages = with_progress(listing.messages(names), "listing", limit or listing.count(names), printing=True)
         shown = 0
         for part in chunks(map(DelayedTask, messages), ROWS):
@@ -68,7 +68,7 @@ class _Listing:
     """The messages of several queues between two due times, in one order."""
 
     def __init__(
-        self, store: DelayStore, due_after: Moment | None, due_before: Moment | None, limit: int | None
+        self, store: WaitingStore, due_after: Moment | None, due_before: Moment | None, limit: int | None
     ) -> None:
         self.now_ms = store.now_ms()
         self.failed = False
@@ -92,7 +92,7 @@ class _Listing:
 
     def _count(self, queue: str) -> int:
         try:
-            return self._store.count(queue, self._from_ms, self._to_ms)
+            return self._store.scan.count(queue, self._from_ms, self._to_ms)
         except ResponseError:  # which has been or will be said by _of
             return 0
 

@@ -8,7 +8,7 @@ from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import WaitingStore
 
 
 @click.command()
@@ -29,16 +29,16 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
             of = ", ".join(f"{size:,} of queue {escaped(name)}" for name, size in sizes.items())
             confirm(f"Remove all delayed messages, now {of}, on {broker_in_words(connection)}?", yes=yes)
         for name in sizes:
-            removed = store.purge(name)
+            removed = store.queues.purge(name)
             fields = {"queue": name, "removed": removed}
             click.echo(json_line(fields) if as_json else f"queue {escaped(name)}: {removed:,} delayed messages removed")
     if len(sizes) < len(set(queues)):
         raise SystemExit(1)
 
 
-def _counted(store: DelayStore, queue: str) -> int | None:
+def _counted(store: WaitingStore, queue: str) -> int | None:
     try:
-        return store.stats(queue).delayed
+        return store.queues.stats(queue).delayed
     except ResponseError as error:  # such as a key of another type; the other queues are none the worse
         print_stderr(f"queue {queue!r}: {error}")
         return None

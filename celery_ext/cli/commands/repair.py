@@ -13,7 +13,7 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import queues_argument
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.repair import Findings, all_queues, check
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import OperatorStore
 
 #: What is found, and what is done about it.
 WORDS = {
@@ -59,7 +59,7 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
 
 
 class _Repair:
-    def __init__(self, store: DelayStore, queues: Iterable[str]) -> None:
+    def __init__(self, store: OperatorStore, queues: Iterable[str]) -> None:
         self.failed = False
         self._store = store
         self._given = list(dict.fromkeys(queues))
@@ -78,7 +78,7 @@ class _Repair:
         """Complains of queues that were given, and that there are not, and leaves them out."""
         known = self._known() if self._given else set()
         for each in [each for each in found if each.queue in self._given and each.queue not in known]:
-            if each == Findings(each.queue) and not self._store.kept_forms(each.queue):
+            if each == Findings(each.queue) and not self._store.repair.kept_forms(each.queue):
                 self.failed = True
                 found.remove(each)
                 print_stderr(f"queue {each.queue!r} holds no delayed messages, and is not known")
@@ -89,7 +89,7 @@ class _Repair:
 
     def _known(self) -> set[str]:
         try:
-            return set(self._store.queues())
+            return set(self._store.queues.names())
         except ResponseError as error:
             self.failed = True
             print_stderr(f"key {self._store.keys.queues}: {error}")
@@ -97,7 +97,7 @@ class _Repair:
 
     def _size(self, queue: str) -> int:
         try:
-            return 2 * self._store.size(queue)
+            return 2 * self._store.queues.size(queue)
         except (ResponseError, UnicodeEncodeError):  # which will be said when it is checked
             return 0
 

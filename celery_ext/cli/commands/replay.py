@@ -22,8 +22,8 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import LINES, print_stderr, warn_of_old_option
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Letter
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.dead_letters import Letter
 
 #: What is done with a dead letter that was chosen; None when it cannot be done.
 Action = Callable[[DeadLetter], Letter | None]
@@ -111,7 +111,9 @@ def drop(
 class _LetterJob:
     """What is done with the chosen dead letters of some queues, and what came of it."""
 
-    def __init__(self, store: DelayStore, selection: LetterFilter, action: Action, word: str, *, as_json: bool) -> None:
+    def __init__(
+        self, store: OperatorStore, selection: LetterFilter, action: Action, word: str, *, as_json: bool
+    ) -> None:
         self.wanted: dict[str, int] = {}
         self._store = store
         self._selection = selection
@@ -126,7 +128,7 @@ class _LetterJob:
         """Counts the chosen letters of a queue, so that a round is made only where there are some."""
         wanted = 0
         try:
-            total = sum(self._store.dead_letter_lists(queue).values())
+            total = sum(self._store.letters.lists(queue).values())
             for letter in with_progress(letters_of.count(self._store, queue), "reading", total):
                 if letter.at is not None:
                     self._newest[queue] = max(letter.at, self._newest.get(queue, letter.at))
@@ -143,7 +145,7 @@ class _LetterJob:
         """Does it, and prints what it did."""
         for queue, wanted in self.wanted.items():
             done: Counter[str] = Counter()
-            total = sum(self._store.dead_letter_lists(queue).values())
+            total = sum(self._store.letters.lists(queue).values())
             round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
             for letter, what in with_progress(
                 round_, label, total, printing=self._as_json or bool(self._selection.ids)

@@ -13,8 +13,8 @@ from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, fit_table, iso, local_time
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.delays.durations import in_words
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import QueueStats
+from kombu_delayq.store import WaitingStore
+from kombu_delayq.store.queues import QueueStats
 
 
 @click.command()
@@ -30,23 +30,23 @@ def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
     with broker.store() as (connection, store):
         of_app = list(broker.app.amqp.queues) if broker.app is not None else []
         given = known_queues(broker, store, queues, ready=True)
-        names = given if queues else sorted({*store.queues(), *of_app})
+        names = given if queues else sorted({*store.queues.names(), *of_app})
         report: dict[str, Any] = {
             "broker": connection.as_uri(),
             "global_keyprefix": store.keys.prefix,
             "stock_transport": stock_transport(broker.app),
-            "leader": store.leader(),
+            "leader": store.leases.leader(),
             "queues": [_row_or_error(store, name) for name in names],
-            "other_prefixes": store.other_prefixes(),
+            "other_prefixes": store.queues.other_prefixes(),
         }
     click.echo(json.dumps(report, indent=2) if as_json else _text(report, queues, app=broker.app is not None))
     if any("error" in row for row in report["queues"]) or len(given) < len(set(queues)):
         raise SystemExit(1)
 
 
-def _row_or_error(store: DelayStore, queue: str) -> dict[str, Any]:
+def _row_or_error(store: WaitingStore, queue: str) -> dict[str, Any]:
     try:
-        return _row(store.stats(queue))
+        return _row(store.queues.stats(queue))
     except ResponseError as error:  # such as a key of another type; the other queues are none the worse
         return {"queue": queue, "error": str(error)}
 

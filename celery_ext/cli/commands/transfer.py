@@ -23,7 +23,7 @@ from celery_ext.connection import is_lasting, open_channel
 from celery_ext.delays.durations import in_words
 from kombu_delayq.channel import connect_store
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Transferred
 from kombu_delayq.transfer.worker import TransferWorker
 
@@ -126,7 +126,7 @@ class _Connect:
         self._since: float | None = None
         self._tell_after_s = TELL_AFTER_S
 
-    def __call__(self) -> DelayStore:
+    def __call__(self) -> TransportStore:
         errors: list[Exception] = []
         self.under_way = True
         try:
@@ -145,7 +145,7 @@ class _Connect:
         self._connected = True
         return store
 
-    def _connect(self, failed: Callable[[Exception], None]) -> DelayStore:
+    def _connect(self, failed: Callable[[Exception], None]) -> TransportStore:
         self._connection.close()
         channel = open_channel(self._connection, failed)
         store = connect_store(channel, channel.separate_pool())
@@ -157,13 +157,13 @@ class _Connect:
                 raise
         return store
 
-    def _look_around(self, store: DelayStore) -> None:
+    def _look_around(self, store: TransportStore) -> None:
         """Does what a transfer worker needs the rights for, and tells what it will not see."""
         store.check_version()
-        store.leader()
-        store.queues()
-        store.heads(())
-        prefixes = store.other_prefixes()
+        store.leases.leader()
+        store.queues.names()
+        store.delivery.heads(())
+        prefixes = store.queues.other_prefixes()
         if prefixes:
             logger.warning("%s", prefixes_in_words(prefixes, app=self._app))
 

@@ -13,7 +13,7 @@ from celery_ext.spark.read.batch import RedissonRows, Rows
 from celery_ext.spark.read.partitions import WaitingPartition, parts_of, plan
 from celery_ext.spark.read.schema import OF_BODY
 from celery_ext.spark.read.selection import WaitingSelection
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import SparkStore
 from kombu_delayq.store.formats.hash import id_of, may_be_twin
 from kombu_delayq.store.formats.redisson import mark_of
 from kombu_delayq.store.types import Part, Scanned
@@ -63,11 +63,11 @@ class WaitingReader(DataSourceReader):
         finally:
             store.close()
 
-    def _batches(self, store: DelayStore, part: Part) -> Iterator[pa.RecordBatch]:
+    def _batches(self, store: SparkStore, part: Part) -> Iterator[pa.RecordBatch]:
         gathered = _Gathered(part)
         for page in self._pages(store, part):
-            stored = store.bodies(part, page.members) if self._needs_bodies(part, page) else None
-            ids = store.ids(part, page.members) if self._needs_ids(part) else None
+            stored = store.scan.bodies(part, page.members) if self._needs_bodies(part, page) else None
+            ids = store.scan.ids(part, page.members) if self._needs_ids(part) else None
             gathered.add(page, stored, ids)
             if gathered.is_full:
                 yield gathered.rows().batch(self._schema)
@@ -75,10 +75,10 @@ class WaitingReader(DataSourceReader):
         if gathered.members:
             yield gathered.rows().batch(self._schema)
 
-    def _pages(self, store: DelayStore, part: Part) -> Iterator[Scanned]:
+    def _pages(self, store: SparkStore, part: Part) -> Iterator[Scanned]:
         page = None
         while page is None or page.more:
-            page = store.scan(part, page, self._selection.from_ms, self._selection.to_ms, self._page_size)
+            page = store.scan.scan(part, page, self._selection.from_ms, self._selection.to_ms, self._page_size)
             if page.members:
                 yield page
 

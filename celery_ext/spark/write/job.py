@@ -20,8 +20,8 @@ from celery_ext.spark.write.messages.builder import MessageBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
 from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, hold, refused
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import Begun, JobRun
+from kombu_delayq.store import SparkStore
+from kombu_delayq.store.bulk_jobs import Begun, JobRun
 from kombu_delayq.store.types import Offer
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class JobWriter:
         store = retry.until_done(self.broker.connect)
         try:
             job = self.job_run(name)
-            begun = retry.until_done(lambda: store.begin(job, stream))
+            begun = retry.until_done(lambda: store.jobs.begin(job, stream))
             if begun.word == "committed":
                 return written
             if begun.word != "open":
@@ -100,12 +100,12 @@ class JobWriter:
         retry = Retry(self.options.write_timeout)
         store = retry.until_done(self.broker.connect)
         try:
-            state = retry.until_done(lambda: store.finish(job, "committed"))
+            state = retry.until_done(lambda: store.jobs.finish(job, "committed"))
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
             if state == "publishing":
                 publish(store, job, retry)
-            found = store.job(name)
+            found = store.jobs.find(name)
         finally:
             store.close()
         log(logging.INFO, summary(name, found.enqueued if found else 0, written))
@@ -116,7 +116,7 @@ class JobWriter:
         store = retry.until_done(self.broker.connect)
         try:
             job = self.job_run(name, run)
-            state = retry.until_done(lambda: store.finish(job, "aborted"))
+            state = retry.until_done(lambda: store.jobs.finish(job, "aborted"))
         finally:
             store.close()
         log(logging.WARNING, f"job {name} is {state}; run with the same name, it sends what is missing")
@@ -125,14 +125,14 @@ class JobWriter:
         """Ends the job of a stream's batch, if a task of it has begun. Spark tells neither the query nor the run."""
         store = Retry(min(self.options.write_timeout, ABORT_S)).until_done(self.broker.connect)
         try:
-            name = store.job_of_stream(stream)
+            name = store.jobs.of_stream(stream)
         finally:
             store.close()
         if name is not None and name.endswith(f"/{batch}"):
             self.abort(name, 0)
 
     def _send(
-        self, store: DelayStore, job: JobRun, begun: Begun, batches: "Iterator[RecordBatch]", written: CommitMessage
+        self, store: SparkStore, job: JobRun, begun: Begun, batches: "Iterator[RecordBatch]", written: CommitMessage
     ) -> None:
         builder = self._messages(job.name, begun.base_ms, store.options.max_delay)
         queue = self.settings.conf.get("task_default_queue") or "celery"
@@ -179,10 +179,10 @@ def _no_search_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def publish(store: DelayStore, job: JobRun, retry: Retry) -> None:
+def publish(store: SparkStore, job: JobRun, retry: Retry) -> None:
     """Sends all that a committed job has staged."""
     while True:
-        reply = retry.until_done(lambda: store.publish(job), has_room)
+        reply = retry.until_done(lambda: store.jobs.publish(job), has_room)
         if reply.word != "enqueued":
             try:
                 hold(reply, "of the staged messages", job.name, retry)

@@ -14,8 +14,8 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.retry import Retry
 from celery_ext.waiting import by_id
 from kombu_delayq.connection.ahead import Ahead
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import Enqueued, JobRun
+from kombu_delayq.store import SparkStore
+from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
 
 #: For how long, in s, the chunks of a job with a rate are made.
@@ -51,7 +51,7 @@ class Sender:
         options: Sizes of chunks and time to wait.
     """
 
-    def __init__(self, store: DelayStore, job: JobRun, options: WriteOptions) -> None:
+    def __init__(self, store: SparkStore, job: JobRun, options: WriteOptions) -> None:
         self.enqueued = self.repeated = self.cancelled = 0
         self._store = store
         self._job = job
@@ -125,7 +125,7 @@ class Sender:
         self._sizes.pop(queue, None)
         if not chunk:
             return
-        commands = self._store.enqueue_commands(queue, self._job, chunk)
+        commands = self._store.jobs.enqueue_commands(queue, self._job, chunk)
         self._confirm()
         self._on_way = (queue, chunk)
         with suppress(RedisError, OSError):  # there will be no reply then
@@ -139,7 +139,7 @@ class Sender:
         reply = None
         with suppress(RedisError, OSError):
             replies = self._ahead.confirm()
-            reply = self._store.enqueued(queue, replies) if replies else None
+            reply = self._store.jobs.enqueued(replies) if replies else None
         reply = self._send(queue, chunk, reply)
         self.enqueued += reply.fresh
         self.repeated += reply.repeated
@@ -148,7 +148,7 @@ class Sender:
         """Sends a chunk and waits until Redis has it. reply: to what was sent of it already, if one has come."""
         while True:
             if reply is None:
-                reply = self._retry.until_done(lambda: self._store.enqueue(queue, self._job, chunk), has_room)
+                reply = self._retry.until_done(lambda: self._store.jobs.enqueue(queue, self._job, chunk), has_room)
             elif has_room(reply):
                 self._retry.progress()
             if reply.word == "enqueued":

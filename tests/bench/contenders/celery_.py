@@ -58,7 +58,7 @@ class CeleryProducer(Producer):
     def waiting(self) -> int:
         """Returns the size of the delayed store."""
         with control.open_store(app) as store:
-            return store.size(app.conf.task_default_queue)
+            return store.queues.size(app.conf.task_default_queue)
 
     def _publish(self, due: float, **options: Any) -> str:
         return str(task.apply_async((due, PAYLOAD), **when(due), **options).id)

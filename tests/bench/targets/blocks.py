@@ -43,7 +43,7 @@ def _calls_ms(store: DelayStore, count: int) -> list[float]:
     """Transfers all. Returns what each call took, the least first."""
     took_ms, moved, before_s = [], 0, main_thread_s(store.client)
     while moved < count:
-        moved += store.transfer(QUEUE).moved
+        moved += store.delivery.transfer(QUEUE).moved
         after_s = main_thread_s(store.client)
         took_ms.append((after_s - before_s) * 1000)
         before_s = after_s

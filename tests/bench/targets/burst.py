@@ -44,7 +44,7 @@ def transfer_process(broker_url: str, form: str) -> Iterator[int]:
     process = multiprocessing.get_context("spawn").Process(target=_transfer, args=(broker_url, form), daemon=True)
     process.start()
     try:
-        until(DelayStore(redis.Redis.from_url(broker_url)).leader, 20, "a transfer worker leads")
+        until(DelayStore(redis.Redis.from_url(broker_url)).leases.leader, 20, "a transfer worker leads")
         yield process.pid or 0
     finally:
         process.kill()
@@ -62,7 +62,7 @@ def _burst(server: PrivateRedis, form: str, worker: AbstractContextManager[Any])
     with worker:
         due_ms = _now_ms(client.time()) + LEAD_S * 1000
         fill(store, COUNT, lambda: due_ms)
-        if _now_ms(client.time()) > due_ms or store.size(QUEUE) != COUNT:
+        if _now_ms(client.time()) > due_ms or store.queues.size(QUEUE) != COUNT:
             raise RuntimeError(f"loading took longer than {LEAD_S} s")
         while True:
             sleep(0.001)

@@ -12,6 +12,7 @@ from redis.connection import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
+from kombu_delayq.connection.commands import RedisCommands
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
 from tests.bench.targets.load import QUEUE, fill, make_store, within_the_next_hour
@@ -63,9 +64,11 @@ def _both(store: DelayStore, what: str, ids: list[str], *, is_found: bool) -> It
 
 def _step_by_step(store: DelayStore, identity: str) -> bool:
     """Cancels an id with a round trip for each step, and takes its note back at the end."""
-    store.ask("ZSCORE", store.keys.cancelled, identity)  # in the place of the note, which reads the queues too
-    found = store.cancel(store.refuse([identity]).queues, [identity])
-    store.accept([identity])
+    RedisCommands(store.client).ask(
+        "ZSCORE", store.keys.cancelled, identity
+    )  # in the place of the note, which reads the queues too
+    found = store.lookup.cancel(store.chains.refuse([identity]).queues, [identity])
+    store.chains.accept([identity])
     return bool(found)
 
 

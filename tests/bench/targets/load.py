@@ -51,7 +51,7 @@ def fill(
     """
     for start in range(0, count, PER_CALL):
         ids = [str(uuid4()) for _ in range(min(PER_CALL, count - start))]
-        store.offer(QUEUE, *[Offer(each, repr(due_ms()), 0, message(each, size())) for each in ids])
+        store.delivery.offer(QUEUE, *[Offer(each, repr(due_ms()), 0, message(each, size())) for each in ids])
 
 
 def within_the_last_hour() -> Callable[[], float]:

@@ -103,7 +103,7 @@ def _run(store: DelayStore, count: int) -> Run:
     first_s = before_s
     while moved < count:
         start = perf_counter()
-        done = store.transfer(QUEUE)
+        done = store.delivery.transfer(QUEUE)
         took_s += perf_counter() - start
         if not done.moved:
             raise RuntimeError(f"{moved} of {count} messages were moved, {client.llen(QUEUE)} are in the queue")

@@ -11,7 +11,8 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Change, Waiting
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Waiting
 from tests.bench.targets.load import HOUR_MS, QUEUE, fill, make_store, message, within_the_next_hour
 from tests.bench.targets.report import Figure
 
@@ -44,20 +45,25 @@ def _single(store: DelayStore, count: int) -> Iterator[Figure]:
     """Measures one call an id, for random ids."""
     ids_of = store.keys.backup if store.backup == "hash" else store.keys.ids
     ids = [identity.decode() for identity in store.client.hrandfield(ids_of(QUEUE), 3 * CALLS)]
-    messages = [messages[0] for messages in store.get([QUEUE], ids).values()]
+    messages = [messages[0] for messages in store.lookup.get([QUEUE], ids).values()]
     due_ms = within_the_next_hour()
 
     def body(each: Waiting) -> bytes:
         return message(each.id).replace("15:04:05", "16:04:05").encode()
 
     parts: dict[str, tuple[Callable[[Waiting], Any], list[Waiting]]] = {
-        "get": (lambda each: store.get([QUEUE], [each.id]), messages[:CALLS]),
+        "get": (lambda each: store.lookup.get([QUEUE], [each.id]), messages[:CALLS]),
         "reschedule": (
-            lambda each: store.reschedule(QUEUE, [Change(each, due_ms() + random.random() * HOUR_MS, body(each))]),
+            lambda each: store.lookup.reschedule(
+                QUEUE, [Change(each, due_ms() + random.random() * HOUR_MS, body(each))]
+            ),
             messages[:CALLS],
         ),
-        "run_now": (lambda each: store.run_now(QUEUE, [Change(each, 0.0, body(each))]), messages[CALLS : 2 * CALLS]),
-        "cancel": (lambda each: store.cancel([QUEUE], [each.id]), messages[2 * CALLS :]),
+        "run_now": (
+            lambda each: store.lookup.run_now(QUEUE, [Change(each, 0.0, body(each))]),
+            messages[CALLS : 2 * CALLS],
+        ),
+        "cancel": (lambda each: store.lookup.cancel([QUEUE], [each.id]), messages[2 * CALLS :]),
     }
     for name, (act, chosen) in parts.items():
         act(messages[0]._replace(id="unknown"))  # Redis compiles the script
@@ -71,13 +77,13 @@ def _single(store: DelayStore, count: int) -> Iterator[Figure]:
         note = f"in Redis: {_spread(in_redis_ms)}; round trip: {_spread(took_ms)}; {NOTE}"
         named = f"{name} of a random id, {store.backup}, {count:,} waiting, longest"
         yield Figure(named, max(in_redis_ms), "ms", 1, note=note)
-    if store.size(QUEUE) != count - 2 * CALLS:
-        raise RuntimeError(f"{store.size(QUEUE)} messages wait, not {count - 2 * CALLS}")
+    if store.queues.size(QUEUE) != count - 2 * CALLS:
+        raise RuntimeError(f"{store.queues.size(QUEUE)} messages wait, not {count - 2 * CALLS}")
 
 
 def _whole(store: DelayStore, name: str, act: Callable[[DelayStore], int]) -> Figure:
     """Measures the longest of all the calls that go through a queue."""
-    left = store.size(QUEUE)
+    left = store.queues.size(QUEUE)
     _listen(store.client, 50)
     start = perf_counter()
     if act(store) < left:
@@ -95,25 +101,25 @@ def _whole(store: DelayStore, name: str, act: Callable[[DelayStore], int]) -> Fi
 def _browse(store: DelayStore) -> int:
     page, seen, more = None, 0, True
     while more:
-        page = store.browse(QUEUE, page)
+        page = store.scan.browse(QUEUE, page)
         seen, more = seen + len(page.messages), page.more
     return seen
 
 
 def _repair(store: DelayStore) -> int:
     states: list[str] = []
-    for members in store.index_pages(QUEUE):
-        states += store.repair_index(QUEUE, members, mend=False)
+    for members in store.repair.index_pages(QUEUE):
+        states += store.repair.repair_index(QUEUE, members, mend=False)
     if store.backup == "list":
-        listed = sum(page.entries for page in store.list_pages(QUEUE, mend=False))
+        listed = sum(page.entries for page in store.repair.list_pages(QUEUE, mend=False))
         return min(listed, states.count("sound"))
-    for bodies in store.backup_pages(QUEUE):
-        states += store.repair_backup(QUEUE, [(each, None) for each in bodies], mend=False)
+    for bodies in store.repair.backup_pages(QUEUE):
+        states += store.repair.repair_backup(QUEUE, [(each, None) for each in bodies], mend=False)
     return states.count("sound") // 2
 
 
 def _purge(store: DelayStore) -> int:
-    return store.purge(QUEUE)
+    return store.queues.purge(QUEUE)
 
 
 def _after_purge(client: Any, what: str) -> Figure:

@@ -335,8 +335,8 @@ def test_large_letters_are_read_in_small_pages(raw_client: redis.Redis) -> None:
     store = DelayStore(raw_client)
     bury(raw_client, *(letter(f"t{n}", error="e" * 100_000) for n in range(150)))
     calls: list[int] = []
-    read = store.dead_letter_page
-    store.dead_letter_page = lambda *args: (page := read(*args), calls.append(len(page)))[0]  # type: ignore[method-assign]
+    read = store.letters.page
+    store.letters.page = lambda *args: (page := read(*args), calls.append(len(page)))[0]  # type: ignore[method-assign]
     assert len(list(islice(letters_of.browse(store, DEAD), None))) == 150
     assert calls[0] == 100
     assert set(calls[1:]) == {9}.union({150 - 100 - 9 * 5})

@@ -161,7 +161,7 @@ def test_show_tells_everything_of_a_message(proj: Proj) -> None:
     proj.send("record", {"n": 1}, countdown=3600, queue="orders", task_id="t", headers={"tenant": "blue"}, priority=4)
     [line] = lines(proj.server, "show", "t")
     with proj.connection() as connection:
-        [stored] = connection.default_channel.store.get(["orders"], ["t"])["t"]
+        [stored] = connection.default_channel.store.lookup.get(["orders"], ["t"])["t"]
     raw = run(proj.server, "show", "--raw", "t").stdout.rstrip("\n")
     assert raw.encode() == stored.body
     message = json.loads(raw)

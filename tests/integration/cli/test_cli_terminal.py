@@ -35,7 +35,9 @@ def _fill(proj: Proj, count: int) -> None:
     with proj.connection() as connection:
         store = connection.default_channel.store
         for at in range(0, count, 500):
-            store.offer("many", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, min(at + 500, count))))
+            store.delivery.offer(
+                "many", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, min(at + 500, count)))
+            )
 
 
 HELD = [f"3f2a1c9e-0000-4000-8000-{n:012}" for n in (0, 12_345, MANY - 1)]

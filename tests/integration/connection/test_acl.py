@@ -17,7 +17,7 @@ from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
@@ -129,17 +129,17 @@ def write_jobs(store: DelayStore) -> None:
     store.check_version()
     store.eviction_warning()
     for staged, end in product((False, True), ("committed", "aborted")):
-        job = JobRun(f"{staged} {end}", store.new_run(), 600_000, staged, max_rate=1e6, max_depth=1000)
-        store.begin(job, "stream")
+        job = JobRun(f"{staged} {end}", store.jobs.new_run(), 600_000, staged, max_rate=1e6, max_depth=1000)
+        store.jobs.begin(job, "stream")
         for priority, due in product((0, 9), ("", "4102444800000")):
             offers = [Offer("i", due, priority, body) for body in (f"{job.name} {due} {priority}", "")]
-            store.enqueue("celery", job, [each._replace(id=f"{each.id}{priority}{due}") for each in offers])
-        store.finish(job, end)
-        while store.publish(job).fresh:
+            store.jobs.enqueue("celery", job, [each._replace(id=f"{each.id}{priority}{due}") for each in offers])
+        store.jobs.finish(job, end)
+        while store.jobs.publish(job).fresh:
             pass
-        found = store.job(job.name)
+        found = store.jobs.find(job.name)
         assert found is not None
-        assert (found.state, found.name) == (end, store.job_of_stream("stream"))
+        assert (found.state, found.name) == (end, store.jobs.of_stream("stream"))
 
 
 def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_spark: DelayStore) -> None:

@@ -16,25 +16,26 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Change, Offer
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer
 from tests.support.servers.acl import denials, rights_of_list
 
 QUEUE = "celery"
 
 #: Operations that look at both forms, and what they give where the hash has message "ours" alone.
 LOOKS: dict[str, tuple[Callable[[DelayStore], Any], Any]] = {
-    "heads": (lambda store: {form.backup for form in store.heads([QUEUE]).due_ms}, {"hash"}),
-    "stats": (lambda store: store.stats(QUEUE).delayed, 1),
-    "size": (lambda store: store.size(QUEUE), 1),
-    "count": (lambda store: store.count(QUEUE), 1),
-    "get": (lambda store: list(store.get([QUEUE], ["ours", "theirs"])), ["ours"]),
-    "cancel": (lambda store: list(store.cancel([QUEUE], ["ours", "theirs"])), ["ours"]),
+    "heads": (lambda store: {form.backup for form in store.delivery.heads([QUEUE]).due_ms}, {"hash"}),
+    "stats": (lambda store: store.queues.stats(QUEUE).delayed, 1),
+    "size": (lambda store: store.queues.size(QUEUE), 1),
+    "count": (lambda store: store.scan.count(QUEUE), 1),
+    "get": (lambda store: list(store.lookup.get([QUEUE], ["ours", "theirs"])), ["ours"]),
+    "cancel": (lambda store: list(store.lookup.cancel([QUEUE], ["ours", "theirs"])), ["ours"]),
     "browse": (
-        lambda store: ([each.id for each in store.browse(QUEUE).messages], store.browse(QUEUE).more),
+        lambda store: ([each.id for each in store.scan.browse(QUEUE).messages], store.scan.browse(QUEUE).more),
         (["ours"], 0),
     ),
-    "keep_alive": (lambda store: store.keep_alive(QUEUE, 60_000), None),
-    "purge": (lambda store: store.purge(QUEUE), 1),
+    "keep_alive": (lambda store: store.queues.keep_alive(QUEUE, 60_000), None),
+    "purge": (lambda store: store.queues.purge(QUEUE), 1),
 }
 
 
@@ -55,7 +56,7 @@ def times_denied(server: PrivateRedis) -> int:
 
 
 def offer(store: DelayStore, *ids: str, due: str = "+600000") -> None:
-    store.offer(QUEUE, *(Offer(each, due, 0, json.dumps({"headers": {"id": each}})) for each in ids))
+    store.delivery.offer(QUEUE, *(Offer(each, due, 0, json.dumps({"headers": {"id": each}})) for each in ids))
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_a_user_of_one_form_sees_no_change(
         denied = times_denied(users)
         assert denied
         look(store)
-        store.size(QUEUE)
+        store.queues.size(QUEUE)
     assert caplog.messages == [each for each in caplog.messages if "in the form 'hash' only" in each]
     assert (len(caplog.messages), times_denied(users)) == (1, denied)
     assert admin.zcard(Keys().timeout(QUEUE)) == 1
@@ -105,37 +106,37 @@ def test_rights_that_are_needed_are_asked_for(own_server: PrivateRedis, operatio
         LOOKS[operation][0](store)
     own_server.client().execute_command("ACL", "SETUSER", "poor", "~*")
     offer_as_redisson(redis.Redis(port=own_server.port), b"theirs", time.time() * 1000 + 60_000)
-    assert store.size(QUEUE) == 1
+    assert store.queues.size(QUEUE) == 1
     store.close()
 
 
 def use(store: DelayStore, admin: redis.Redis) -> None:
     """Does all that an app does with messages in Redisson's form, those of other clients among them."""
-    with store.listen() as listener:
+    with store.delivery.listen() as listener:
         listener.follow([QUEUE])
         while listener.wait(0.05) is not None:
             pass
     offer(store, "first")
-    store.cancel([QUEUE], ["first"])
+    store.lookup.cancel([QUEUE], ["first"])
     offer(store, *(f"due{n}" for n in range(800)), due="+0")
     offer(store, "x", "y", "z")
     offer_as_redisson(admin, b"theirs", time.time() * 1000 + 60_000)
-    store.heads([QUEUE])
-    while store.transfer(QUEUE).moved:
+    store.delivery.heads([QUEUE])
+    while store.delivery.transfer(QUEUE).moved:
         pass
-    store.get([QUEUE], ["nobody"])
-    [moved] = store.get([QUEUE], ["x"])["x"]
-    store.reschedule(QUEUE, [Change(moved, moved.due_ms + 1, moved.body or b"")])
-    [moved] = store.get([QUEUE], ["y"])["y"]
-    store.run_now(QUEUE, [Change(moved, moved.due_ms, moved.body or b"")])
-    store.browse(QUEUE)
+    store.lookup.get([QUEUE], ["nobody"])
+    [moved] = store.lookup.get([QUEUE], ["x"])["x"]
+    store.lookup.reschedule(QUEUE, [Change(moved, moved.due_ms + 1, moved.body or b"")])
+    [moved] = store.lookup.get([QUEUE], ["y"])["y"]
+    store.lookup.run_now(QUEUE, [Change(moved, moved.due_ms, moved.body or b"")])
+    store.scan.browse(QUEUE)
     offer(store, *(f"gone{n}" for n in range(1200)))
     admin.zremrangebyrank(Keys().timeout(QUEUE), 2, -1)  # as Redisson would: what is known of ids stays
-    store.cancel([QUEUE], ["z"])
-    store.purge(QUEUE)
+    store.lookup.cancel([QUEUE], ["z"])
+    store.queues.purge(QUEUE)
     admin.sadd(Keys().queues, QUEUE)
     admin.zadd(Keys().used, {QUEUE: 1.0})
-    store.forget([QUEUE], 60.0)
+    store.queues.forget([QUEUE], 60.0)
 
 
 @pytest.mark.parametrize("backup", ["list"], indirect=True)

@@ -43,7 +43,7 @@ def test_a_store_of_spark_that_is_closed_leaves_no_connection(own_server: Privat
     until(lambda: connections(own_server.port) == 0)
     for _ in range(3):
         store = Broker.of(url, None, {}).connect()
-        store.offer("q", Offer("i", "+60000", 0, "{}"))
+        store.scan.count("q")
         assert connections(own_server.port) == 1
         store.close()
         until(lambda: connections(own_server.port) == 0, 5, "closed")
@@ -58,12 +58,12 @@ def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pyt
         url = sentinels.urls("delayq+sentinel")
         with Connection(url, transport=TRANSPORT, transport_options=options) as connection:
             channel: Any = connection.default_channel
-            channel.store.size("q")
+            channel.store.queues.size("q")
             managers = {name: each for name, each in vars(channel).items() if name.endswith("sentinel_manager")}
             before = [connections(port) for port in ports]
             for pool in (channel.separate_pool(), channel.own_pool()):
                 store = connect_store(channel, pool)
-                store.offer("q", Offer("i", "+60000", 0, "{}"))
+                store.delivery.offer("q", Offer("i", "+60000", 0, "{}"))
                 until(lambda: sum(map(connections, ports)) > sum(before), 5, "connected")
                 store.close()
                 until(lambda: [connections(port) for port in ports] == before, 5, "closed")

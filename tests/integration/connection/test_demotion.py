@@ -108,9 +108,9 @@ def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis,
         with pytest.raises(errors):
             connection.drain_events(timeout=5)
         with pytest.raises(errors):
-            connection.default_channel.store.purge("q")
+            connection.default_channel.store.queues.purge("q")
         store = connection.default_channel.store
-        assert store.size("q") == 0, "reading goes on"
+        assert store.queues.size("q") == 0, "reading goes on"
         _promote(own_server)
         queue.put("again")
         assert connection.default_channel.client.llen("q") == 1

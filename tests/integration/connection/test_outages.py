@@ -105,17 +105,17 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     small = Options(transfer_batch=20, backup=backup)
     store = DelayStore(client, options=small)
     for first in range(0, count, 500):
-        store.offer("q", *(Offer(str(n), "+0", 0, str(n)) for n in range(first, first + 500)))
+        store.delivery.offer("q", *(Offer(str(n), "+0", 0, str(n)) for n in range(first, first + 500)))
     transfer = TransferWorker(lambda: DelayStore(redis.Redis(port=durable_server.port), options=small))
     transfer.start()
     cut_short = 0
     for part in (0.2, 0.4):
-        until(lambda: store.stats("q").ready > count * part)  # noqa: B023
+        until(lambda: store.queues.stats("q").ready > count * part)  # noqa: B023
         durable_server.stop(signal.SIGKILL)
         durable_server.start()
-        cut_short += store.size("q") > 0
+        cut_short += store.queues.size("q") > 0
     assert cut_short
-    until(lambda: store.size("q") == 0)
+    until(lambda: store.queues.size("q") == 0)
     transfer.stop()
     assert Counter(client.lrange("q", 0, -1)) == Counter(str(n).encode() for n in range(count))
     assert not client.exists(*Keys().stored("q", backup)[:2])

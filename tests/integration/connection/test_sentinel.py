@@ -102,13 +102,13 @@ def test_sentinels_that_do_not_answer_hold_up_nobody(sentinels: Sentinels) -> No
     """Where no Sentinel answers, whoever is connected stays with its primary."""
     with Connection(sentinels.urls("delayq+sentinel"), transport_options=OPTIONS) as connection:
         channel = connection.default_channel
-        assert channel.store.size("q") == 0
+        assert channel.store.queues.size("q") == 0
         asked = channel.pool._named()
         for port in sentinels.ports:
             redis.Redis(port=port).execute_command("CLIENT", "PAUSE", 60_000, "ALL")
         until(lambda: asked.address() is None, 10)
         for _ in range(50):
-            assert channel.store.size("q") == 0
+            assert channel.store.queues.size("q") == 0
         assert asked.address() is None
 
 

@@ -185,11 +185,13 @@ def test_adopting_what_is_due_changes_nothing(client: redis.Redis) -> None:
     store = DelayStore(client)
     client.zadd("unacked_index", {"tag": 1})
     client.hset("unacked", "tag", "message")
-    now_ms = store.heads([]).now_ms
-    assert not store.adopt("q", Offer("id", repr(now_ms), 0, "message"), "tag", "unacked_index", "unacked")
-    assert store.size("q") == 0
+    now_ms = store.delivery.heads([]).now_ms
+    assert not store.delivery.adopt("q", Offer("id", repr(now_ms), 0, "message"), "tag", "unacked_index", "unacked")
+    assert store.queues.size("q") == 0
     assert client.hgetall("unacked") == {"tag": "message"}
 
-    assert store.adopt("q", Offer("id", repr(now_ms + 60_000), 0, "message"), "tag", "unacked_index", "unacked")
-    assert store.size("q") == 1
+    assert store.delivery.adopt(
+        "q", Offer("id", repr(now_ms + 60_000), 0, "message"), "tag", "unacked_index", "unacked"
+    )
+    assert store.queues.size("q") == 1
     assert not client.exists("unacked", "unacked_index")

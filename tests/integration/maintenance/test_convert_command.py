@@ -35,7 +35,7 @@ def store_of(raw_client: redis.Redis, backup: str) -> DelayStore:
 def browsed(store: DelayStore) -> Iterator[Waiting]:
     page = None
     while page is None or page.more:
-        page = store.browse("q", page, count=1000)
+        page = store.scan.browse("q", page, count=1000)
         yield from page.messages
 
 
@@ -43,8 +43,8 @@ def browsed(store: DelayStore) -> Iterator[Waiting]:
 def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis, old: str, new: str) -> None:
     """Queues are named with what was moved, or with that there is nothing; an unknown one on stderr, with code 1."""
     source = store_of(raw_client, old)
-    source.offer("q", *(waiting(f"i{n}") for n in range(1234)))
-    source.offer("r\x1b", waiting("i"))
+    source.delivery.offer("q", *(waiting(f"i{n}") for n in range(1234)))
+    source.delivery.offer("r\x1b", waiting("i"))
     result = run(broker, "convert", "q", "nope", "r\x1b", "q", "--to", new, code=1)
     assert result.stdout.splitlines() == [
         f"queue q: 1,234 messages moved to the form '{new}'",
@@ -73,15 +73,15 @@ def test_messages_of_redisson_alone_are_moved_and_known(broker: PrivateRedis, ra
     raw_client.rpush(keys.listed("jvm"), entry)
     assert run(broker, "convert", "jvm", "--to", "hash").stdout == "queue jvm: 1 messages moved to the form 'hash'\n"
     store = store_of(raw_client, "hash")
-    assert store.queues() == ["jvm"]
-    assert [each.body for each in store.browse("jvm").messages] == [b"hello"]
+    assert store.queues.names() == ["jvm"]
+    assert [each.body for each in store.scan.browse("jvm").messages] == [b"hello"]
 
 
 def test_a_key_of_the_wrong_type_hides_no_other_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """It is named with its queue on stderr, the other queues are moved, and the exit code is 1."""
     source = store_of(raw_client, "hash")
     for queue in ("a", "b", "c"):
-        source.offer(queue, waiting("i"))
+        source.delivery.offer(queue, waiting("i"))
     raw_client.set(source.keys.timeout("a"), "x")
     raw_client.delete(source.keys.due("b"))
     raw_client.set(source.keys.due("b"), "x")
@@ -90,7 +90,7 @@ def test_a_key_of_the_wrong_type_hides_no_other_queue(broker: PrivateRedis, raw_
     for queue, key in (("a", source.keys.timeout("a")), ("b", source.keys.due("b"))):
         assert f"queue '{queue}': WRONGTYPE" in result.stderr
         assert key in result.stderr
-    assert source.size("c") == 1
+    assert source.queues.size("c") == 1
 
 
 def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Redis) -> None:
@@ -106,7 +106,7 @@ def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Re
             "properties": {"delivery_tag": "", "delivery_info": {}},
         }
     )
-    source.offer("q", *(waiting(f"i{n}", FUTURE_MS + n, body) for n in range(4)))
+    source.delivery.offer("q", *(waiting(f"i{n}", FUTURE_MS + n, body) for n in range(4)))
     raw_client.hdel(source.keys.backup("q"), "i1")
     raw_client.zrem(source.keys.due("q"), "i2")
     result = run(broker, "convert", "q", "--to", "list", code=1)
@@ -122,15 +122,15 @@ def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Re
 def test_messages_that_come_meanwhile_are_moved_and_told(raw_client: redis.Redis, old: str, new: str) -> None:
     """Who still publishes in the old form is noticed by the messages that come while others are moved."""
     source, store = store_of(raw_client, old), store_of(raw_client, new)
-    source.offer("q", *(waiting(f"i{n}") for n in range(250)))
+    source.delivery.offer("q", *(waiting(f"i{n}") for n in range(250)))
     work = Conversion("q", new)
     steps = convert(store, work)
     next(steps)
-    source.offer("q", waiting("k"), waiting("l"))
-    store.offer("q", waiting("m"))
+    source.delivery.offer("q", waiting("k"), waiting("l"))
+    store.delivery.offer("q", waiting("m"))
     assert len(list(steps)) == 251
     assert work == Conversion("q", new, moved=252, came=2)
-    assert store.convertible("q") == 0
+    assert store.queues.convertible("q") == 0
 
 
 def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
@@ -158,14 +158,14 @@ def test_a_full_redis_ends_it_in_words(own_server: PrivateRedis) -> None:
     """Redis refuses to move what it has no memory for: the command says so, and goes on once there is room."""
     client = redis.Redis(port=own_server.port)
     store = store_of(client, "hash")
-    store.offer("q", *(waiting(f"i{n}", body="x" * 5000) for n in range(500)))
+    store.delivery.offer("q", *(waiting(f"i{n}", body="x" * 5000) for n in range(500)))
     client.config_set("maxmemory", 1_000_000)
     result = run(own_server, "convert", "q", "--to", "list", code=1)
     assert "maxmemory" in result.stderr
     assert "broken off; 0 messages are moved" in result.stderr
     client.config_set("maxmemory", 0)
     run(own_server, "convert", "q", "--to", "list")
-    assert (store.size("q"), store.convertible("q", "list")) == (500, 0)
+    assert (store.queues.size("q"), store.queues.convertible("q", "list")) == (500, 0)
 
 
 @BOTH_WAYS
@@ -173,13 +173,13 @@ def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: re
     """After kill -9 and Ctrl-C half way, and with messages that come meanwhile, all are there once, in their order."""
     source, store = store_of(raw_client, old), store_of(raw_client, new)
     for start in range(0, MANY, 1000):
-        source.offer("q", *(_offer(n) for n in range(start, start + 1000)))
+        source.delivery.offer("q", *(_offer(n) for n in range(start, start + 1000)))
     order = [each.body for each in browsed(source)]
     with _half_way(broker, store) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert 0 < store.convertible("q") < MANY
-    assert store.size("q") == MANY
+        assert 0 < store.queues.convertible("q") < MANY
+    assert store.queues.size("q") == MANY
     with _half_way(broker, store) as process:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
@@ -188,15 +188,15 @@ def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: re
     with _half_way(broker, store) as process:
         process.send_signal(signal.SIGSTOP)
         raw_client.client_unpause()
-        source.offer("q", *(waiting(f"late{n}", FUTURE_MS * 2) for n in range(3)))
+        source.delivery.offer("q", *(waiting(f"late{n}", FUTURE_MS * 2) for n in range(3)))
         process.send_signal(signal.SIGCONT)
         told, errors = process.communicate()
     assert process.returncode == 0
     assert told.endswith(f"messages moved to the form '{new}'\n")
     assert f"at least 3 messages came in the form '{old}' meanwhile" in errors
     assert [each.body for each in browsed(store)] == [*order, *(f"body of late{n}".encode() for n in range(3))]
-    assert store.convertible("q") == 0
-    assert len(store.get(["q"], ids := [f"t{n}" for n in range(0, MANY, 99)])) == len(ids)
+    assert store.queues.convertible("q") == 0
+    assert len(store.lookup.get(["q"], ids := [f"t{n}" for n in range(0, MANY, 99)])) == len(ids)
 
 
 def _offer(n: int) -> Offer:
@@ -208,12 +208,12 @@ def _offer(n: int) -> Offer:
 @contextmanager
 def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.Popen[str]"]:
     """Starts a conversion, and holds Redis when some of what is left is moved, until the test has done its part."""
-    left = store.convertible("q")
+    left = store.queues.convertible("q")
 
     def has_moved() -> bool:
         store.client.client_unpause()
         store.client.client_pause(60_000, all=False)
-        return store.convertible("q") < left
+        return store.queues.convertible("q") < left
 
     with subprocess.Popen(
         [BIN / "delayq", "--broker", broker.url, "convert", "q", "--to", store.backup],
@@ -235,7 +235,7 @@ def test_it_shows_a_bar_and_completes_names(broker: PrivateRedis, raw_client: re
     """At a terminal one sees how far it is, and what queues there are."""
     store = store_of(raw_client, "hash")
     for start in range(0, 30_000, 1000):
-        store.offer("quite", *(_offer(n) for n in range(start, start + 1000)))
+        store.delivery.offer("quite", *(_offer(n) for n in range(start, start + 1000)))
     completion = {"_DELAYQ_COMPLETE": "bash_complete", "COMP_WORDS": "delayq convert qu", "COMP_CWORD": "2"}
     done = subprocess.run(
         [BIN / "delayq"],

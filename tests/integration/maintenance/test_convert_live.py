@@ -92,7 +92,7 @@ def test_a_queue_in_use_is_moved_there_and_back(make_proj: MakeProj) -> None:
         store = connection.default_channel.store
         assert store.client.zcard(store.keys.timeout("celery")) == 0
         assert Counter(store.client.hkeys(store.keys.backup("celery"))) == Counter(each.encode() for each in far)
-        page = store.browse("celery", count=100)
+        page = store.scan.browse("celery", count=100)
     assert [each.id for each in page.messages] == far[: len(page.messages)]
 
 
@@ -136,7 +136,7 @@ def test_a_queue_that_only_another_client_fills_is_known_and_delivered(make_proj
     proj.send("record", eta=datetime.fromtimestamp(due, UTC), task_id="jvm")
     with proj.connection() as connection:
         store = connection.default_channel.store
-        [[message]] = store.cancel(["celery"], ["jvm"]).values()
+        [[message]] = store.lookup.cancel(["celery"], ["jvm"]).values()
         entry = b"\x08" + bytes(8) + struct.pack("<Q", len(message.body)) + message.body
         store.client.zadd(store.keys.timeout("celery"), {entry: int(due * 1000) + 1})
         store.client.rpush(store.keys.listed("celery"), entry)
@@ -144,4 +144,4 @@ def test_a_queue_that_only_another_client_fills_is_known_and_delivered(make_proj
         proj.worker(pool="solo")
         [ran] = proj.await_runs(1)
         assert (ran["id"], ran["at"] >= due) == ("jvm", True)
-        assert store.queues() == ["celery"]
+        assert store.queues.names() == ["celery"]

@@ -72,13 +72,13 @@ def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_
 
 
 def _order(store: DelayStore) -> list[bytes | None]:
-    return [each.body for each in store.browse("celery", count=1000).messages]
+    return [each.body for each in store.scan.browse("celery", count=1000).messages]
 
 
 def test_an_export_has_all_that_waits_and_says_so(broker: PrivateRedis, store: DelayStore) -> None:
     """Between a header and a closing line, each message has a line, of each queue in the order of the due times."""
-    store.offer("b", offer("late", 3_000_000_000_000.125), offer("early", 2_000_000_000_000.5, priority=7))
-    store.offer("a", offer("other"))
+    store.delivery.offer("b", offer("late", 3_000_000_000_000.125), offer("early", 2_000_000_000_000.5, priority=7))
+    store.delivery.offer("a", offer("other"))
     header, *found, closing = map(json.loads, exported(broker))
     assert {name: header[name] for name in ("format", "version", "broker")} == {
         "format": "delayq-export",
@@ -98,8 +98,8 @@ def test_an_export_has_all_that_waits_and_says_so(broker: PrivateRedis, store: D
 def test_an_export_may_be_of_some_queues_and_due_times(broker: PrivateRedis, store: DelayStore) -> None:
     """Queues and bounds of due times choose; an unknown queue is named, with exit code 1."""
     for n in range(4):
-        store.offer("a", offer(f"a{n}", FUTURE_MS + n * 1000))
-    store.offer("b", offer("b"))
+        store.delivery.offer("a", offer(f"a{n}", FUTURE_MS + n * 1000))
+    store.delivery.offer("b", offer("b"))
     bounds = ("--due-after", "2100-01-01T00:00:01+00:00", "--due-before", "2100-01-01T00:00:03+00:00")
     found = [json.loads(line).get("id") for line in exported(broker, "a", "unknown", *bounds, code=1)]
     assert found == [None, "a1", "a2", None]
@@ -113,9 +113,9 @@ def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, raw_clie
         body = message("x", "an id").replace(
             "W1td", text.replace("\0", "").replace("\r\n", "").replace("\x7f", "\\u007f")
         )
-        store.offer("ü {q}", Offer(each, repr(FUTURE_MS + n / 7), n, body.encode(errors="surrogateescape")))
+        store.delivery.offer("ü {q}", Offer(each, repr(FUTURE_MS + n / 7), n, body.encode(errors="surrogateescape")))
     for n in range(3):
-        store.offer("twins", Offer("t", repr(FUTURE_MS - n), 0, message(f"n{n}", "t")))
+        store.delivery.offer("twins", Offer("t", repr(FUTURE_MS - n), 0, message(f"n{n}", "t")))
     before = keys(raw_client)
     assert before[b"delayq:{twins}:twins"]
     text = "\n".join(exported(broker)) + "\n"
@@ -123,7 +123,7 @@ def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, raw_clie
     run(broker, "import", stdin=text)
     assert _by_message(keys(raw_client)) == _by_message(before)
     run(broker, "cancel", "--yes", "t")
-    assert store.size("twins") == 0, "a twin was not found by its id"
+    assert store.queues.size("twins") == 0, "a twin was not found by its id"
 
 
 def _by_message(found: dict[bytes, Any]) -> dict[bytes, list[Any]]:
@@ -139,8 +139,8 @@ def _by_message(found: dict[bytes, Any]) -> dict[bytes, list[Any]]:
 
 def test_an_import_can_be_repeated(broker: PrivateRedis, store: DelayStore) -> None:
     """The second import finds each message there already, twins and marked ones among them, and adds none."""
-    store.offer("q", *(offer(f"t{n}") for n in range(700)))
-    store.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
+    store.delivery.offer("q", *(offer(f"t{n}") for n in range(700)))
+    store.delivery.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
     text = "\n".join(exported(broker)) + "\n"
     store.client.flushall()
     first = lines(broker, "import", stdin=text)
@@ -164,7 +164,7 @@ def test_what_is_overdue_is_delivered_at_once_and_a_renamed_queue_gets_retries_t
 
 def test_an_export_that_is_cut_off_is_noticed(broker: PrivateRedis, store: DelayStore) -> None:
     """Without its end, its beginning or a line in between, all that is there is imported, and the exit code is 1."""
-    store.offer("q", *(offer(f"t{n}") for n in range(5)))
+    store.delivery.offer("q", *(offer(f"t{n}") for n in range(5)))
     found = exported(broker)
     for part, what in (
         (found[:-1], "cut off"),
@@ -177,11 +177,11 @@ def test_an_export_that_is_cut_off_is_noticed(broker: PrivateRedis, store: Delay
         store.client.flushall()
         result = run(broker, "import", stdin="\n".join(part), code=1)
         assert what in result.stderr
-        assert store.size("q") == len({each for each in part if '"id"' in each})
+        assert store.queues.size("q") == len({each for each in part if '"id"' in each})
     store.client.flushall()
     empty = [found[0], found[-1].replace("5", "0")]
     run(broker, "import", stdin="\n".join(["", *empty, *found, "", *found, *empty, ""]))
-    assert store.size("q") == 5
+    assert store.queues.size("q") == 5
 
 
 BAD_LINES = {
@@ -218,7 +218,7 @@ BAD_LINES = {
 @pytest.mark.parametrize("change", BAD_LINES)
 def test_a_bad_line_is_named_and_ends_the_import(broker: PrivateRedis, store: DelayStore, change: str) -> None:
     """What is before it is imported, what is after it is not; with --skip-bad it is."""
-    store.offer("q", *(offer(f"t{n}") for n in range(3)))
+    store.delivery.offer("q", *(offer(f"t{n}") for n in range(3)))
     found = exported(broker)
     name, _, value = change.partition(":")
     if name == "without":
@@ -238,7 +238,7 @@ def test_a_bad_line_is_named_and_ends_the_import(broker: PrivateRedis, store: De
     assert BAD_LINES[change] in result.stderr
     assert result.stdout == "queue q: 1 imported\n"
     run(broker, "import", "--skip-bad", stdin=text.encode())
-    assert store.size("q") == 2
+    assert store.queues.size("q") == 2
 
 
 def test_a_file_replaces_another_only_when_asked_and_when_complete(
@@ -247,9 +247,9 @@ def test_a_file_replaces_another_only_when_asked_and_when_complete(
     """Without --yes an export that is there stays, and one that fails half way leaves it as it was."""
     file = tmp_path / "backlog.jsonl"
     file.write_text("precious")
-    store.offer("q", offer("t"))
+    store.delivery.offer("q", offer("t"))
     store.client.set("delayq:{damaged}:due", "x")
-    store.know("damaged")
+    store.queues.know("damaged")
     assert "Replace" in run(broker, "export", "-o", str(file), code=2).stderr
     assert file.read_text() == "precious"
     result = run(broker, "export", "--yes", "--json", "-o", str(file), code=1)
@@ -268,7 +268,7 @@ def test_an_export_that_is_broken_off_leaves_nothing(
     """The file of its name stays as it was, without a part beside it; after SIGKILL the next export takes it away."""
     body = json.dumps({"headers": {"task": "t", "argsrepr": "x" * 1000}})
     for at in range(0, 30_000, 500):
-        store.offer("q", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, at + 500)))
+        store.delivery.offer("q", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, at + 500)))
     file, part = tmp_path / "backlog.jsonl", tmp_path / "backlog.jsonl.part"
     file.write_text("precious")
     args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "-o", file]
@@ -287,7 +287,7 @@ def test_an_export_that_is_broken_off_leaves_nothing(
 
 def test_an_export_to_a_full_disk_gives_the_space_back(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
     """Where no more can be written, nothing of the file is left, the reason is said, and the exit code is 1."""
-    store.offer("q", *(Offer(f"{n}", "+3600000", 0, "x" * 10_000) for n in range(500)))
+    store.delivery.offer("q", *(Offer(f"{n}", "+3600000", 0, "x" * 10_000) for n in range(500)))
     limited = f"ulimit -f 1000; {BIN}/delayq -b {broker.url} export -o {tmp_path}/backlog.jsonl"
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60)
     assert (done.returncode, os.listdir(tmp_path)) == (1, [])
@@ -296,7 +296,7 @@ def test_an_export_to_a_full_disk_gives_the_space_back(broker: PrivateRedis, sto
 
 def test_the_old_name_of_the_option_that_renames_still_works(broker: PrivateRedis, store: DelayStore) -> None:
     """`--queue OLD=NEW` renames as `--rename` does, and the new name is said."""
-    store.offer("old", offer("t"))
+    store.delivery.offer("old", offer("t"))
     exported = run(broker, "export").stdout
     result = run(broker, "import", "-q", "old=new", stdin=exported)
     assert result.stdout == "queue new: 1 imported\n"
@@ -305,7 +305,7 @@ def test_the_old_name_of_the_option_that_renames_still_works(broker: PrivateRedi
 
 def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store: DelayStore) -> None:
     """An index entry without a body is counted on stderr and not among the messages."""
-    store.offer("q", offer("a"), offer("b"))
+    store.delivery.offer("q", offer("a"), offer("b"))
     store.client.hdel("delayq:{q}:backup", "a")
     result = run(broker, "export")
     assert json.loads(result.stdout.splitlines()[-1])["messages"] == 1
@@ -320,11 +320,11 @@ def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
     The file has more than 20 MB.
     """
     file, small = tmp_path / "backlog.jsonl", tmp_path / "small.jsonl"
-    store.offer("q", offer("one"))
+    store.delivery.offer("q", offer("one"))
     base = _measured(broker, "export", "-o", str(small))
     base = max(base, _measured(broker, "import", str(small)))
     for start in range(0, 100_000, 1000):
-        store.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 100, n % 3) for n in range(start, start + 1000)))
+        store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 100, n % 3) for n in range(start, start + 1000)))
     raw_client = store.client
     assert _measured(broker, "export", "-o", str(file)) < base + 15_000
     assert file.stat().st_size > 20_000_000
@@ -342,7 +342,7 @@ def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
 def _pages(store: DelayStore) -> Any:
     page = None
     while page is None or page.more:
-        page = store.browse("q", page, count=1000)
+        page = store.scan.browse("q", page, count=1000)
         yield from page.messages
 
 
@@ -358,15 +358,15 @@ def test_an_import_that_is_killed_can_be_repeated(broker: PrivateRedis, store: D
     """After kill -9 half way, a second import adds what is missing: nothing lost, nothing double, in the same order."""
     file = tmp_path / "backlog.jsonl"
     for start in range(0, 30_000, 1000):
-        store.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 500) for n in range(start, start + 1000)))
+        store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 500) for n in range(start, start + 1000)))
     order = [each.body for each in _pages(store)]
     run(broker, "export", "-o", str(file))
     store.client.flushall()
     process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "import", str(file)])
-    until(lambda: store.size("q") > 3000, what="some are imported")
+    until(lambda: store.queues.size("q") > 3000, what="some are imported")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    there = store.size("q")
+    there = store.queues.size("q")
     assert there < 30_000, "it was through before it was killed"
     [counts] = lines(broker, "import", str(file))
     assert counts == {"queue": "q", "offered": 30_000 - there, "repeated": there, "renamed": 0}
@@ -376,7 +376,7 @@ def test_an_import_that_is_killed_can_be_repeated(broker: PrivateRedis, store: D
 def test_a_full_redis_ends_the_import_in_words(own_server: PrivateRedis, tmp_path: Path) -> None:
     """When Redis refuses, the command says up to which line all is imported, and can be repeated when there is room."""
     store = DelayStore(redis.Redis(port=own_server.port))
-    store.offer("q", *(offer(f"t{n}", body=message("x", f"t{n}", pad="p" * 5000)) for n in range(1000)))
+    store.delivery.offer("q", *(offer(f"t{n}", body=message("x", f"t{n}", pad="p" * 5000)) for n in range(1000)))
     file = tmp_path / "backlog.jsonl"
     run(own_server, "export", "-o", str(file))
     store.client.flushall()
@@ -384,7 +384,7 @@ def test_a_full_redis_ends_the_import_in_words(own_server: PrivateRedis, tmp_pat
     result = run(own_server, "import", str(file), code=1)
     assert "maxmemory" in result.stderr
     stored = int(result.stderr.partition("the lines up to ")[2].split()[0].replace(",", ""))
-    assert store.size("q") == stored - 1
+    assert store.queues.size("q") == stored - 1
     store.client.config_set("maxmemory", 0)
     run(own_server, "import", str(file))
-    assert store.size("q") == 1000
+    assert store.queues.size("q") == 1000

@@ -26,14 +26,16 @@ def store_of(raw_client: redis.Redis, backup: str) -> DelayStore:
 
 def fill(store: DelayStore) -> None:
     """Lets messages of all kinds wait: with priorities, of one due time, of one id, of ids that they do not tell."""
-    store.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 40 * 0.3, n % 10) for n in range(150)))
-    store.offer("twins", *(Offer("t", repr(FUTURE_MS + n % 2), n % 3, message(f"n{n}", "t")) for n in range(7)))
+    store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 40 * 0.3, n % 10) for n in range(150)))
+    store.delivery.offer(
+        "twins", *(Offer("t", repr(FUTURE_MS + n % 2), n % 3, message(f"n{n}", "t")) for n in range(7))
+    )
     odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
-    store.offer("odd", *(Offer(each, repr(FUTURE_MS), n, message(f"odd {n}")) for n, each in enumerate(odd)))
+    store.delivery.offer("odd", *(Offer(each, repr(FUTURE_MS), n, message(f"odd {n}")) for n, each in enumerate(odd)))
     for n, made in enumerate(
         (task_message(task_id="old", eta=ETA, conf={"task_protocol": 1}), plain_message({"id": "in the body"}))
     ):
-        store.offer("kinds", Offer(f"kind {n}", repr(FUTURE_MS - n / 7), 5, json.dumps(made)))
+        store.delivery.offer("kinds", Offer(f"kind {n}", repr(FUTURE_MS - n / 7), 5, json.dumps(made)))
 
 
 def told(found: list[str]) -> list[dict[str, Any]]:
@@ -73,7 +75,7 @@ def test_messages_of_other_clients_and_of_both_forms_are_exported(
     """An export has what waits in either form, also what Redisson has offered, and imports it into one form."""
     stores = {backup: store_of(raw_client, backup) for backup in BACKUPS}
     for backup, store in stores.items():
-        store.offer("q", offer(f"of {backup}", priority=3))
+        store.delivery.offer("q", offer(f"of {backup}", priority=3))
     theirs = message("theirs", priority=7)
     redisson_form.offer(stores["list"], 5, theirs.encode())
     redisson_form.offer(stores["list"], 6, message("old", "old").encode(), old=True)
@@ -88,14 +90,14 @@ def test_messages_of_other_clients_and_of_both_forms_are_exported(
         raw_client.flushall()
         run(broker, "-o", f"backup={backup}", "import", stdin="\n".join(found))
         assert _sorted(told(exported(broker))) == _sorted(told(found))
-        assert stores[backup].get(["q"], ["theirs"])["theirs"][0].backup == backup
+        assert stores[backup].lookup.get(["q"], ["theirs"])["theirs"][0].backup == backup
 
 
 def test_an_import_into_the_list_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """The second import finds each message there already, twins and those of one due time among them, and adds none."""
     store = store_of(raw_client, "hash")
-    store.offer("q", *(offer(f"t{n}", FUTURE_MS + n / 7) for n in range(700)))
-    store.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
+    store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n / 7) for n in range(700)))
+    store.delivery.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
     text = "\n".join(exported(broker)) + "\n"
     raw_client.flushall()
     command = ("-o", "backup=list", "import")

@@ -31,7 +31,7 @@ def store(raw_client: redis.Redis) -> DelayStore:
     store = DelayStore(raw_client)
     order = [n for third in range(3) for n in range(third, COUNT, 3)]
     for start in range(0, COUNT, 50):
-        store.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
+        store.delivery.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
     return store
 
 
@@ -107,29 +107,29 @@ def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
     assert mended["mended"] == bool(found)
     again = lines(broker, "repair", "--dry-run")
     assert [{kind: each[kind] for kind in SOUND} for each in again] == [SOUND] * len(again)
-    assert store.queues() == ["q"]
+    assert store.queues.names() == ["q"]
     if what == "nothing":
         assert contents(raw_client) == before
     order = expected(gone)
     if raw_client.exists(ORDER):  # a message that comes later, to the due time of others, goes behind them
         late = offer(150)
-        store.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
+        store.delivery.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
         order.insert(order.index(151) + 1 + (152 in order) if 151 in order else 0, -1)
     assert delivered(store) == order
-    assert store.size("q") == raw_client.hlen(BACKUP) == 0
+    assert store.queues.size("q") == raw_client.hlen(BACKUP) == 0
 
 
 def test_twins_are_found_by_their_id_again(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """When the index of twins is lost, a repair makes it again, and all messages of an id are cancelled by it."""
     store = DelayStore(raw_client)
-    store.offer("q", *(offer(n, "shared") for n in range(10)))
+    store.delivery.offer("q", *(offer(n, "shared") for n in range(10)))
     twins = raw_client.zrange(TWINS, 0, -1)
     raw_client.delete(TWINS)
-    assert len(store.get(["q"], ["shared"])["shared"]) == 1
+    assert len(store.lookup.get(["q"], ["shared"])["shared"]) == 1
     [found] = lines(broker, "repair", "--yes")
     assert found["unnamed"] == len(twins) == 9
     assert raw_client.zrange(TWINS, 0, -1) == twins
-    assert len(store.cancel(["q"], ["shared"])["shared"]) == 10
+    assert len(store.lookup.cancel(["q"], ["shared"])["shared"]) == 10
 
 
 def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone(
@@ -154,7 +154,7 @@ def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone
     assert sorted(found["examples"]["undated"]) == ["marked", "odd eta", "plain"]
     assert sorted(found["examples"]["unreadable"]) == sorted(odd)
     assert all(before_ms <= due <= store.now_ms() for _, due in raw_client.zrange(DUE, 0, -1, withscores=True))
-    assert store.transfer("q").moved == 3
+    assert store.delivery.transfer("q").moved == 3
     assert raw_client.hgetall(BACKUP) == {key.encode(): body for key, body in odd.items()}
     assert [each["unreadable"] for each in lines(broker, "repair", "--yes", code=1)] == [6]
 
@@ -164,7 +164,7 @@ def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: Privat
     raw_client = store.client
     keys = Keys()
     for what in ("due", "backup", "order", "twins"):
-        store.offer(what, offer(0))
+        store.delivery.offer(what, offer(0))
         key = getattr(keys, what)(what)
         raw_client.delete(key)
         raw_client.lpush(key, "x")
@@ -189,25 +189,25 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
     for prefix in ("", "p?*:"):
         store = DelayStore(raw_client, Keys(prefix))
         for name in names:
-            store.offer(name, offer(0), offer(1))
+            store.delivery.offer(name, offer(0), offer(1))
             raw_client.delete(store.keys.due(name))
         raw_client.delete(store.keys.queues)
     raw_client.set("delayq:other", 1)
     raw_client.hset("delayq:{no}:bodies", "a", "b")
     raw_client.hset(b"delayq:{\xff}:backup", "a", "b")
     run(broker, "repair", "--yes", "*", "{a}")
-    assert sorted(DelayStore(raw_client).queues()) == ["*", "{a}"]
+    assert sorted(DelayStore(raw_client).queues.names()) == ["*", "{a}"]
     found = lines(broker, "repair", "--yes", code=1)  # one body has no eta
     errors = {each["queue"]: each["error"] for each in found}
     assert errors == dict.fromkeys([*names, "\udcff"])
     assert {each["queue"] for each in found if each["unindexed"]} == {*names} - {"*", "{a}"}
     prefixed = DelayStore(raw_client, Keys("p?*:"))
-    assert prefixed.queues() == []
+    assert prefixed.queues.names() == []
     result = run(broker, "-o", "global_keyprefix=p?*:", "repair", "--yes")
     assert result.stdout.count("2 bodies without an index entry") == len(names)
     for each in (DelayStore(raw_client), prefixed):
-        assert {name: each.size(name) for name in names} == dict.fromkeys(names, 2)
-        assert set(each.queues()) == set(names)
+        assert {name: each.queues.size(name) for name in names} == dict.fromkeys(names, 2)
+        assert set(each.queues.names()) == set(names)
 
 
 def test_nothing_is_mended_unasked(broker: PrivateRedis, store: DelayStore) -> None:
@@ -238,7 +238,7 @@ def test_an_empty_broker_is_sound(broker: PrivateRedis) -> None:
 
 def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore) -> None:
     """A repair of a queue with an expiry gives it to the keys that it makes, too."""
-    store.keep_alive("q", 60_000)
+    store.queues.keep_alive("q", 60_000)
     store.client.delete(DUE)
     run(broker, "repair", "--yes")
     assert 0 < store.client.pttl(DUE) <= 60_000
@@ -249,13 +249,13 @@ def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_clien
     """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
     store = DelayStore(raw_client, options=Options(backup=backup))
     for start in range(0, 30_000, 300):
-        store.offer("q", *(offer(n) for n in range(start, start + 300)))
+        store.delivery.offer("q", *(offer(n) for n in range(start, start + 300)))
     raw_client.delete(store.keys.stored("q", backup)[0])
     process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "repair", "--yes"])
-    until(lambda: store.size("q") > 2000, what="some are mended")
+    until(lambda: store.queues.size("q") > 2000, what="some are mended")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert store.size("q") < 30_000, "it was through before it was killed"
+    assert store.queues.size("q") < 30_000, "it was through before it was killed"
     run(broker, "repair", "--yes")
     assert delivered(store) == list(range(30_000))
 
@@ -290,7 +290,7 @@ def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakePro
         while not stop.wait(0.01):
             for name in all_queues(store, ()):
                 found = Findings(name)
-                for _ in check(store, found, store.queues(), mend=True):
+                for _ in check(store, found, store.queues.names(), mend=True):
                     pass
                 repairs.append(found)
 

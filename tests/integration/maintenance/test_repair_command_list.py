@@ -25,7 +25,7 @@ def store(raw_client: redis.Redis) -> DelayStore:
     store = store_of(raw_client)
     order = [n for third in range(3) for n in range(third, COUNT, 3)]
     for start in range(0, COUNT, 50):
-        store.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
+        store.delivery.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
     return store
 
 
@@ -75,13 +75,13 @@ def test_after_a_repair_all_is_delivered_once_and_in_order(broker: PrivateRedis,
     again = lines(broker, "repair", "--dry-run")
     assert [{kind: each[kind] for kind in SOUND} for each in again] == [SOUND] * len(again)
     assert again[0]["delayed"] == COUNT
-    assert store.queues() == ["q"]
+    assert store.queues.names() == ["q"]
     if what == "nothing":
         assert contents(raw_client) == before
-    assert len(store.get(["q"], [f"t{n}" for n in range(COUNT)])) == COUNT
+    assert len(store.lookup.get(["q"], [f"t{n}" for n in range(COUNT)])) == COUNT
     # A message that comes later, to the due time of others, goes behind them.
     late = offer(150)
-    store.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
+    store.delivery.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
     order = expected()
     order.insert(order.index(151) + 2, -1)
     assert delivered(store) == order
@@ -92,12 +92,12 @@ def test_both_forms_of_a_queue_are_mended(broker: PrivateRedis, raw_client: redi
     """Of a queue with messages in either form, what lost its index entry in either is found, told in one and mended."""
     stores = [DelayStore(raw_client), store_of(raw_client)]
     for at, store in enumerate(stores):
-        store.offer("q", *(offer(n) for n in range(at, 40, 2)))
+        store.delivery.offer("q", *(offer(n) for n in range(at, 40, 2)))
         raw_client.delete(store.keys.stored("q", store.backup)[0])
     [found] = lines(broker, "repair", "--yes")
     assert (found["unindexed"], found["delayed"]) == (40, 0)
     for store in stores:
-        assert store.transfer("q").moved
+        assert store.delivery.transfer("q").moved
     assert sorted(delivered(stores[0])) == list(range(40))
 
 

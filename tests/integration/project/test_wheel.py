@@ -22,8 +22,8 @@ assert [e.name for e in entry_points(group="celery.commands") if e.dist.name == 
 assert sorted(e.load().__name__ for e in entry_points(group="kombu_delayq.hooks")) == ["begin", "parse"]
 with PrivateRedis() as server:
     store = DelayStore(server.client())
-    store.offer("q", Offer("id", "+0", 0, "body"))
-    assert store.transfer("q").moved == 1
+    store.delivery.offer("q", Offer("id", "+0", 0, "body"))
+    assert store.delivery.transfer("q").moved == 1
     assert server.client().lrange("q", 0, -1) == ["body"]
 print("good")
 """

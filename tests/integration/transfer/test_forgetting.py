@@ -32,18 +32,18 @@ def test_unused_queues_are_forgotten_and_known_again(
     client.sadd(QUEUES, *(f"pod-{n}" for n in range(350)), b"\xff")
     offer(store, "far", 3000, "held")
     transfer(2, poll_interval=0.1, forget_after=1.0)
-    until(lambda: store.queues() == ["held"], 60)
+    until(lambda: store.queues.names() == ["held"], 60)
     offer(store, "again", 0.5, "pod-1")
-    assert "pod-1" in store.queues()
+    assert "pod-1" in store.queues.names()
     until(lambda: arrived(client, "pod-1") == {"again": 1})
-    until(lambda: store.queues() == ["held"], 60)
+    until(lambda: store.queues.names() == ["held"], 60)
 
 
 def test_none_is_forgotten_where_it_is_not_wanted(store: DelayStore, client: redis.Redis, transfer: Transfer) -> None:
     """With the option ``forget_after`` None, all names stay."""
     client.sadd(QUEUES, "q")
     transfer(poll_interval=0.1, forget_after=None)
-    stays(lambda: store.queues() == ["q"] and not client.exists("delayq:used"), 0.5)
+    stays(lambda: store.queues.names() == ["q"] and not client.exists("delayq:used"), 0.5)
 
 
 @pytest.mark.parametrize("consumes", ["with events", "one by one"])

@@ -48,7 +48,7 @@ def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer,
     """Messages published while subscriptions are being cut arrive once each, and the leader listens again."""
     transfer()
     store = DelayStore(client, options=Options(backup=backup))
-    store.know(QUEUE)
+    store.queues.know(QUEUE)
     until(lambda: listeners(client, backup) == 1)
     for n in range(20):
         client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
@@ -98,10 +98,12 @@ def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, tr
     count = 3000
     store = DelayStore(client, options=Options(backup=backup))
     for first in range(0, count, 500):
-        store.offer(QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500)))
+        store.delivery.offer(
+            QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500))
+        )
     transfer(8, poll_interval=0.05, transfer_batch=7)
-    until(lambda: store.stats(QUEUE).delayed == 0, 30)
-    stats = store.stats(QUEUE)
+    until(lambda: store.queues.stats(QUEUE).delayed == 0, 30)
+    stats = store.queues.stats(QUEUE)
     assert stats.ready == count
     bodies = [body for key in Keys().ready(QUEUE, (0, 3, 6, 9)) for body in client.lrange(key, 0, -1)]
     assert set(Counter(bodies).values()) == {1}

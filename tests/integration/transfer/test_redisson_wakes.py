@@ -51,7 +51,7 @@ def test_a_new_head_is_delivered_on_time_without_a_poll(
     store: DelayStore, raw: redis.Redis, transfer: Transfer
 ) -> None:
     """The leader wakes for what a publisher of ours and another client announce, and is not early."""
-    store.know(QUEUE)
+    store.queues.know(QUEUE)
     transfer(**RARE_POLLS)
     until(lambda: listeners(store.client, "list") == 1)
     offer(store, "far", 3000)
@@ -79,7 +79,7 @@ def test_a_cut_subscription_is_made_again_with_a_transfer(
     store: DelayStore, raw: redis.Redis, transfer: Transfer
 ) -> None:
     """What is announced while the subscription is cut is delivered when it is there again, and not by a poll."""
-    store.know(QUEUE)
+    store.queues.know(QUEUE)
     transfer(**RARE_POLLS)
     until(lambda: listeners(store.client, "list") == 1)
     for n in range(5):
@@ -97,7 +97,7 @@ def test_nonsense_on_the_channels_stops_nobody(
     store: DelayStore, raw: redis.Redis, transfer: Transfer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever is published on Redisson's channel or ours, the leader goes on, hears, and logs no fault."""
-    store.know(QUEUE)
+    store.queues.know(QUEUE)
     [worker] = transfer(**RARE_POLLS)
     until(lambda: listeners(store.client, "list") == 1)
     offer(store, "far", 3000)
@@ -120,7 +120,7 @@ def test_a_leader_without_the_channel_polls_and_still_hears_ours(
     admin.execute_command("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
     client = redis.Redis(port=own_server.port, username="admin", password="secret", decode_responses=True)
     listed, hashed = DelayStore(client, options=Options(backup="list")), DelayStore(client)
-    listed.know(QUEUE)
+    listed.queues.know(QUEUE)
     with caplog.at_level(logging.WARNING, "kombu_delayq"):
         transfer(server=own_server)
         until(lambda: caplog.messages)

@@ -85,7 +85,11 @@ def test_who_stands_by_leads_when_the_leases_end(store: DelayStore, client: redi
     names = {str(client.get(key)) for key in LEASES}
     assert len(names) == 3
     assert names < {worker.name for worker in workers}
-    until(lambda: listeners(client, store.backup) == 1 or store.backup == "list", LATE_S, "the leader listens")
+    until(
+        lambda: listeners(client, store.backup) == 1 or store.backup == "list",
+        LATE_S,
+        "the leader listens",
+    )
 
 
 def test_a_leader_and_deputies_that_stop_are_replaced(client: redis.Redis, standby: Standby) -> None:

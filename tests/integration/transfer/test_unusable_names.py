@@ -74,8 +74,8 @@ def test_the_command_shows_and_cancels_beside_them(
     due_ms = time.time() * 1000 + 600_000
     for name in BAD:
         identity = f"in-{name!r}"
-        store.offer(name.decode(errors="surrogateescape"), _task(identity, due_ms))
-    store.offer("q", _task("sound", due_ms))
+        store.delivery.offer(name.decode(errors="surrogateescape"), _task(identity, due_ms))
+    store.delivery.offer("q", _task("sound", due_ms))
     shown = run(redis_server, "status").stdout
     assert "\\udcff\\udcfe" in shown
     assert "\\r\\n*1" in shown
@@ -85,7 +85,7 @@ def test_the_command_shows_and_cancels_beside_them(
     assert '"sound"' in run(redis_server, "export").stdout
     assert run(redis_server, "show", "sound").exit_code == 0
     run(redis_server, "cancel", "sound", "in-b'\\xff\\xfe'", "--yes")
-    assert [store.size(each) for each in ("q", "\udcff\udcfe")] == [0, 0]
+    assert [store.queues.size(each) for each in ("q", "\udcff\udcfe")] == [0, 0]
     run(redis_server, "repair")
     run(redis_server, "purge", "\udcff\udcfe", "--yes")
 

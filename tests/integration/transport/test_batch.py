@@ -32,7 +32,7 @@ def _receive(proj: Proj, count: int, **options: Any) -> list[tuple[Any, float]]:
 
 def _stats(proj: Proj) -> dict[str, tuple[int, int]]:
     with proj.connection() as connection:
-        stats = [connection.default_channel.store.stats(queue) for queue in QUEUES]
+        stats = [connection.default_channel.store.queues.stats(queue) for queue in QUEUES]
     return {each.queue: (each.delayed, each.ready) for each in stats}
 
 

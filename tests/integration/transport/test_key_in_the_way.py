@@ -76,7 +76,7 @@ def test_publish_names_the_key(connection: Connection, client: redis.Redis, whic
         assert [each for each in stored if client.exists(each)] == [key]
     client.delete(key)
     _publish(connection, HARMED, 600, "a")
-    assert connection.default_channel.store.size(HARMED) == 1
+    assert connection.default_channel.store.queues.size(HARMED) == 1
     assert client.exists(*stored[:2]) == 2
     assert client.sismember(QUEUES, HARMED)
 

@@ -49,7 +49,7 @@ def _await_ready(proj: Proj, queues: dict[str, int]) -> None:
     """Lets another consumer's transfer worker move what is due."""
     with proj.connection() as other, other.Consumer(_queues("idle"), callbacks=[print]):
         store = other.default_channel.store
-        until(lambda: all(store.stats(queue).ready == count for queue, count in queues.items()))
+        until(lambda: all(store.queues.stats(queue).ready == count for queue, count in queues.items()))
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_what_is_done_with_a_waiting_message_runs_no_registered_decoder(
     with proj.connection() as connection:
         store = connection.default_channel.store
         due = repr(time.time() * 1000 + 3_600_000)
-        store.offer("celery", Offer("i", due, 0, json.dumps(message_of(content_type))))
+        store.delivery.offer("celery", Offer("i", due, 0, json.dumps(message_of(content_type))))
     task = get(proj.app, "i")
     assert task is not None
     if content_type == "application/x-yaml":  # JSON is YAML too, and read by a loader that runs nothing

@@ -244,7 +244,7 @@ def test_messages_of_every_form_are_cancelled(make_proj: MakeProj) -> None:
         headers = {"task": ["no", "name"], "id": "odd", "retries": "many", "eta": "2100-01-01"}
         producer.publish({"a": 1}, routing_key="celery", headers=headers)
         producer.publish({"a": 1}, routing_key="celery", DelaySeconds=300, delivery_tag="of plain kombu")
-        plain = connection.default_channel.store.browse("celery").messages
+        plain = connection.default_channel.store.scan.browse("celery").messages
     [plain_id] = [each.id for each in plain if each.id not in {"odd", *(result.id for result in results)}]
     ids = [*(result.id for result in results), "odd", plain_id]
     assert cancel(proj.app, ids) == dict.fromkeys(ids, "cancelled")

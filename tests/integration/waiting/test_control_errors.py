@@ -20,7 +20,7 @@ from kombu.exceptions import OperationalError
 from celery_ext import browse, cancel, count, get, reschedule, run_now
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import DelayTooLong, OtherTransport
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import Lookup
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
 
 NOBODY = "redis://127.0.0.1:1/0"
@@ -204,19 +204,19 @@ def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -
     """When another call changes two tasks of one id between the reading and the writing, they are read again, once."""
     for number in range(2):
         proj.send("record", number, countdown=300, task_id="twin")
-    real, calls = DelayStore.reschedule, 0
+    real, calls = Lookup.reschedule, 0
 
-    def overtaken(store: DelayStore, queue: str, changes: Any) -> list[str]:
+    def overtaken(store: Lookup, queue: str, changes: Any) -> list[str]:
         nonlocal calls
         calls += 1
         assert calls < 10, "it goes on and on"
         if calls == 1:
-            with patch.object(DelayStore, "reschedule", real):
+            with patch.object(Lookup, "reschedule", real):
                 assert reschedule(proj.app, "twin", countdown=400) == "rescheduled"
         return real(store, queue, changes)
 
     # No other process can be made to come exactly here.
-    with patch.object(DelayStore, "reschedule", overtaken):
+    with patch.object(Lookup, "reschedule", overtaken):
         assert reschedule(proj.app, "twin", countdown=500) == "rescheduled"
     assert calls == 2
     remaining = [task.due - datetime.now(UTC) for task in browse(proj.app, "celery")]

@@ -10,7 +10,7 @@ from celery.exceptions import TaskRevokedError
 from celery_ext import cancel, get, reschedule, run_now
 from kombu_delayq import scripts
 from kombu_delayq.errors import AnswerLost
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.types import Waiting
 from tests.support.commands.shell import run
 from tests.support.servers.proxies import LosesReply
@@ -66,15 +66,15 @@ def test_what_was_removed_before_the_connection_was_lost_is_told(
     """Of tasks that are removed in several calls, those of which Redis has told become REVOKED, and only they."""
     proj = make_proj()
     told, lost = proj.send("record", countdown=600), proj.send("record", countdown=600)
-    whole = DelayStore.cancel
+    whole = Lookup.cancel
 
-    def cut(self: DelayStore, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> Any:
+    def cut(self: Lookup, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> Any:
         whole(self, queues, ids[:1], found)
         whole(self, queues, ids[1:])
         raise redis.ConnectionError("lost after the first call")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DelayStore, "cancel", cut)
+        patch.setattr(Lookup, "cancel", cut)
         with pytest.raises(AnswerLost):
             cancel(proj.app, [told.id, lost.id])
     with pytest.raises(TaskRevokedError):

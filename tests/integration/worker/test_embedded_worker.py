@@ -80,6 +80,6 @@ def test_a_call_that_nobody_reads_is_refused(proj: Proj) -> None:
 
 def _step(proj: Proj) -> tuple[str | None, int]:
     with proj.connection() as connection:
-        [waiting] = connection.default_channel.store.browse("celery").messages
+        [waiting] = connection.default_channel.store.scan.browse("celery").messages
     message = json.loads(waiting.body)
     return message["properties"].get("delay_chain"), message["headers"]["retries"]

@@ -44,7 +44,7 @@ def offer(server: PrivateRedis, task: str, due: datetime, count: int) -> None:
     store = store_of(server)
     body = '{"headers": {"task": "%s", "id": "%s"}}' if task else "%s%s"
     ids = [f"{task}-{due.timestamp()}-{n}" for n in range(count)]
-    store.offer("q", *(Offer(each, repr(due.timestamp() * 1000), 0, body % (task, each)) for each in ids))
+    store.delivery.offer("q", *(Offer(each, repr(due.timestamp() * 1000), 0, body % (task, each)) for each in ids))
     store.close()
 
 

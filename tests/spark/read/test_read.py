@@ -53,7 +53,7 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 def offer(store: DelayStore, identity: str, message: Any, due_ms: float = FUTURE_MS, priority: int = 0) -> bytes:
     """Lets a message wait in the queue ``orders``. Returns it as it will be pushed there."""
     raw = message if isinstance(message, bytes) else json.dumps(message).encode()
-    store.offer("orders", Offer(identity, repr(due_ms), priority, raw))
+    store.delivery.offer("orders", Offer(identity, repr(due_ms), priority, raw))
     return raw
 
 
@@ -183,7 +183,7 @@ def test_a_replica_is_read_instead(redis_server: PrivateRedis, store: DelayStore
     """With ``replica_url`` everything is read from a replica, which takes no writes; the primary is not asked."""
     expected = fill(store, "q", 100, same=9)
     with PrivateRedis("--replicaof", "127.0.0.1", str(redis_server.port)) as replica:
-        until(lambda: store_of(replica).size("q") == 100)
+        until(lambda: store_of(replica).queues.size("q") == 100)
         found = read(replica_url=replica.url, broker_url="redis://127.0.0.1:1/0", partitions=3, page_size=10)
         assert ids(found) == expected
         assert store_of(replica).client.info("replication")["role"] == "slave"

@@ -13,7 +13,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.bulk_jobs import JobRun
 from tests.support.conditions import until
 from tests.support.store.jobs import GUARD, STAGED, begun, now, published, several
 from tests.support.store.keyspace import FUTURE_MS, clock_ms, popped, waiting
@@ -38,7 +38,7 @@ def write(job: JobRun, first: int, last: int, times: int = 1) -> Callable[[Delay
         ids = [each for _ in range(times) for each in random.sample(IDS[first:last], last - first)]
         for at in range(0, len(ids), CHUNK):
             for _ in range(random.choice([1, 2])):
-                reply = store.enqueue("q", job, [message(each) for each in ids[at : at + CHUNK]])
+                reply = store.jobs.enqueue("q", job, [message(each) for each in ids[at : at + CHUNK]])
                 if reply.word != "enqueued":
                     counts[reply.word] += 1
                     return counts
@@ -50,8 +50,8 @@ def write(job: JobRun, first: int, last: int, times: int = 1) -> Callable[[Delay
 
 def sent(store: DelayStore) -> Counter[bytes]:
     """Counts the messages of the queue, delayed ones among them, by their bodies."""
-    waits = [each.body or b"" for each in store.browse("q", count=10_000).messages]
-    assert len(waits) == store.size("q")
+    waits = [each.body or b"" for each in store.scan.browse("q", count=10_000).messages]
+    assert len(waits) == store.queues.size("q")
     return Counter([*store.client.lrange("q", 0, -1), *waits])
 
 
@@ -73,7 +73,7 @@ def test_nothing_is_sent_after_the_end(store: DelayStore, word: str) -> None:
     def finish(store: DelayStore) -> int:
         while store.client.scard(GUARD) < 200:
             sleep(0.001)
-        assert store.finish(job, word) == word
+        assert store.jobs.finish(job, word) == word
         return sent(store).total()
 
     *counts, at_the_end = together(store, *[write(job, 0, 1500, ENDLESS)] * 4, finish)
@@ -91,8 +91,8 @@ def test_a_later_run_while_an_earlier_one_writes(store: DelayStore) -> None:
         while store.client.scard(GUARD) < 200:
             sleep(0.001)
         counts = write(begun(store), 0, 1500)(store)
-        assert store.finish(earlier, "aborted") == "superseded"
-        assert store.finish(earlier._replace(run=0), "committed") == "committed"
+        assert store.jobs.finish(earlier, "aborted") == "superseded"
+        assert store.jobs.finish(earlier._replace(run=0), "committed") == "committed"
         return counts
 
     *counts, later = together(store, *[write(earlier, 0, 1000, ENDLESS)] * 3, take_over)
@@ -105,15 +105,15 @@ def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
     """Publishers at the staged messages of one job at once, to several queues, send each once and all in order."""
     job = begun(store, staged=True)
     for n in range(0, 3000, 100):
-        store.enqueue(f"q{n // 100 % 3}", job, [now(f"{n + k:04}") for k in range(100)])
-    store.finish(job, "committed")
+        store.jobs.enqueue(f"q{n // 100 % 3}", job, [now(f"{n + k:04}") for k in range(100)])
+    store.jobs.finish(job, "committed")
     counts = together(store, *[lambda store: published(store, job)] * 4)
     assert sum(counts) == 3000
     for queue in range(3):
         bodies = popped(store.client, f"q{queue}")
         assert len(bodies) == 1000
         assert bodies == sorted(bodies)
-    found = store.job("j")
+    found = store.jobs.find("j")
     assert found is not None
     assert (found.state, found.staged) == ("committed", 0)
     assert not store.client.exists(STAGED)
@@ -122,12 +122,12 @@ def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
 #: Publishes staged messages of the job "j" as another process, slowly, so that it is killed before it has done all.
 PUBLISHER = """
 import redis, sys
-from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 store = DelayStore(redis.Redis(port=int(sys.argv[1])), options=Options(backup=sys.argv[2]))
 while True:
-    store.publish(JobRun("j", 1, 600_000, max_rate=500))
+    store.jobs.publish(JobRun("j", 1, 600_000, max_rate=500))
 """
 
 
@@ -136,8 +136,8 @@ def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStor
     total = 4000
     job = begun(store, staged=True)
     for n in range(0, total, 1000):
-        store.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
-    store.finish(job, "committed")
+        store.jobs.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
+    store.jobs.finish(job, "committed")
     process = subprocess.Popen([sys.executable, "-c", PUBLISHER, str(redis_server.port), store.backup])
     try:
         until(lambda: store.client.llen("q"))
@@ -147,7 +147,7 @@ def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStor
     rest = published(store, job)
     assert 0 < rest < total
     assert popped_all(store) == [f"body of {n}".encode() for n in range(total)]
-    assert store.finish(job, "committed") == "committed"
+    assert store.jobs.finish(job, "committed") == "committed"
 
 
 def popped_all(store: DelayStore) -> list[bytes]:
@@ -166,7 +166,7 @@ def test_a_rate_holds_across_writers(store: DelayStore) -> None:
         fresh, at = 0, 0
         who = str(random.random())
         while not stop.is_set():
-            reply = store.enqueue("q", job, several(chunk, f"{who} {at} "))
+            reply = store.jobs.enqueue("q", job, several(chunk, f"{who} {at} "))
             if reply.word == "enqueued":
                 at, fresh = at + 1, fresh + reply.fresh
             else:
@@ -196,14 +196,14 @@ def test_a_depth_is_never_exceeded(store: DelayStore) -> None:
     """While writers and a consumer work at once, the queue never holds more than ``max_depth``, delayed ones too."""
     depth, total = 50, 900
     job = begun(store, max_depth=depth)
-    store.offer("q", *(waiting(f"w{n}") for n in range(10)))
+    store.delivery.offer("q", *(waiting(f"w{n}") for n in range(10)))
     done = Event()
 
     def write_on(first: int) -> Callable[[DelayStore], int]:
         def run(store: DelayStore) -> int:
             at = first
             while at < first + total // 2:
-                reply = store.enqueue("q", job, [now(str(n)) for n in range(at, at + 15)])
+                reply = store.jobs.enqueue("q", job, [now(str(n)) for n in range(at, at + 15)])
                 if reply.word == "enqueued":
                     at += 15
                 else:
@@ -218,7 +218,7 @@ def test_a_depth_is_never_exceeded(store: DelayStore) -> None:
         consumed = 0
         deadline = monotonic() + 60
         while consumed < total and monotonic() < deadline:
-            assert store.stats("q").ready + store.size("q") <= depth
+            assert store.queues.stats("q").ready + store.queues.size("q") <= depth
             consumed += len(store.client.rpop("q", random.randint(1, 10)) or [])
         done.set()
         return consumed
@@ -231,12 +231,12 @@ def test_runs_that_begin_at_once_are_told_apart(store: DelayStore) -> None:
     """Of runs that begin at once, the one of the largest number writes, and all name the same moment of begin."""
 
     def begin(store: DelayStore) -> list[Any]:
-        jobs = [JobRun("j", store.new_run(), 60_000) for _ in range(50)]
-        return [(job.run, store.begin(job)) for job in jobs]
+        jobs = [JobRun("j", store.jobs.new_run(), 60_000) for _ in range(50)]
+        return [(job.run, store.jobs.begin(job)) for job in jobs]
 
     told = [each for replies in together(store, *[begin] * 4) for each in replies]
     assert sorted(run for run, _ in told) == list(range(1, 201))
     assert len({begun.base_ms for _, begun in told}) == 1
-    found = store.job("j")
+    found = store.jobs.find("j")
     assert found is not None
     assert found.run == 200

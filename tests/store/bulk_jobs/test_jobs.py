@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import Enqueued, Job
+from kombu_delayq.store.bulk_jobs import Enqueued, Job
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
@@ -30,48 +30,48 @@ from tests.support.store.priorities import STEPS, Kombu
 def test_a_job_that_is_run_again_sends_what_is_missing(store: DelayStore) -> None:
     """After a run that ended without a word, another one with all ids sends each of the others once."""
     left_behind = begun(store)
-    store.enqueue("q", left_behind, several(5))
+    store.jobs.enqueue("q", left_behind, several(5))
     again = begun(store)
-    assert store.enqueue("q", left_behind, several(7)) == Enqueued("superseded")
-    assert store.enqueue("q", again, several(10)) == Enqueued("enqueued", 5, 5)
-    assert store.finish(left_behind, "aborted") == "superseded"
-    assert store.finish(again, "committed") == "committed"
+    assert store.jobs.enqueue("q", left_behind, several(7)) == Enqueued("superseded")
+    assert store.jobs.enqueue("q", again, several(10)) == Enqueued("enqueued", 5, 5)
+    assert store.jobs.finish(left_behind, "aborted") == "superseded"
+    assert store.jobs.finish(again, "committed") == "committed"
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(10)]
 
 
 def test_stragglers_after_an_abort_send_nothing(store: DelayStore) -> None:
     """Tasks that go on after their run was aborted can neither write nor begin, also while a later run writes."""
     job = begun(store)
-    store.enqueue("q", job, several(2))
-    store.finish(job, "aborted")
-    assert store.enqueue("q", job, several(9)) == Enqueued("aborted")
-    assert store.begin(job).word == "aborted"
+    store.jobs.enqueue("q", job, several(2))
+    store.jobs.finish(job, "aborted")
+    assert store.jobs.enqueue("q", job, several(9)) == Enqueued("aborted")
+    assert store.jobs.begin(job).word == "aborted"
     later = begun(store)
-    assert store.enqueue("q", job, several(9)) == Enqueued("superseded")
-    assert store.enqueue("q", later, several(3)) == Enqueued("enqueued", 1, 2)
-    store.finish(later, "committed")
-    assert store.enqueue("q", job, several(9)) == Enqueued("committed")
+    assert store.jobs.enqueue("q", job, several(9)) == Enqueued("superseded")
+    assert store.jobs.enqueue("q", later, several(3)) == Enqueued("enqueued", 1, 2)
+    store.jobs.finish(later, "committed")
+    assert store.jobs.enqueue("q", job, several(9)) == Enqueued("committed")
     assert store.client.llen("q") == 3
 
 
 def test_a_job_that_was_committed_is_not_run_again(store: DelayStore) -> None:
     """A streaming batch that is replayed after its commit sends nothing."""
     job = begun(store)
-    store.enqueue("q", job, several(3))
-    store.finish(job, "committed")
-    replay = job._replace(run=store.new_run())
-    assert store.begin(replay).word == "committed"
-    assert store.enqueue("q", replay, several(3)) == Enqueued("committed")
-    assert store.finish(replay, "committed") == "committed"
+    store.jobs.enqueue("q", job, several(3))
+    store.jobs.finish(job, "committed")
+    replay = job._replace(run=store.jobs.new_run())
+    assert store.jobs.begin(replay).word == "committed"
+    assert store.jobs.enqueue("q", replay, several(3)) == Enqueued("committed")
+    assert store.jobs.finish(replay, "committed") == "committed"
     assert store.client.llen("q") == 3
 
 
 def test_a_job_that_staged_is_run_again(store: DelayStore) -> None:
     """What a run staged before it ended without a word is sent once, with what the next run adds."""
-    store.enqueue("q", begun(store, staged=True), several(5))
+    store.jobs.enqueue("q", begun(store, staged=True), several(5))
     again = begun(store, staged=True)
-    assert store.enqueue("q", again, several(8)) == Enqueued("enqueued", 3, 5)
-    store.finish(again, "committed")
+    assert store.jobs.enqueue("q", again, several(8)) == Enqueued("enqueued", 3, 5)
+    store.jobs.finish(again, "committed")
     assert published(store, again) == 8
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(8)]
 
@@ -79,27 +79,27 @@ def test_a_job_that_staged_is_run_again(store: DelayStore) -> None:
 def test_publishing_is_taken_over_half_way(store: DelayStore, make_store: MakeStore) -> None:
     """Of a publisher that ended after some calls, another one sends the rest, each message once."""
     job = begun(store, staged=True)
-    store.enqueue("q", job, several(450))
-    store.finish(job, "committed")
-    store.publish(job)
+    store.jobs.enqueue("q", job, several(450))
+    store.jobs.finish(job, "committed")
+    store.jobs.publish(job)
     other = make_store()
-    assert other.finish(job._replace(run=0), "committed") == "publishing"
+    assert other.jobs.finish(job._replace(run=0), "committed") == "publishing"
     assert published(other, job) == 250
-    assert other.finish(job, "committed") == "committed"
+    assert other.jobs.finish(job, "committed") == "committed"
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(450)]
 
 
 def test_what_is_remembered_of_a_job(store: DelayStore) -> None:
     """At any moment the store tells how far a job is, and None of one of which it knows nothing."""
-    assert store.job("j") is None
+    assert store.jobs.find("j") is None
     job = begun(store, staged=True)
-    store.enqueue("q", job, [now("i"), waiting("j"), claim("k")])
-    base_ms = store.begin(job).base_ms
-    assert store.job("j") == Job("j", "open", job.run, base_ms, 2, 2)
-    store.finish(job, "committed")
-    assert store.job("j") == Job("j", "publishing", job.run, base_ms, 2, 2)
-    store.publish(job)
-    assert store.job("j") == Job("j", "committed", job.run, base_ms, 2, 0)
+    store.jobs.enqueue("q", job, [now("i"), waiting("j"), claim("k")])
+    base_ms = store.jobs.begin(job).base_ms
+    assert store.jobs.find("j") == Job("j", "open", job.run, base_ms, 2, 2)
+    store.jobs.finish(job, "committed")
+    assert store.jobs.find("j") == Job("j", "publishing", job.run, base_ms, 2, 2)
+    store.jobs.publish(job)
+    assert store.jobs.find("j") == Job("j", "committed", job.run, base_ms, 2, 0)
 
 
 @pytest.mark.parametrize("staged", [False, True])
@@ -108,10 +108,10 @@ def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore, s
     job = begun(store, staged=staged)
     due_ms = clock_ms(store.client) + 400
     messages = [waiting(name, due_ms, priority=priority) for name, priority in [("z", 0), ("a", 0), ("m", 9)]]
-    store.enqueue("q", job, messages)
-    store.finish(job, "committed")
+    store.jobs.enqueue("q", job, messages)
+    store.jobs.finish(job, "committed")
     published(store, job)
-    assert until(lambda: store.transfer("q").moved) == 3
+    assert until(lambda: store.delivery.transfer("q").moved) == 3
     assert popped(store.client, "q") == [b"body of z", b"body of a"]
     assert popped(store.client, "q\x06\x169") == [b"body of m"]
     assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP)))
@@ -119,11 +119,11 @@ def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore, s
 
 def test_a_message_that_waits_already_is_not_doubled(store: DelayStore) -> None:
     """A message that a publisher has stored, byte for byte, is not stored again; others of its id are."""
-    store.offer("q", waiting("i"))
-    assert store.enqueue("q", begun(store), [waiting("i")]).word == "enqueued"
-    assert store.size("q") == 1
-    assert store.enqueue("q", begun(store, "other"), [waiting("i", body="other")]).word == "enqueued"
-    assert store.size("q") == 2
+    store.delivery.offer("q", waiting("i"))
+    assert store.jobs.enqueue("q", begun(store), [waiting("i")]).word == "enqueued"
+    assert store.queues.size("q") == 1
+    assert store.jobs.enqueue("q", begun(store, "other"), [waiting("i", body="other")]).word == "enqueued"
+    assert store.queues.size("q") == 2
 
 
 @pytest.mark.parametrize("staged", [False, True])
@@ -140,8 +140,8 @@ def test_each_priority_goes_to_the_list_where_kombu_puts_it(
     expected: dict[str, list[bytes]] = {}
     for each in messages:
         expected.setdefault(prefix + kombu._q_for_pri("q", each.priority), []).append(f"body of {each.id!s}".encode())
-    assert store.enqueue("q", job, messages).fresh == 20
-    store.finish(job, "committed")
+    assert store.jobs.enqueue("q", job, messages).fresh == 20
+    store.jobs.finish(job, "committed")
     published(store, job)
     assert all(key.startswith(prefix.encode()) for key in contents(store.client))
     assert {name: popped(store.client, name) for name in expected} == expected
@@ -151,22 +151,22 @@ def test_a_priority_step_given_twice_is_counted_once(make_store: MakeStore) -> N
     """Where ``priority_steps`` name a step twice, its list counts once for ``max_depth``."""
     store = make_store(steps=(0, 0, 3, 3))
     job = begun(store, max_depth=3)
-    assert [store.enqueue("q", job, [now(name)]).word for name in "abcd"] == ["enqueued"] * 3 + ["deep"]
+    assert [store.jobs.enqueue("q", job, [now(name)]).word for name in "abcd"] == ["enqueued"] * 3 + ["deep"]
 
 
 @pytest.mark.parametrize("name", [*QUEUE_NAMES, "delayq:{q}:due", "j:0", "\0", "\x7f"])
 def test_any_name_of_job_queue_and_stream(store: DelayStore, name: str) -> None:
     """Jobs, queues and streams of any name are kept apart, and a whole job of such names sends each message once."""
     other = begun(store, f"j{name}~", staged=True)
-    store.enqueue("other", other, several(1))
+    store.jobs.enqueue("other", other, several(1))
     job = begun(store, f"j{name}", staged=True)
-    assert store.begin(job, name).word == "open"
-    assert store.enqueue(name, job, [now("i"), waiting("j")]).fresh == 2
-    assert store.job_of_stream(name) == (f"j{name}" if name else None)
-    store.finish(job, "committed")
+    assert store.jobs.begin(job, name).word == "open"
+    assert store.jobs.enqueue(name, job, [now("i"), waiting("j")]).fresh == 2
+    assert store.jobs.of_stream(name) == (f"j{name}" if name else None)
+    store.jobs.finish(job, "committed")
     assert published(store, job) == 2
-    assert (store.size(name), popped(store.client, name)) == (1, [b"body of i"])
-    states = [found.state for each in (job.name, other.name) if (found := store.job(each))]
+    assert (store.queues.size(name), popped(store.client, name)) == (1, [b"body of i"])
+    states = [found.state for each in (job.name, other.name) if (found := store.jobs.find(each))]
     assert states == ["committed", "open"]
 
 
@@ -175,9 +175,9 @@ def test_queues_that_differ_in_braces_only_are_two(store: DelayStore) -> None:
     """One job sends to the queues ``a`` and ``{a}`` apart."""
     job = begun(store)
     for queue in ("a", "{a}"):
-        store.enqueue(queue, job, [waiting(f"of {queue}"), now(f"now {queue}")])
+        store.jobs.enqueue(queue, job, [waiting(f"of {queue}"), now(f"now {queue}")])
     for queue in ("a", "{a}"):
-        assert store.size(queue) == 1
+        assert store.queues.size(queue) == 1
         assert popped(store.client, queue) == [f"body of now {queue}".encode()]
 
 
@@ -187,32 +187,32 @@ def test_scripts_that_redis_has_forgotten_are_sent_again(store: DelayStore) -> N
         store.client.script_flush()
         job = begun(store, f"j{step}", staged=True)
         store.client.script_flush()
-        assert store.enqueue("q", job, several(3)).fresh == 3
+        assert store.jobs.enqueue("q", job, several(3)).fresh == 3
         store.client.script_flush()
-        assert store.finish(job, "committed") == "publishing"
+        assert store.jobs.finish(job, "committed") == "publishing"
         store.client.script_flush()
-        assert store.publish(job).fresh == 3
+        assert store.jobs.publish(job).fresh == 3
 
 
 def test_a_job_that_is_not_remembered_can_be_written_by_nobody(store: DelayStore) -> None:
     """When the time is up nothing of a job is left, what its tasks then write is refused, and the queue stays."""
     job = begun(store)._replace(ttl_ms=300)
-    store.begin(job, "s")
-    store.enqueue("q", job, [now("i"), waiting("j")])
+    store.jobs.begin(job, "s")
+    store.jobs.enqueue("q", job, [now("i"), waiting("j")])
     until(lambda: not store.client.exists(JOB, GUARD, STAGED, "delayq:stream:s"))
-    assert store.enqueue("q", job, [now("k")]) == Enqueued("unknown")
-    assert (store.job("j"), store.job_of_stream("s")) == (None, None)
-    assert (store.client.llen("q"), store.size("q")) == (1, 1)
+    assert store.jobs.enqueue("q", job, [now("k")]) == Enqueued("unknown")
+    assert (store.jobs.find("j"), store.jobs.of_stream("s")) == (None, None)
+    assert (store.client.llen("q"), store.queues.size("q")) == (1, 1)
 
 
 def test_a_guard_takes_less_than_a_hundred_bytes_an_id(store: DelayStore) -> None:
     """The ids of 100,000 messages, as UUIDs, take no more than 100 bytes each while the job runs, and none after."""
     job = begun(store)
     for _ in range(100):
-        store.enqueue("q", job, [claim(str(uuid4())) for _ in range(1000)])
+        store.jobs.enqueue("q", job, [claim(str(uuid4())) for _ in range(1000)])
     assert store.client.scard(GUARD) == 100_000
     assert store.client.memory_usage(GUARD, samples=0) <= 100 * 100_000
-    store.finish(job, "committed")
+    store.jobs.finish(job, "committed")
     assert not store.client.exists(GUARD)
     assert store.client.memory_usage(JOB) < 1000
 
@@ -222,9 +222,9 @@ def test_due_times_count_from_one_moment_of_the_job(store: DelayStore) -> None:
     dues = []
     for _ in range(2):
         job = begun(store)
-        due = repr(store.begin(job).base_ms + 3_600_000)
-        store.enqueue("q", job, [Offer("i", due, 0, "body")])
+        due = repr(store.jobs.begin(job).base_ms + 3_600_000)
+        store.jobs.enqueue("q", job, [Offer("i", due, 0, "body")])
         dues.append(due)
-        store.finish(job, "aborted")
+        store.jobs.finish(job, "aborted")
     assert dues[0] == dues[1]
     assert [each[:2] for each in look(store)[b"waiting in q"]] == [("i", kept_ms(store, float(dues[0])))]

@@ -29,7 +29,7 @@ NAMES = {
 
 def test_one_message_makes_exactly_redissons_keys_and_two_beside(store: DelayStore) -> None:
     """On an empty database an offer makes ZSET and LIST with one entry, the count and the index of ids."""
-    assert store.offer("q", Offer("i", "4102444800123.457", 6, "body")) == ("first", 1, 0, 0)
+    assert store.delivery.offer("q", Offer("i", "4102444800123.457", 6, "body")) == ("first", 1, 0, 0)
     entry = b"\x07\0\0\0\x01\x06\x01\0" + b"\x04\0\0\0\0\0\0\0" + b"body"
     assert contents(store.client) == {
         b"redisson_delay_queue_timeout:{q}": [(entry, 4102444800124.0)],
@@ -45,7 +45,7 @@ def test_one_message_makes_exactly_redissons_keys_and_two_beside(store: DelaySto
 def test_keys_are_named_as_redisson_names_them(make_store: MakeStore, prefix: str, queue: str) -> None:
     """Redisson puts braces round the name of a list that has no opening one; to it the prefix is part of the name."""
     store = make_store(keys=Keys(prefix))
-    store.offer(queue, waiting("i"))
+    store.delivery.offer(queue, waiting("i"))
     tagged = f"{{{prefix}{queue}}}" if "{" not in prefix + queue else prefix + queue
     assert prefix or tagged == NAMES[queue]
     names = {key.decode() for key in contents(store.client) if not key.startswith(f"{prefix}delayq:".encode())}
@@ -58,7 +58,7 @@ def test_an_entry_is_one_to_every_redisson(store: DelayStore, body: bytes) -> No
     """ZSET and LIST have the same entries, which old and new versions of Redisson open, each in its own way."""
     for priority in range(10):
         for n in range(30):
-            store.offer("q", Offer(f"{priority}.{n}", repr(FUTURE_MS + n + 0.25), priority, body))
+            store.delivery.offer("q", Offer(f"{priority}.{n}", repr(FUTURE_MS + n + 0.25), priority, body))
     due_of = dict(store.client.zrange(store.keys.timeout("q"), 0, -1, withscores=True))
     entries = store.client.lrange(store.keys.listed("q"), 0, -1)
     assert len(set(entries)) == len(entries) == 300
@@ -78,9 +78,9 @@ def test_an_entry_is_one_to_every_redisson(store: DelayStore, body: bytes) -> No
 def test_entries_of_one_due_time_sort_as_they_were_offered(store: DelayStore) -> None:
     """Also beyond 256 and 65,536 messages, the bytes of an entry put it behind those before."""
     for count in (250, 65_530):
-        store.offer("q", waiting("first"))
+        store.delivery.offer("q", waiting("first"))
         store.client.hset(store.keys.notes("q"), "order", count)
         names = [f"{n}" for n in range(20)]
-        store.offer("q", *(waiting(name) for name in names))
+        store.delivery.offer("q", *(waiting(name) for name in names))
         assert [each[0] for each in look(store)[b"waiting in q"]][1:] == names
-        store.purge("q")
+        store.queues.purge("q")

@@ -3,14 +3,15 @@
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store import LIST_SHARE, DelayStore
-from kombu_delayq.store.lookup import MAX_BYTES
-from kombu_delayq.store.types import Change
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.delivery import LIST_SHARE
+from kombu_delayq.store.lookup import MAX_BYTES, Change
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, only, popped, waiting
@@ -34,7 +35,9 @@ ORDERS: dict[str, Callable[[int], float]] = {
 def fill(store: DelayStore, ids: list[str], due_ms: Callable[[int], float] = lambda n: FUTURE_MS) -> None:
     """Offers messages, some hundreds a call."""
     for first in range(0, len(ids), 500):
-        store.offer("q", *(waiting(each, due_ms(first + n)) for n, each in enumerate(ids[first : first + 500])))
+        store.delivery.offer(
+            "q", *(waiting(each, due_ms(first + n)) for n, each in enumerate(ids[first : first + 500]))
+        )
 
 
 def is_bounded(store: DelayStore) -> bool:
@@ -50,7 +53,7 @@ def test_the_list_stays_short_while_messages_are_transferred(make_store: MakeSto
     store = make_store(transfer_batch=150 * LIST_SHARE)
     fill(store, [str(n) for n in range(COUNT)], lambda n: PAST_MS + ORDERS[order](n))
     due_of = {entry[16:]: due_ms for entry, due_ms in live(store).items()}
-    while store.transfer("q").more:
+    while store.delivery.transfer("q").more:
         assert is_bounded(store)
     bodies = popped(store.client, "q")
     assert Counter(bodies) == Counter(due_of.keys())
@@ -65,7 +68,7 @@ def test_the_list_stays_short_while_messages_are_cancelled(store: DelayStore, or
     fill(store, ids)
     ids.sort(key=lambda each: ORDERS[order](int(each)))
     for first in range(0, COUNT, 40):
-        assert len(store.cancel(["q"], ids[first : first + 40])) == 40
+        assert len(store.lookup.cancel(["q"], ids[first : first + 40])) == 40
         assert is_bounded(store)
     assert contents(store.client).keys() == {b"delayq:queues"}
 
@@ -75,13 +78,13 @@ def test_the_list_stays_short_while_messages_are_rescheduled(store: DelayStore) 
     ids = [f"i{n}" for n in range(150)]
     fill(store, ids)
     for number in range(40):
-        found = store.get(["q"], ids[:100])
+        found = store.lookup.get(["q"], ids[:100])
         changes = [Change(each, FUTURE_MS + number, each.body or b"") for [each] in found.values()]
-        assert set(store.reschedule("q", changes)) == {"rescheduled"}
+        assert set(store.lookup.reschedule("q", changes)) == {"rescheduled"}
         assert is_bounded(store)
     is_sound(store)
-    assert store.get(["q"], ids).keys() == set(ids)
-    assert store.index("q") == 0
+    assert store.lookup.get(["q"], ids).keys() == set(ids)
+    assert store.lookup.index("q") == 0
 
 
 @pytest.mark.parametrize("old", [False, True])
@@ -92,13 +95,13 @@ def test_garbage_is_delivered_by_nobody(store: DelayStore, old: bool) -> None:
     for number in range(1, 101):
         offer(store, number, task(f"other{number}"), PAST_MS + number, old=old)
     cancelled = [*ids[::2], *(f"other{number}" for number in range(1, 101, 2))]
-    assert store.cancel(["q"], cancelled).keys() == set(cancelled)
+    assert store.lookup.cancel(["q"], cancelled).keys() == set(cancelled)
     assert len(listed(store)) == 400 > 200 == len(live(store))
     names = ("q", store.keys.timeout("q"), store.keys.listed("q"))
-    store.options = make_small(store)
-    while store.size("q"):
+    slow = DelayStore(store.client, options=replace(store.options, transfer_batch=10))
+    while store.queues.size("q"):
         store.client.eval(TRANSFER, 3, *names, FUTURE_MS, 7, "dLc0" if old else "Bc0Lc0")
-        store.transfer("q")
+        slow.delivery.transfer("q")
     bodies = [
         *(f"body of {each}".encode() for each in ids[1::2]),
         *(task(f"other{number}") for number in range(2, 101, 2)),
@@ -106,30 +109,25 @@ def test_garbage_is_delivered_by_nobody(store: DelayStore, old: bool) -> None:
     assert Counter(store.client.lrange("q", 0, -1)) == Counter(bodies)
 
 
-def make_small(store: DelayStore) -> Any:
-    """Returns the store's options, with small transfers."""
-    return store.options.__class__(**{**vars(store.options), "transfer_batch": 10})
-
-
 @pytest.mark.parametrize("by_redisson", [False, True])
 def test_what_comes_again_after_its_removal_is_delivered_once(store: DelayStore, by_redisson: bool) -> None:
     """A message that is offered again, and an entry that has the bytes of one that left, is a new one, once."""
     fill(store, [f"i{n}" for n in range(200)])
     offer(store, 7, task("other"), PAST_MS)
-    store.offer("q", waiting("again", PAST_MS))
-    assert len(store.cancel(["q"], ["again", "other"])) == 2
+    store.delivery.offer("q", waiting("again", PAST_MS))
+    assert len(store.lookup.cancel(["q"], ["again", "other"])) == 2
     assert entry(7, task("other")) in listed(store)
-    store.offer("q", waiting("again", PAST_MS))
+    store.delivery.offer("q", waiting("again", PAST_MS))
     offer(store, 7, task("other"), PAST_MS)
-    assert {len(found) for found in store.get(["q"], ["again", "other"]).values()} == {1}
+    assert {len(found) for found in store.lookup.get(["q"], ["again", "other"]).values()} == {1}
     for _ in range(3):
         if by_redisson:
             names = ("q", store.keys.timeout("q"), store.keys.listed("q"))
             store.client.eval(TRANSFER, 3, *names, PAST_MS, 100, "Bc0Lc0")
         else:
-            store.transfer("q")
+            store.delivery.transfer("q")
     assert sorted(store.client.lrange("q", 0, -1)) == [b"body of again", task("other")]
-    assert store.size("q") == 200
+    assert store.queues.size("q") == 200
 
 
 def looked_at(heard: list[Seen]) -> int:
@@ -164,17 +162,17 @@ def test_no_call_goes_through_a_long_queue(store: DelayStore, looks: Callable[[C
     ids = [f"i{n}" for n in range(20_000)]
     fill(store, ids, lambda n: (PAST_MS if n % 10 == 0 else FUTURE_MS) + random.Random(n).randrange(10**6))
     for first in range(0, 8000, 500):
-        store.cancel(["q"], [each for each in ids[first : first + 500] if int(each[1:]) % 10])
+        store.lookup.cancel(["q"], [each for each in ids[first : first + 500] if int(each[1:]) % 10])
     store.client.config_resetstat()
-    [found] = store.get(["q"], ["i19999"])["i19999"]
-    assert looks(lambda: store.offer("q", waiting("new"))) <= 5
-    assert looks(lambda: store.get(["q"], ["i19999"])) <= 40
-    assert looks(lambda: store.reschedule("q", [Change(found, FUTURE_MS, b"new")])) <= 60
-    assert looks(lambda: store.cancel(["q"], ["i19998"])) <= 60
-    assert looks(lambda: store.run_now("q", [Change(only(store, "i19997"), 0, b"")])) <= 100
-    assert looks(lambda: store.transfer("q")) <= 10 * 250 + 200
-    assert looks(lambda: store.browse("q", count=10)) <= 20
-    assert looks(lambda: store.index("q")) <= 10
+    [found] = store.lookup.get(["q"], ["i19999"])["i19999"]
+    assert looks(lambda: store.delivery.offer("q", waiting("new"))) <= 5
+    assert looks(lambda: store.lookup.get(["q"], ["i19999"])) <= 40
+    assert looks(lambda: store.lookup.reschedule("q", [Change(found, FUTURE_MS, b"new")])) <= 60
+    assert looks(lambda: store.lookup.cancel(["q"], ["i19998"])) <= 60
+    assert looks(lambda: store.lookup.run_now("q", [Change(only(store, "i19997"), 0, b"")])) <= 100
+    assert looks(lambda: store.delivery.transfer("q")) <= 10 * 250 + 200
+    assert looks(lambda: store.scan.browse("q", count=10)) <= 20
+    assert looks(lambda: store.lookup.index("q")) <= 10
     stats = store.client.info("commandstats")
     assert not {"cmdstat_lrem", "cmdstat_lpos", "cmdstat_hgetall"} & stats.keys()
 
@@ -185,13 +183,13 @@ def test_large_messages_are_looked_at_a_few_at_a_time(
     """Where small messages come before large ones, a call reads no more than some dozens beyond what it moves."""
     fill(store, [f"small{n}" for n in range(60)], lambda n: PAST_MS)
     for n in range(150):
-        store.offer("q", waiting(f"large{n}", PAST_MS + 1, f"large{n}".ljust(MAX_BYTES // 2)))
+        store.delivery.offer("q", waiting(f"large{n}", PAST_MS + 1, f"large{n}".ljust(MAX_BYTES // 2)))
         offer(store, n + 1, task(f"other{n}").ljust(MAX_BYTES // 2), PAST_MS + 1)
-    assert looks(lambda: store.browse("q", count=5000)) <= 128
-    assert looks(lambda: make_store(transfer_batch=5000).transfer("q")) <= 200
+    assert looks(lambda: store.scan.browse("q", count=5000)) <= 128
+    assert looks(lambda: make_store(transfer_batch=5000).delivery.transfer("q")) <= 200
     moved = len(popped(store.client, "q"))
     assert 60 < moved < 130
-    assert looks(lambda: store.transfer("q")) <= 100
+    assert looks(lambda: store.delivery.transfer("q")) <= 100
     assert len(popped(store.client, "q")) < 20
 
 
@@ -200,11 +198,11 @@ def test_many_messages_of_one_id_are_looked_at_a_few_at_a_time(
 ) -> None:
     """Of hundreds that share an id a publish looks at the latest, among which its second attempt finds the first."""
     for first in range(0, 600, 100):
-        store.offer("q", *(waiting("i", FUTURE_MS + n, f"{n}") for n in range(first, first + 100)))
-    assert looks(lambda: store.offer("q", waiting("i", body="new"))) <= 110
-    assert store.offer("q", waiting("i", body="new"), waiting("i", FUTURE_MS, "550")).repeated == 2
-    assert looks(lambda: store.get(["q"], ["i"])) <= 110
+        store.delivery.offer("q", *(waiting("i", FUTURE_MS + n, f"{n}") for n in range(first, first + 100)))
+    assert looks(lambda: store.delivery.offer("q", waiting("i", body="new"))) <= 110
+    assert store.delivery.offer("q", waiting("i", body="new"), waiting("i", FUTURE_MS, "550")).repeated == 2
+    assert looks(lambda: store.lookup.get(["q"], ["i"])) <= 110
     cancelled = 0
-    while found := store.cancel(["q"], ["i"]):
+    while found := store.lookup.cancel(["q"], ["i"]):
         cancelled += len(found["i"])
-    assert (cancelled, store.size("q")) == (601, 0)
+    assert (cancelled, store.queues.size("q")) == (601, 0)

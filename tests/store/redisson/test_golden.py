@@ -141,7 +141,7 @@ def test_the_session_is_that_of_redisson(store: DelayStore, make_store: MakeStor
         did[name] = names.named(monitor.heard())
 
     def offer(number: int) -> None:
-        store.offer("q", Offer(f"i{number}", f"+{DELAY_MS}", 0, MESSAGES[number - 1]))
+        store.delivery.offer("q", Offer(f"i{number}", f"+{DELAY_MS}", 0, MESSAGES[number - 1]))
 
     for number in range(1, 6):
         step(f"offer {number}", lambda number=number: offer(number))  # type: ignore[misc]
@@ -149,7 +149,7 @@ def test_the_session_is_that_of_redisson(store: DelayStore, make_store: MakeStor
     assert entries == store.client.lrange(LISTED, 0, -1)
     assert [each[8:] for each in entries] == [struct.pack("<Q", len(text)) + text.encode() for text in MESSAGES[:5]]
     store.client.zadd(TIMEOUT, dict.fromkeys(entries, 1.0))  # the time has come
-    step("transfer", lambda: store.transfer("q"))
+    step("transfer", lambda: store.delivery.transfer("q"))
     step("offer 6", lambda: offer(6))
-    step("remove", lambda: store.cancel(["q"], ["i6"]))
+    step("remove", lambda: store.lookup.cancel(["q"], ["i6"]))
     assert {name: as_redisson(commands) for name, commands in did.items()} == RECORDED

@@ -35,9 +35,9 @@ def transfer_as_redisson(store: DelayStore, due_ms: float) -> None:
 
 def with_garbage(store: DelayStore, count: int = 200) -> None:
     """Stores messages and cancels half of them, of which the list keeps the entries."""
-    store.offer("q", *(waiting(f"i{number}", PAST_MS) for number in range(count)))
-    store.cancel(["q"], [f"i{number}" for number in range(0, count, 2)])
-    assert store.client.llen(store.keys.listed("q")) > store.size("q") > 0
+    store.delivery.offer("q", *(waiting(f"i{number}", PAST_MS) for number in range(count)))
+    store.lookup.cancel(["q"], [f"i{number}" for number in range(0, count, 2)])
+    assert store.client.llen(store.keys.listed("q")) > store.queues.size("q") > 0
 
 
 def test_a_transfer_that_finds_nothing_removes_what_is_left(listed: DelayStore) -> None:
@@ -45,7 +45,7 @@ def test_a_transfer_that_finds_nothing_removes_what_is_left(listed: DelayStore) 
     with_garbage(listed)
     transfer_as_redisson(listed, PAST_MS)
     assert listed.client.llen(listed.keys.listed("q")) > 0
-    listed.transfer("q")
+    listed.delivery.transfer("q")
     assert contents(listed.client).keys() == {b"delayq:queues"}
 
 
@@ -53,34 +53,34 @@ def test_the_next_message_removes_what_is_left(listed: DelayStore) -> None:
     """After another client has transferred the last message, the next offer begins with clean keys."""
     with_garbage(listed)
     transfer_as_redisson(listed, PAST_MS)
-    listed.offer("q", waiting("next"))
+    listed.delivery.offer("q", waiting("next"))
     assert listed.client.llen(listed.keys.listed("q")) == 1
     assert not listed.client.hexists(listed.keys.ids("q"), "i1")
-    assert list(listed.get(["q"], ["next", "i0", "i1"])) == ["next"]
+    assert list(listed.lookup.get(["q"], ["next", "i0", "i1"])) == ["next"]
 
 
 def test_the_index_stays_bounded_where_only_others_transfer(listed: DelayStore) -> None:
     """Where we only offer and another client transfers all, records of what has left do not pile up."""
-    listed.offer("q", waiting("far"))
+    listed.delivery.offer("q", waiting("far"))
     for number in range(40):
-        listed.offer("q", *(waiting(f"i{number}-{each}", FUTURE_MS - 1000 + number) for each in range(100)))
+        listed.delivery.offer("q", *(waiting(f"i{number}-{each}", FUTURE_MS - 1000 + number) for each in range(100)))
         transfer_as_redisson(listed, FUTURE_MS - 1000 + number)
-    assert listed.size("q") == 1
+    assert listed.queues.size("q") == 1
     assert listed.client.hlen(listed.keys.ids("q")) < 2500
-    assert list(listed.get(["q"], ["far"])) == ["far"]
+    assert list(listed.lookup.get(["q"], ["far"])) == ["far"]
 
 
 def test_a_queue_is_known_again_after_a_purge(listed: DelayStore) -> None:
     """A publisher whose queue somebody purges makes it known again, even when another client was sooner."""
     for number in range(3):
-        listed.offer("q", waiting(f"i{number}"))
-    DelayStore(listed.client).purge("q")
-    assert listed.queues() == []
+        listed.delivery.offer("q", waiting(f"i{number}"))
+    DelayStore(listed.client).queues.purge("q")
+    assert listed.queues.names() == []
     entry = b"\x08" + bytes(8) + struct.pack("<Q", 1) + b"x"
     listed.client.zadd(listed.keys.timeout("q"), {entry: PAST_MS})
     listed.client.rpush(listed.keys.listed("q"), entry)
-    assert listed.offer("q", waiting("again")).place == "first"
-    assert listed.queues() == ["q"]
+    assert listed.delivery.offer("q", waiting("again")).place == "first"
+    assert listed.queues.names() == ["q"]
 
 
 @pytest.mark.parametrize("is_told", [False, True])
@@ -89,13 +89,13 @@ def test_an_id_is_free_again_after_another_client_has_transferred_its_message(
 ) -> None:
     """Records of what has left hide no message that is offered again under its id, and are replaced by its own."""
     body = task("i") if is_told else b"body"
-    listed.offer("q", waiting("far"), waiting("i", PAST_MS, b"other" + body))
+    listed.delivery.offer("q", waiting("far"), waiting("i", PAST_MS, b"other" + body))
     for number in range(50):
-        assert listed.offer("q", waiting("i", PAST_MS + number, body)).renamed == (number == 0)
+        assert listed.delivery.offer("q", waiting("i", PAST_MS + number, body)).renamed == (number == 0)
         transfer_as_redisson(listed, PAST_MS + number)
-        assert listed.get(["q"], ["i"]) == {}
-    assert listed.offer("q", waiting("i", body=body), waiting("i", body=b"two"))[1:] == (1, 0, 1)
-    assert [each.body for each in listed.get(["q"], ["i"])["i"]] == [body, b"two"]
+        assert listed.lookup.get(["q"], ["i"]) == {}
+    assert listed.delivery.offer("q", waiting("i", body=body), waiting("i", body=b"two"))[1:] == (1, 0, 1)
+    assert [each.body for each in listed.lookup.get(["q"], ["i"])["i"]] == [body, b"two"]
     assert len(listed.client.hget(listed.keys.ids("q"), "i")) == 2 * 17
-    assert len(listed.cancel(["q"], ["i"])["i"]) == 2
-    assert listed.get(["q"], ["i", "far"]).keys() == {"far"}
+    assert len(listed.lookup.cancel(["q"], ["i"])["i"]) == 2
+    assert listed.lookup.get(["q"], ["i", "far"]).keys() == {"far"}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import MAX_BYTES
-from kombu_delayq.store.types import Change
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.lookup import MAX_BYTES, Change
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped, waiting
@@ -43,7 +43,7 @@ class SharedQueue(RuleBasedStateMachine):
     def offer(self, count: int, due_ms: float, is_told: bool) -> None:
         """We offer some messages."""
         bodies = {each: task(each) if is_told else each.encode() for each in self.new_ids(count)}
-        self.store.offer("q", *(waiting(each, due_ms, body) for each, body in bodies.items()))
+        self.store.delivery.offer("q", *(waiting(each, due_ms, body) for each, body in bodies.items()))
         self.waiting |= bodies
 
     @rule(count=COUNTS, due_ms=DUES_MS)
@@ -58,7 +58,7 @@ class SharedQueue(RuleBasedStateMachine):
     @rule()
     def transfer(self) -> None:
         """We transfer what is due."""
-        self.store.transfer("q")
+        self.store.delivery.transfer("q")
         self.check_ready()
 
     @rule(count=st.sampled_from([1, 100]))
@@ -73,7 +73,7 @@ class SharedQueue(RuleBasedStateMachine):
     def cancel(self, places: list[int]) -> None:
         """We cancel messages by their ids, whosesoever they are."""
         ids = self.picked(places)
-        found = self.store.cancel(["q"], [*ids, "unknown"])
+        found = self.store.lookup.cancel(["q"], [*ids, "unknown"])
         assert {each: [message.body for message in messages] for each, messages in found.items()} == {
             each: [self.waiting.pop(each)] for each in ids
         }
@@ -90,21 +90,21 @@ class SharedQueue(RuleBasedStateMachine):
     @rule(places=st.lists(PLACES, max_size=3), due_ms=DUES_MS)
     def reschedule(self, places: list[int], due_ms: float) -> None:
         """We change when messages are due."""
-        found = self.store.get(["q"], self.picked(places))
+        found = self.store.lookup.get(["q"], self.picked(places))
         for each, [message] in found.items():
-            [word] = self.store.reschedule("q", [Change(message, due_ms, message.body or b"")])
+            [word] = self.store.lookup.reschedule("q", [Change(message, due_ms, message.body or b"")])
             assert word == ("rescheduled" if due_ms >= FUTURE_MS else "due"), each
 
     @rule()
     def look_for_others(self) -> None:
         """We look for messages of other clients."""
-        self.store.index("q")
+        self.store.lookup.index("q")
 
     @rule()
     def read_a_page(self) -> None:
         """We go on with a search for messages of other clients that takes many calls."""
         args = [*self.page, 9, MAX_BYTES]
-        word, _, *self.page = self.store._run("index", self.store._stored("q"), args, "list")
+        word, _, *self.page = StoreClient(self.client).run("index", self.store.keys.stored("q", "list"), args, "list")
         if word == b"end":
             self.page = [b"", b"", b""]
 
@@ -114,7 +114,9 @@ class SharedQueue(RuleBasedStateMachine):
         before = set(live(self.store))
         ids = [f"many{self.number}.{n}" for n in range(MANY)]
         self.number += 1
-        self.store.offer("q", *(waiting(each, FUTURE_MS + 3, task(each) if is_told else each.encode()) for each in ids))
+        self.store.delivery.offer(
+            "q", *(waiting(each, FUTURE_MS + 3, task(each) if is_told else each.encode()) for each in ids)
+        )
         with self.client.pipeline() as pipe:
             for made in set(live(self.store)) - before:
                 pipe.zrem(self.store.keys.timeout("q"), made)
@@ -126,11 +128,13 @@ class SharedQueue(RuleBasedStateMachine):
         """Many messages come and go, which leaves garbage in the list."""
         ids = [f"many{self.number}.{n}" for n in range(MANY)]
         self.number += 1
-        self.store.offer("q", *(waiting(each, PAST_MS, task(each) if is_told else each.encode()) for each in ids))
+        self.store.delivery.offer(
+            "q", *(waiting(each, PAST_MS, task(each) if is_told else each.encode()) for each in ids)
+        )
         if is_cancelled:
-            assert self.store.cancel(["q"], ids).keys() == set(ids)
+            assert self.store.lookup.cancel(["q"], ids).keys() == set(ids)
         else:
-            while self.store.transfer("q").more:
+            while self.store.delivery.transfer("q").more:
                 pass
             moved = [each for each in popped(self.client, "q") if b"many" not in each]
             self.count(moved)
@@ -138,11 +142,11 @@ class SharedQueue(RuleBasedStateMachine):
     @rule()
     def find_all(self) -> None:
         """Every message is found by its id, alone and whole, and no other waits."""
-        found = self.store.get(["q"], list(self.waiting))
+        found = self.store.lookup.get(["q"], list(self.waiting))
         assert {each: [message.body for message in messages] for each, messages in found.items()} == {
             each: [body] for each, body in self.waiting.items()
         }
-        assert self.store.size("q") == len(self.waiting)
+        assert self.store.queues.size("q") == len(self.waiting)
 
     @invariant()
     def sound(self) -> None:

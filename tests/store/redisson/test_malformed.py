@@ -28,11 +28,11 @@ def add(store: DelayStore, due_ms: float, *members: bytes) -> None:
 def test_a_transfer_counts_them_as_lost(make_store: MakeStore, batch: int) -> None:
     """What is due beside them is moved, they are gone and counted, and nothing is left of them."""
     store = make_store(transfer_batch=2 * batch)
-    store.offer("q", waiting("before", PAST_MS), waiting("after", PAST_MS))
+    store.delivery.offer("q", waiting("before", PAST_MS), waiting("after", PAST_MS))
     add(store, PAST_MS, *MALFORMED)
     lost = moved = 0
     while True:
-        done = store.transfer("q")
+        done = store.delivery.transfer("q")
         lost, moved = lost + done.lost, moved + done.moved
         if not done.more:
             break
@@ -44,14 +44,14 @@ def test_a_transfer_counts_them_as_lost(make_store: MakeStore, batch: int) -> No
 @pytest.mark.parametrize("count", [1, 2, 100])
 def test_pages_have_each_once(store: DelayStore, count: int) -> None:
     """Pages of any size have each of them once, without a body, and the messages between."""
-    store.offer("q", waiting("before"), waiting("after"), waiting("last", FUTURE_MS + 1))
+    store.delivery.offer("q", waiting("before"), waiting("after"), waiting("last", FUTURE_MS + 1))
     add(store, FUTURE_MS, *MALFORMED)
-    page, found = store.browse("q", count=count), []
+    page, found = store.scan.browse("q", count=count), []
     for _ in range(100):
         found += page.messages
         if not page.more:
             break
-        page = store.browse("q", page, count=count)
+        page = store.scan.browse("q", page, count=count)
     assert sorted(each.body for each in found if each.body) == [b"body of after", b"body of before", b"body of last"]
     assert sum(each.body is None for each in found) == len(MALFORMED)
     assert len(scanned(store, whole(store), count=count)) == len(MALFORMED) + 3
@@ -60,17 +60,17 @@ def test_pages_have_each_once(store: DelayStore, count: int) -> None:
 def test_messages_of_other_clients_are_found_beside_them(store: DelayStore) -> None:
     """The search for messages of other clients ends, and those of ours are found, cancelled and moved."""
     add(store, FUTURE_MS, *MALFORMED)
-    store.offer("q", waiting("i"), waiting("j"))
+    store.delivery.offer("q", waiting("i"), waiting("j"))
     add(store, FUTURE_MS + 1, *(bytes([8]) * 16 + bytes([n]) for n in range(1, 200)))
-    assert store.index("q") == 0
-    assert len(store.cancel(["q"], ["i", "unknown"])["i"]) == 1
-    assert list(store.get(["q"], ["i", "j"])) == ["j"]
+    assert store.lookup.index("q") == 0
+    assert len(store.lookup.cancel(["q"], ["i", "unknown"])["i"]) == 1
+    assert list(store.lookup.get(["q"], ["i", "j"])) == ["j"]
 
 
 def test_a_due_time_before_the_epoch_is_past(store: DelayStore) -> None:
     """What another program has put before the epoch is transferred, and holds up nothing."""
-    store.offer("q", waiting("i", 0.0), waiting("later"))
+    store.delivery.offer("q", waiting("i", 0.0), waiting("later"))
     store.client.zincrby(store.keys.timeout("q"), -7.5, store.client.zrange(store.keys.timeout("q"), 0, 0)[0])
-    done = store.transfer("q")
+    done = store.delivery.transfer("q")
     assert (done.moved, done.next_due_ms) == (1, FUTURE_MS)
     assert popped(store.client, "q") == [b"body of i"]

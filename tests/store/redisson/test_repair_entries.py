@@ -39,7 +39,7 @@ def members(store: DelayStore) -> list[bytes]:
 
 def fill(store: DelayStore) -> None:
     """Lets messages of ours wait, also of one id, and of another client."""
-    store.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
+    store.delivery.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
     offer(store, 1, task("other"), FUTURE_MS + 1)
 
 
@@ -49,10 +49,10 @@ def test_sound_entries_stay(store: DelayStore, ear: Ear, mend: bool, indexed: bo
     """Entries of ours and of others, indexed or yet to be, are sound and change no key."""
     fill(store)
     if indexed:
-        store.index("q")
+        store.lookup.index("q")
     before = contents(store.client)
     ear.heard()
-    assert store.repair_index("q", members(store), mend=mend) == ["sound"] * 5
+    assert store.repair.repair_index("q", members(store), mend=mend) == ["sound"] * 5
     assert contents(store.client) == before
     assert ear.heard() == []
 
@@ -63,14 +63,16 @@ def test_an_entry_without_a_message_is_lost(store: DelayStore, mend: bool) -> No
     fill(store)
     store.client.zadd(TIMEOUT, dict.fromkeys(MALFORMED, PAST_MS))
     store.client.rpush(LISTED, MALFORMED[1])
-    store.index("q")
+    store.lookup.index("q")
     before = contents(store.client)
-    states = store.repair_index("q", members(store), mend=mend)
+    states = store.repair.repair_index("q", members(store), mend=mend)
     assert sorted(states) == ["lost"] * len(MALFORMED) + ["sound"] * 5
     if not mend:
         assert contents(store.client) == before
-    assert store.size("q") == 5 if mend else 5 + len(MALFORMED)
-    assert store.repair_index("q", [*MALFORMED, b"left"], mend=True) == ["gone" if mend else "lost"] * 5 + ["gone"]
+    assert store.queues.size("q") == 5 if mend else 5 + len(MALFORMED)
+    assert store.repair.repair_index("q", [*MALFORMED, b"left"], mend=True) == ["gone" if mend else "lost"] * 5 + [
+        "gone"
+    ]
 
 
 @pytest.mark.parametrize("mend", [False, True])
@@ -78,7 +80,7 @@ def test_an_entry_without_a_message_is_lost(store: DelayStore, mend: bool) -> No
 def test_an_entry_that_no_id_leads_to_gets_a_record(store: DelayStore, mend: bool, moved: bool) -> None:
     """When the index of ids is lost, or has another due time, messages are named; mended, their ids find them all."""
     fill(store)
-    store.index("q")
+    store.lookup.index("q")
     whole = contents(store.client)
     if moved:
         for member in members(store):
@@ -86,42 +88,42 @@ def test_an_entry_that_no_id_leads_to_gets_a_record(store: DelayStore, mend: boo
     else:
         store.client.delete(IDS)
     before = contents(store.client)
-    assert store.repair_index("q", members(store), mend=mend) == ["unnamed"] * 5
+    assert store.repair.repair_index("q", members(store), mend=mend) == ["unnamed"] * 5
     if not mend:
         assert contents(store.client) == before
         return
-    assert store.repair_index("q", members(store), mend=mend) == ["sound"] * 5
+    assert store.repair.repair_index("q", members(store), mend=mend) == ["sound"] * 5
     if not moved:
         named = contents(store.client)[IDS.encode()]
         assert named[b"other"] == whole[IDS.encode()][b"other"]
-    found = store.get(["q"], ["other"])
+    found = store.lookup.get(["q"], ["other"])
     assert [each.body for each in found["other"]] == [task("other")]
-    ids = [each.id for each in store.browse("q").messages]
-    assert sum(map(len, store.get(["q"], list(set(ids))).values())) == 5
+    ids = [each.id for each in store.scan.browse("q").messages]
+    assert sum(map(len, store.lookup.get(["q"], list(set(ids))).values())) == 5
 
 
 def test_a_lost_count_is_put_right_by_the_next_message(store: DelayStore) -> None:
     """When the count of marked messages is lost, later ones come after those that wait, under marks of their own."""
-    store.offer("q", *(waiting(name, PAST_MS, name) for name in "abc"))
+    store.delivery.offer("q", *(waiting(name, PAST_MS, name) for name in "abc"))
     store.client.delete(NOTES)
-    store.offer("q", *(waiting(name, PAST_MS, name) for name in "def"))
+    store.delivery.offer("q", *(waiting(name, PAST_MS, name) for name in "def"))
     assert len({each[:9] for each in members(store)}) == 6
-    assert {each: found[0].body for each, found in store.get(["q"], list("abcdef")).items()} == {
+    assert {each: found[0].body for each, found in store.lookup.get(["q"], list("abcdef")).items()} == {
         each: each.encode() for each in "abcdef"
     }
-    store.transfer("q")
+    store.delivery.transfer("q")
     assert popped(store.client, "q") == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """The entries of messages of any id, and of others of that id, are sound."""
-    store.offer("q", odd(identity), odd(identity, "two"))
-    assert store.repair_index("q", members(store), mend=True) == ["sound"] * 2
+    store.delivery.offer("q", odd(identity), odd(identity, "two"))
+    assert store.repair.repair_index("q", members(store), mend=True) == ["sound"] * 2
 
 
 @pytest.mark.parametrize("key", [TIMEOUT, LISTED, NOTES, IDS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
-    store.offer("q", waiting("i"), waiting("i", body="two"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.repair_index("q", [b"i", b"lost"], mend=True))
+    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.repair.repair_index("q", [b"i", b"lost"], mend=True))

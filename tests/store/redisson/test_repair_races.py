@@ -21,7 +21,7 @@ COUNT = 1000
 
 
 def we_transfer(store: DelayStore, _: int) -> None:
-    store.transfer("q")
+    store.delivery.transfer("q")
 
 
 def they_transfer(store: DelayStore, _: int) -> None:
@@ -36,7 +36,7 @@ def repair(store: DelayStore, _: int) -> None:
 
 
 def search(store: DelayStore, _: int) -> None:
-    store.get(["q"], ["unknown"])
+    store.lookup.get(["q"], ["unknown"])
 
 
 def lose_list(store: DelayStore, turn: int) -> None:
@@ -48,7 +48,7 @@ def lose_list(store: DelayStore, turn: int) -> None:
 def offer(store: DelayStore, n: int) -> None:
     """Offers one message of ours and one of another client, overdue or due soon."""
     due_ms = store.now_ms() + n % 300 if n % 3 else PAST_MS
-    store.offer("q", waiting(f"ours{n}", due_ms, task(f"ours{n}")))
+    store.delivery.offer("q", waiting(f"ours{n}", due_ms, task(f"ours{n}")))
     theirs = entry(n, task(f"theirs{n}"))
     store.client.eval(OFFER, 2, TIMEOUT, LISTED, str(int(due_ms)), theirs)
 
@@ -71,7 +71,7 @@ def test_nothing_is_lost_or_doubled(make_store: MakeStore) -> None:
         try:
             for n in range(COUNT):
                 offer(store, n)
-            until(lambda: not store.size("q") or any(future.done() for future in futures))
+            until(lambda: not store.queues.size("q") or any(future.done() for future in futures))
         finally:
             done.set()
         for future in futures:

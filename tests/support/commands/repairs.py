@@ -30,7 +30,7 @@ def offer(n: int, identity: str = "", priority: int = 0) -> Offer:
 
 def delivered(store: DelayStore, queue: str = "q") -> list[int]:
     """Transfers all that is due. Returns the numbers in the tags of what was pushed to the queue's list."""
-    while store.transfer(queue).moved:
+    while store.delivery.transfer(queue).moved:
         pass
     bodies = [*store.client.lrange(queue, 0, -1)[::-1], *store.client.lrange(f"{queue}\x06\x163", 0, -1)[::-1]]
     return [int(json.loads(body)["properties"]["delivery_tag"].split()[1]) for body in bodies]

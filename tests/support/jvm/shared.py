@@ -29,7 +29,7 @@ def nothing_left(proj: Proj, queue: str = "celery") -> None:
     client = proj.server.client()
     until(lambda: not client.keys("redisson_delay_queue*"), what="no key of Redisson")
     with proj.connection() as connection:
-        connection.default_channel.store.transfer(queue)
+        connection.default_channel.store.delivery.transfer(queue)
     until(lambda: not [key for key in client.keys("delayq:*") if queue in key], what="no key of ours")
 
 

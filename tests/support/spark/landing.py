@@ -12,7 +12,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.messages.batch import BatchMessages
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.workers.harness import TRANSPORT
 
@@ -47,7 +47,7 @@ def landed(server: PrivateRedis) -> list[Landed]:
             found += [Landed(key, None, json.loads(each)) for each in client.lrange(key, 0, -1)]
     with open_store(server) as store:
         for queue in sorted(client.smembers("delayq:queues")):
-            waiting = store.browse(queue).messages
+            waiting = store.scan.browse(queue).messages
             found += [Landed(each.queue, each.due_ms, json.loads(each.body or b"")) for each in waiting]
     return found
 
@@ -83,8 +83,8 @@ def sent(server: PrivateRedis, made: BatchMessages, options: WriteOptions) -> La
 
 def send(store: DelayStore, offers: Mapping[str, Sequence[Offer]], options: WriteOptions, name: str = "j") -> None:
     """Sends messages as a Spark task does that is the only one of its job."""
-    job = JobRun(name, store.new_run(), 600_000)
-    assert store.begin(job).word == "open"
+    job = JobRun(name, store.jobs.new_run(), 600_000)
+    assert store.jobs.begin(job).word == "open"
     sender = Sender(store, job, options)
     for queue, of_queue in offers.items():
         sender.add(queue, of_queue)

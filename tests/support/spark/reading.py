@@ -30,7 +30,7 @@ def fill(
     """Offers messages, so many of which are due at one time. Returns their ids, which begin with prefix or queue."""
     ids = [f"{prefix or queue}-{n:05}" for n in range(count)]
     for at in range(0, count, 500):
-        store.offer(
+        store.delivery.offer(
             queue,
             *(
                 Offer(each, repr(first_ms + (at + n) // same), 0, f"body of {each}")

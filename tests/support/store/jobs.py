@@ -1,7 +1,7 @@
 """Bulk jobs and their messages, for the tests of several files."""
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.types import Offer
 
 #: Keys of the job "j".
@@ -14,8 +14,8 @@ def begun(
     store: DelayStore, name: str = "j", *, staged: bool = False, max_rate: float = 0.0, max_depth: int = 0
 ) -> JobRun:
     """Begins a new run of a job."""
-    job = JobRun(name, store.new_run(), TTL_MS, staged, max_rate, max_depth)
-    assert store.begin(job).word == "open"
+    job = JobRun(name, store.jobs.new_run(), TTL_MS, staged, max_rate, max_depth)
+    assert store.jobs.begin(job).word == "open"
     return job
 
 
@@ -38,15 +38,15 @@ def staged_job(store: DelayStore, *messages: tuple[str, Offer], max_rate: float 
     """Stages messages, each for a queue, and commits their job, all but for sending them."""
     job = begun(store, staged=True, max_rate=max_rate, max_depth=max_depth)
     for queue, message in messages:
-        assert store.enqueue(queue, job, [message]).word == "enqueued"
-    assert store.finish(job, "committed") == "publishing"
+        assert store.jobs.enqueue(queue, job, [message]).word == "enqueued"
+    assert store.jobs.finish(job, "committed") == "publishing"
     return job
 
 
 def published(store: DelayStore, job: JobRun) -> int:
     """Publishes until nothing is left. Returns how many messages that were."""
     total = 0
-    while (reply := store.publish(job)).fresh:
+    while (reply := store.jobs.publish(job)).fresh:
         total += reply.fresh
     assert reply.word in ("enqueued", "committed")
     return total

@@ -63,10 +63,10 @@ def look(store: DelayStore) -> Contents:
     delivery: id, due time, priority, body.
     """
     found = contents(store.client)
-    for queue in store.queues():
+    for queue in store.queues.names():
         for key in store.keys.stored(queue, store.backup):
             found.pop(as_bytes(key), None)
-        found[b"waiting in " + as_bytes(queue)] = [each[1:5] for each in store.browse(queue, count=5000).messages]
+        found[b"waiting in " + as_bytes(queue)] = [each[1:5] for each in store.scan.browse(queue, count=5000).messages]
     return found
 
 
@@ -155,7 +155,7 @@ def by_queue(heads: Heads) -> dict[str, float]:
 
 def only(store: DelayStore, identity: str) -> Waiting:
     """Returns the one message that waits under an id."""
-    [message] = store.get(["q"], [identity])[identity]
+    [message] = store.lookup.get(["q"], [identity])[identity]
     return message
 
 

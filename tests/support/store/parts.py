@@ -15,7 +15,7 @@ def whole(store: DelayStore) -> Part:
 
 def ids_of(store: DelayStore, page: Scanned) -> list[str]:
     """Returns the ids of the messages on a page."""
-    found = store.ids(whole(store), page.members) if page.members else []
+    found = store.scan.ids(whole(store), page.members) if page.members else []
     return [each.decode(errors="surrogateescape") for each in found]
 
 
@@ -23,7 +23,7 @@ def pages(store: DelayStore, part: Part | None = None, **how: Any) -> Iterator[S
     """Reads a part, by default all, page by page; the caller may change the queue between two."""
     part, page = part or whole(store), None
     for _ in range(10_000):
-        page = store.scan(part, page, **how)
+        page = store.scan.scan(part, page, **how)
         yield page
         if not page.more:
             return
@@ -43,8 +43,8 @@ def scanned(
 
 def cut_into(store: DelayStore, count: int, **bounds: Any) -> list[Part]:
     """Cuts the queue into parts of the same size, but for one message."""
-    size = store.count("q", **bounds)
-    return store.cut("q", [size * n // count - 1 for n in range(1, count)], **bounds)
+    size = store.scan.count("q", **bounds)
+    return store.scan.cut("q", [size * n // count - 1 for n in range(1, count)], **bounds)
 
 
 def connected(parts: Sequence[Part]) -> bool:

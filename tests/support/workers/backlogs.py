@@ -28,7 +28,7 @@ def fill(proj: Proj, queue: str, tasks: Iterable[tuple[str, datetime]], **option
     offers = (_offer(model.body, n % 10, *task) for n, task in enumerate(tasks))
     with proj.connection() as connection:
         while part := list(islice(offers, 500)):
-            connection.default_channel.store.offer(queue, *part)
+            connection.default_channel.store.delivery.offer(queue, *part)
     assert cancel(proj.app, "model") == "cancelled"
 
 

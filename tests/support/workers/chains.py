@@ -83,7 +83,7 @@ def watched(proj: Proj, task_id: str) -> Iterator[list[int]]:
     def watch() -> None:
         with open_store(proj.app) as store:
             while not done.is_set():
-                counts.append(len(store.get(store.queues() or ["celery"], [task_id]).get(task_id, [])))
+                counts.append(len(store.lookup.get(store.queues.names() or ["celery"], [task_id]).get(task_id, [])))
                 time.sleep(0.005)
 
     thread = Thread(target=watch)

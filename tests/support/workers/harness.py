@@ -177,7 +177,7 @@ class Proj:
     def delayed(self, queue: str = "celery") -> int:
         """Counts the delayed messages of a queue."""
         with self.connection() as connection:
-            return int(connection.default_channel.store.size(queue))
+            return int(connection.default_channel.store.queues.size(queue))
 
     def send(self, task: str, *args: Any, **options: Any) -> Any:
         """Publishes a task as ``apply_async`` does. Returns the AsyncResult."""

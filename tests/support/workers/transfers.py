@@ -43,7 +43,7 @@ def transfer(redis_server: PrivateRedis, backup: str) -> Iterator[Transfer]:
 
 def offer(store: DelayStore, value: str, delay_s: float, queue: str = QUEUE) -> None:
     """Stores a message that is a value alone, under that as its id."""
-    store.offer(queue, Offer(value, f"+{delay_s * 1000}", 0, json.dumps(value)))
+    store.delivery.offer(queue, Offer(value, f"+{delay_s * 1000}", 0, json.dumps(value)))
 
 
 def arrived(client: redis.Redis, queue: str = QUEUE) -> Counter[str]:

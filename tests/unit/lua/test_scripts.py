@@ -9,21 +9,26 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
+import redis
 
 from kombu_delayq import scripts
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.client import StorePart
 from tests.support import ROOT
 from tests.support.lua.headers import split
 from tests.support.lua.names import complaints, defined_in, included_by, included_of_other, source_of, used_in
 from tests.support.lua.scripts import FORMS, INCLUDES, LUA, OPERATIONS
 
+#: The parts of a store. It connects to Redis only when it is used.
+PARTS = [part for part in vars(DelayStore(redis.Redis())).values() if isinstance(part, StorePart)]
+
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_operation_has_its_method_and_its_tests(operation: str) -> None:
-    """An operation is called the same in its Lua file, as a method of DelayStore, and in its test file."""
-    assert callable(getattr(DelayStore, operation))
-    assert len(signature(getattr(DelayStore, operation)).parameters) >= 2
+    """An operation is called the same in its Lua file, as a method of a part of the store, and in its test file."""
+    [method] = (getattr(part, operation) for part in PARTS if hasattr(part, operation))
+    assert len(signature(method).parameters) >= 1
     assert (ROOT / "tests" / "lua" / f"test_{operation}.py").is_file()
 
 

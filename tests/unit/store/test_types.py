@@ -2,7 +2,8 @@
 
 import pytest
 
-from kombu_delayq.store.types import Offer, QueueStats, Transferred
+from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.types import Offer, Transferred
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from celery_ext.spark.read import partitions, reader
 from celery_ext.spark.read.partitions import WaitingPartition
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Change, Offer
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer
 from tests.support.spark.reading import FUTURE_MS, fill, ids_of, reader_of, rows_of, store_of
 
 
@@ -54,12 +55,12 @@ def test_what_leaves_after_the_planning_hides_and_repeats_no_other(
     def leave() -> None:
         some = [next(left, "none") for _ in range(10)]
         if how == "transfer":
-            store.transfer("q")
+            store.delivery.transfer("q")
         elif how == "cancel":
-            store.cancel(["q"], some[::2])
+            store.lookup.cancel(["q"], some[::2])
         else:
-            found = store.get(["q"], some)
-            store.reschedule("q", [Change(one, FUTURE_MS, b"new") for each in found.values() for one in each])
+            found = store.lookup.get(["q"], some)
+            store.lookup.reschedule("q", [Change(one, FUTURE_MS, b"new") for each in found.values() for one in each])
 
     leave()
     seen = list(chain(*ids_of(reading, planned, leave)))
@@ -85,8 +86,8 @@ def test_what_is_always_there_is_read_once_beside_other_processes(
             turn += 1
             fill(other, "q", 50, first_ms=1000.0, prefix=f"past-{turn}")
             gone = fill(other, "q", 20, same=5, first_ms=FUTURE_MS + turn % 40, prefix=f"gone-{turn}")
-            other.transfer("q")
-            other.cancel(["q"], gone)
+            other.delivery.transfer("q")
+            other.lookup.cancel(["q"], gone)
         turns.append(turn)
         other.close()
 
@@ -198,12 +199,12 @@ def test_bodies_are_fetched_for_the_columns_that_need_them(redis_server: Private
     def fetched(columns: str) -> int:
         before = store.client.info("commandstats").get("cmdstat_hmget", {"calls": 0})["calls"]
         reading = reader_of(redis_server, columns=columns)
-        assert sum(len(list(rows_of(reading, part))) for part in reading.partitions()) == store.size("q")
+        assert sum(len(list(rows_of(reading, part))) for part in reading.partitions()) == store.queues.size("q")
         after = store.client.info("commandstats").get("cmdstat_hmget", {"calls": 0})["calls"]
         return int(after - before)
 
     assert fetched("queue,due,task_id,size") == 0
     assert fetched("due,task") == 1
-    store.offer("q", Offer("q-00000", repr(FUTURE_MS), 0, "another body"))
+    store.delivery.offer("q", Offer("q-00000", repr(FUTURE_MS), 0, "another body"))
     assert fetched("queue,due,size") == 0
     assert fetched("task_id") == 1

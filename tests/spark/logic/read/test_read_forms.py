@@ -63,7 +63,7 @@ def test_a_row_is_the_same_in_either_form(redis_server: PrivateRedis, store: Del
     rows = []
     for each in (store, listed):
         each.client.flushall()
-        each.offer("q", *offers)
+        each.delivery.offer("q", *offers)
         rows.append({row["due"]: row for row in read(redis_server)})
         for name in COLUMNS:  # each alone is as beside the others
             alone = [row[name] for row in read(redis_server, columns=name)]
@@ -86,7 +86,7 @@ def test_ids_that_messages_share_may_be_on_any_page(
         for n, (each, message) in enumerate(zip(ids, messages, strict=True))
     ]
     for at in range(0, len(offers), 500):
-        {"hash": store, "list": listed}[form].offer("q", *offers[at : at + 500])
+        {"hash": store, "list": listed}[form].delivery.offer("q", *offers[at : at + 500])
     assert [row["task_id"] for row in read(redis_server, columns=columns, partitions=1)] == ids
 
 

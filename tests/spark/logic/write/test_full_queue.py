@@ -13,7 +13,7 @@ from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.job import publish
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.types import Offer
 
 DEPTH = 2
@@ -34,8 +34,8 @@ def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStor
 def send(store: DelayStore, timeout_s: float) -> None:
     """Sends as a task of a job does."""
     options = WriteOptions.parse({"task": "t", "max_queue_depth": str(DEPTH), "write_timeout": f"{timeout_s}s"})
-    job = JobRun("j", store.new_run(), 600_000, max_depth=DEPTH)
-    store.begin(job)
+    job = JobRun("j", store.jobs.new_run(), 600_000, max_depth=DEPTH)
+    store.jobs.begin(job)
     sender = Sender(store, job, options)
     sender.add("q", OFFERS)
     sender.flush()
@@ -43,10 +43,10 @@ def send(store: DelayStore, timeout_s: float) -> None:
 
 def publish_staged(store: DelayStore, timeout_s: float) -> None:
     """Sends what a job has staged, as its driver does."""
-    job = JobRun("j", store.new_run(), 600_000, staged=True, max_depth=DEPTH)
-    store.begin(job)
-    store.enqueue("q", job, OFFERS)
-    assert store.finish(job, "committed") == "publishing"
+    job = JobRun("j", store.jobs.new_run(), 600_000, staged=True, max_depth=DEPTH)
+    store.jobs.begin(job)
+    store.jobs.enqueue("q", job, OFFERS)
+    assert store.jobs.finish(job, "committed") == "publishing"
     publish(store, job, Retry(timeout_s))
 
 

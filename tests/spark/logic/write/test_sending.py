@@ -12,7 +12,7 @@ from celery_ext.spark.errors import BrokerUnavailable, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.sender import JobCommitted, Sender, most_in_chunk
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_results import JobRun
+from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.proxies import LosesReply
@@ -27,8 +27,8 @@ def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStor
 
 
 def begun(store: DelayStore, **how: Any) -> JobRun:
-    job = JobRun("j", store.new_run(), how.pop("ttl_ms", 600_000), **how)
-    assert store.begin(job).word == "open"
+    job = JobRun("j", store.jobs.new_run(), how.pop("ttl_ms", 600_000), **how)
+    assert store.jobs.begin(job).word == "open"
     return job
 
 
@@ -117,16 +117,16 @@ def test_messages_of_later_wait_in_the_store(store: DelayStore, client: redis.Re
     later = f"{(time() + 3600) * 1000!r}"
     sending.add("q", [Offer("a", later, 3, "a"), Offer("b", "1.5", 0, "b"), now("c", "c")])
     sending.flush()
-    assert [(each.id, each.priority, each.body) for each in store.browse("q").messages if each.due_ms > 2] == [
+    assert [(each.id, each.priority, each.body) for each in store.scan.browse("q").messages if each.due_ms > 2] == [
         ("a", 3, b"a")
     ]
-    assert client.llen("q") + sum(each.due_ms < 2 for each in store.browse("q").messages) == 2
+    assert client.llen("q") + sum(each.due_ms < 2 for each in store.scan.browse("q").messages) == 2
     assert client.sismember("delayq:queues", "q")
 
 
 ENDS: dict[str, tuple[Any, type[Exception], str]] = {
-    "committed": (lambda store, job: store.finish(job, "committed"), JobCommitted, "j"),
-    "aborted": (lambda store, job: store.finish(job, "aborted"), StragglerRefused, "has been aborted"),
+    "committed": (lambda store, job: store.jobs.finish(job, "committed"), JobCommitted, "j"),
+    "aborted": (lambda store, job: store.jobs.finish(job, "aborted"), StragglerRefused, "has been aborted"),
     "superseded": (lambda store, job: begun(store), StragglerRefused, "goes on in a later run"),
     "unknown": (lambda store, job: store.client.flushdb(), StragglerRefused, "is not known to Redis any more"),
 }
@@ -188,7 +188,7 @@ def test_cancelled_tasks_are_taken_back_and_not_sent_again(store: DelayStore, cl
     sending.cancel("other", ["i1", "i3", "unknown"])
     sending.add("q", [Offer("unknown", later, 0, "x"), Offer("i1", later, 0, "1")])
     sending.flush()
-    assert {each.id for each in store.browse("q").messages} == {"i0", "i2", "i4"}
+    assert {each.id for each in store.scan.browse("q").messages} == {"i0", "i2", "i4"}
     assert sending.cancelled == 2
 
 
@@ -199,7 +199,7 @@ def test_many_tasks_are_cancelled_in_several_calls(store: DelayStore) -> None:
     sending.add("q", [Offer(f"i{n}", later, 0, str(n)) for n in range(2500)])
     sending.cancel("q", [f"i{n}" for n in range(2499)])
     assert sending.cancelled == 2499
-    assert [each.id for each in store.browse("q").messages] == ["i2499"]
+    assert [each.id for each in store.scan.browse("q").messages] == ["i2499"]
 
 
 def test_a_broker_that_comes_back_gets_each_message_once() -> None:
@@ -322,7 +322,7 @@ def test_a_task_learns_with_the_next_chunk_that_its_job_has_ended(store: DelaySt
     sending = sender(store, job, chunk_size="10")
     sending.add("q", several(10))
     until(lambda: client.llen("q") == 10)
-    store.finish(job, "aborted")
+    store.jobs.finish(job, "aborted")
     sending.add("q", several(20)[10:])
     with pytest.raises(StragglerRefused, match="has been aborted"):
         sending.add("q", several(30)[20:])

@@ -1,0 +1,52 @@
+"""Sends commands to Redis: one, several in one round trip, or several that redis-py must not repeat."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from redis import Redis
+
+from kombu_delayq.connection.ahead import Ahead
+from kombu_delayq.connection.text import Command, as_sent
+
+
+class RedisCommands:
+    """Sends commands over the connections of a Redis client.
+
+    Args:
+        redis: A plain Redis client; key names carry the prefix themselves.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+
+    def ask(self, *command: Any) -> Any:
+        """Sends one command. Returns its reply as the Redis client reads it."""
+        return self.redis.execute_command(*as_sent(command))
+
+    def send(self, commands: Iterable[Command]) -> list[Any]:
+        """Sends commands in one round trip. Returns their replies; raises the first error among them."""
+        commands = list(commands)
+        # redis-py would write the command into the message of the error, with the bodies in it.
+        replies = self.replies(commands)
+        for (name, *args), reply in zip(commands, replies, strict=True):
+            if isinstance(reply, Exception):
+                if name not in ("EVAL", "EVALSHA"):  # a script names the key itself
+                    reply.args = (f"{name} {args[0]}: {reply}",)
+                raise reply
+        return replies
+
+    def replies(self, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+        """Sends commands in one round trip. Returns their replies, errors of Redis among them.
+
+        Args:
+            commands: Any.
+            once: Whether redis-py may send them only once, whatever errors its client is set to retry.
+        """
+        if once:
+            ahead = Ahead(self.redis.connection_pool)
+            ahead.send(commands)
+            return ahead.replies()
+        with self.redis.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*as_sent(command))
+            return list(pipe.execute(raise_on_error=False))

@@ -1,0 +1,133 @@
+"""The store's operations on the way of a message: offered, kept until it is due, transferred to its queue."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kombu_delayq.connection.text import Command, as_text
+from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
+from kombu_delayq.store.types import Heads, Offer, Offered, PageId, QueueForm, Transferred
+from kombu_delayq.store.wake import WakeListener
+
+#: In Redisson's form one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because each entry costs Redis
+#: more: it also reads other entries to find the one that leaves.
+LIST_SHARE, LIST_BYTES_SHARE = 2, 16
+#: How long Redis recognises a repeated page of ``send_many``, in ms; longer than it takes to notice a lost connection.
+PAGE_TTL_MS = 120_000
+
+
+class Delivery(StorePart):
+    """Takes messages in and transfers those that are due: what a publisher, a consumer and a transfer worker need."""
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client)
+        self._registry = registry
+
+    def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
+        """Stores messages until they are due; one round trip.
+
+        Args:
+            queue: Where they go then.
+            offers: The messages. A few hundred at a time keep Redis responsive.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+        """
+        registers = not self._registry.is_sure_of(queue)
+        if registers:
+            _, reply, _ = self._client.send(self.offer_commands(queue, offers, expire_ms))
+        else:
+            reply = self._client.run("offer", *self._offer_call(queue, offers, expire_ms))
+        offered = Offered(as_text(reply[0]), *reply[1:])
+        self._registry.note(queue, offered.place, registered=registers)
+        return offered
+
+    def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
+        """Returns the commands of ``offer``, for a caller that sends them with others of its own."""
+        keys, args = self._offer_call(queue, offers, expire_ms)
+        return self._registry.around(queue, self._client.eval_command("offer", keys, args))
+
+    def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
+        """Publishes a page of messages; one round trip. Repeating a page changes nothing.
+
+        Args:
+            queue: Where they go when they are due; an empty due time is now.
+            page: Which page it is. Its sender may not repeat earlier pages any more.
+            offers: The messages. A few hundred at a time keep Redis responsive.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+
+        Returns:
+            ``first``, ``head`` or ``behind``, as of ``offer``; ``repeated`` for a page that Redis has already.
+        """
+        replies = self._client.send(self.put_commands(queue, page, offers, expire_ms))
+        return as_text(replies[len(replies) // 2])  # with delayed messages, it stands between two that register
+
+    def put_commands(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> list[Command]:
+        """Returns the commands of ``put``, for a caller that does not wait for their replies."""
+        client = self._client
+        keys = [self._keys.sender(page.sender), *client.stored(queue), *client.ready(queue)]
+        args = [client.wake(queue), queue, expire_ms, page.number, PAGE_TTL_MS, *client.list_of_priority]
+        is_delayed = False
+        for offer in offers:
+            args += offer
+            is_delayed = is_delayed or bool(offer.due)
+        command = client.eval_command("put", keys, args)
+        return self._registry.around(queue, command) if is_delayed else [command]
+
+    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> bool:
+        """Moves a message that a consumer holds into the store.
+
+        Args:
+            queue: Where it came from.
+            offer: The message, with an absolute due time.
+            tag: Its delivery tag; empty for a consumer that does not acknowledge, which holds no messages.
+            unacked_index: Full name of kombu's ZSET of unacked delivery tags.
+            unacked: Full name of kombu's HASH of unacked messages.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+
+        Returns:
+            Whether the store has it; False if it is due already by Redis's clock, and stays with the consumer.
+        """
+        args = [self._client.wake(queue), queue, expire_ms, tag, *offer]
+        keys = [*self._client.stored(queue), unacked_index, unacked]
+        return as_text(self._registry.run("adopt", queue, keys, args)) != "due"
+
+    def give_back(self, queue: str, priority: int, body: str) -> int:
+        """Puts a message that a consumer could not keep back where it came from, even into a full Redis.
+
+        Returns the length of that list.
+        """
+        step = self._client.list_of_priority[priority]
+        return int(self._client.run("give_back", [self._client.ready(queue)[step]], [body]))
+
+    def transfer(self, queue: str, backup: str | None = None) -> Transferred:
+        """Moves a batch of messages that are due to the lists from which kombu consumes.
+
+        Args:
+            queue: Its name.
+            backup: The form in which they are, by default the store's own.
+        """
+        client, options = self._client, self._client.options
+        keys = [*client.stored(queue, backup), *client.ready(queue)]
+        share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (backup or client.backup) == "list" else (1, 1)
+        batch = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
+        moved, lost, first, now, head = client.run("transfer", keys, [*batch, *client.list_of_priority], backup)
+        now_ms = float(now)
+        latest_ms = now_ms - float(first) if first else 0.0
+        return Transferred(moved, lost, latest_ms, now_ms, float(head) if head else None)
+
+    def heads(self, queues: Sequence[str]) -> Heads:
+        """Reads when the next message of each queue is due, in either form of backup."""
+        return self._client.in_each_form(lambda forms: self._heads(queues, forms))
+
+    def listen(self) -> WakeListener:
+        """Subscribes to the announcements of new heads."""
+        return WakeListener(self._client.redis, self._keys)
+
+    def _heads(self, queues: Sequence[str], backups: Sequence[str]) -> Heads:
+        forms = [QueueForm(queue, backup) for queue in queues for backup in backups]
+        now, *heads = self._client.run("heads", [self._client.due(*form) for form in forms], [])
+        return Heads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
+
+    def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
+        args: list[Any] = [self._client.wake(queue), queue, expire_ms]
+        for offer in offers:
+            args += offer
+        return self._client.stored(queue), args
