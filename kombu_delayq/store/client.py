@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from kombu.log import get_logger
 from redis import Redis
-from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError
 
 from kombu_delayq import scripts
 from kombu_delayq.connection.commands import RedisCommands
@@ -109,25 +109,31 @@ class StoreClient(RedisCommands):
             The replies of the script, and for each other command both replies; errors of Redis are among them.
         """
         calls = list(calls)
+        once = operation in NEVER_REPEATED
         runs = [
             ("EVALSHA", self.script(operation, backup).sha, len(keys), *keys, *args) for keys, args, backup in calls
         ]
-        found = self.replies([*around, *runs, *around], once=operation in NEVER_REPEATED)
-        replies = found[len(around) : len(around) + len(calls)]
-        for at, reply in enumerate(replies):
-            if isinstance(reply, NoScriptError):
-                try:
-                    replies[at] = self.run(operation, *calls[at])
-                except ResponseError as error:
-                    replies[at] = error
-        return replies, list(zip(found[: len(around)], found[len(around) + len(calls) :], strict=True))
+        found = self.replies([*around, *runs, *around], once=once)
+        before, replies, after = (
+            found[: len(around)],
+            found[len(around) :][: len(calls)],
+            found[len(around) + len(calls) :],
+        )
+        unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:
+            evals = [self.eval_command(operation, *calls[at]) for at in unknown]
+            again = self.replies([*evals, *around], once=once)  # the other commands again: behind all runs
+            for at, reply in zip(unknown, again, strict=False):
+                replies[at] = reply
+            after = again[len(evals) :]
+        return replies, list(zip(before, after, strict=True))
 
-    def eval_command(self, operation: str, keys: list[str], args: list[Any]) -> Command:
+    def eval_command(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Command:
         """Returns the command that runs a script from its text.
 
         A command that is sent with others has no SHA: if Redis has flushed its script cache, it would fail.
         """
-        return ("EVAL", self.script(operation).text, len(keys), *keys, *args)
+        return ("EVAL", self.script(operation, backup).text, len(keys), *keys, *args)
 
     def stored(self, queue: str, backup: str | None = None) -> list[str]:
         """Returns the four keys of a queue's delayed messages, by default in the store's own form."""

@@ -1,10 +1,12 @@
 """The store's operations on a queue that has messages in both forms of backup, and while they are moved."""
 
+from collections.abc import Sequence
 from threading import Thread
 from typing import Any
 
 import pytest
 
+from kombu_delayq.connection.text import Command
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
@@ -12,6 +14,7 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import other_form
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
 
 
@@ -169,3 +172,23 @@ def test_every_message_is_found_by_its_id_while_its_queue_is_converted(
 def _convert(target: DelayStore) -> None:
     while target.queues.convert("q").left:
         pass
+
+
+@pytest.mark.parametrize("operation", ["get", "cancel"])
+def test_a_message_is_found_that_is_moved_while_the_script_is_loaded(
+    make_store: MakeStore, store: DelayStore, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """A conversion between the call that finds no script and the one that brings it hides no message."""
+    store.delivery.offer("q", Offer("i", DUE, 0, "body"))
+    target = make_store(backup=other_form(store))
+    store.client.script_flush()
+    replies, waits = StoreClient.replies, [target]
+
+    def replies_then_convert(client: StoreClient, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+        found = replies(client, commands, once=once)
+        if waits:
+            _convert(waits.pop())
+        return found
+
+    monkeypatch.setattr(StoreClient, "replies", replies_then_convert)
+    assert getattr(store.lookup, operation)(["q"], ["i"]).keys() == {"i"}
