@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import redis
@@ -10,6 +11,7 @@ from kombu.transport import redis as stock
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.ahead import Ahead
 from kombu_delayq.connection.text import Command
+from kombu_delayq.message.pages import pages
 from kombu_delayq.store.types import Offer, PageId
 
 #: Most messages, and about the most bytes, that one call of the offer script stores, so that Redis stays responsive.
@@ -35,8 +37,8 @@ class DelayedPublishBatch(_PublishBatch):
         # Not through the pipeline's own methods, which prefix some of the keys.
         send = self.pipeline.pipeline_execute_command
         for (queue, expire_ms), offers in self._offers.items():
-            for part in _parts(offers):
-                for command in self.channel.store.delivery.offer_commands(queue, part, expire_ms):
+            for page in pages(offers, MAX_OFFERS, MAX_BYTES, attrgetter("size")):
+                for command in self.channel.store.delivery.offer_commands(queue, page, expire_ms):
                     send(*command)
         self._offers.clear()
         super().flush()
@@ -48,18 +50,6 @@ class DelayedPublishBatch(_PublishBatch):
 
     def _gather(self, queue: str, offer: Offer, expire_ms: int) -> None:
         self._offers[queue, expire_ms].append(offer)
-
-
-def _parts(offers: list[Offer]) -> list[list[Offer]]:
-    parts: list[list[Offer]] = [[]]
-    size = 0
-    for offer in offers:
-        if parts[-1] and (len(parts[-1]) == MAX_OFFERS or size + offer.size > MAX_BYTES):
-            parts.append([])
-            size = 0
-        parts[-1].append(offer)
-        size += offer.size
-    return parts
 
 
 class PutAhead:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
 
@@ -15,12 +15,12 @@ from celery_ext.bulk.template import NoTemplate
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID
+from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 
 if TYPE_CHECKING:
     from celery import Celery
 
-T = TypeVar("T")
 logger = get_logger(__name__)
 
 #: Options of ``apply_async`` and ``send_task`` that belong to a single call, or that Celery gives its own calls.
@@ -113,31 +113,10 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
             reason = str(error)
     if common is None:
         logger.info("calls of task %s are sent one by one: %s", target.name, reason)
-        for results in _pages(target.call, calls):
+        for results in pages(map(target.call, calls), MAX_OFFERS):
             yield [str(result.id) for result in results]
         return
     with target.app.producer_or_acquire() as producer:
         messages = BulkMessages(target, common, producer.connection.transport.options)
     with closing(BulkSender(target.app, common, have_chain=CHAIN in target.options)) as sender:
-        yield from sender.sent(_pages(messages.of, calls, attrgetter("size")))
-
-
-def _pages(
-    make: Callable[[Call], T], calls: Iterator[Call], size_of: Callable[[T], int] = lambda _: 0
-) -> Iterator[list[T]]:
-    """Yields what is made of calls, in pages; when a call is wrong, what is made of those before comes first."""
-    page: list[T] = []
-    size = 0
-    try:
-        for call in calls:
-            page.append(make(call))
-            size += size_of(page[-1])
-            if len(page) >= MAX_OFFERS or size >= MAX_BYTES:
-                yield page
-                page, size = [], 0
-    except Exception:
-        if page:
-            yield page
-        raise
-    if page:
-        yield page
+        yield from sender.sent(pages(map(messages.of, calls), MAX_OFFERS, MAX_BYTES, attrgetter("size")))

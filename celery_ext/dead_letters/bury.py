@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,15 +9,12 @@ from celery.exceptions import TimeLimitExceeded, WorkerLostError
 from kombu.entity import Exchange, Queue
 from kombu.log import get_logger
 
+from celery_ext.dead_letters.letter import DEAD_LETTER, record
 from kombu_delayq.errors import InvalidDeadLetter, quoted
 from kombu_delayq.message.fields import CHAIN_ID
 
 logger = get_logger(__name__)
 
-#: Message property that tells why a message is among the dead letters.
-DEAD_LETTER = "dead_letter"
-#: Most characters kept of an error.
-ERROR_LENGTH = 1000
 #: What ``dead_letter_queue`` of a task was called first; it still works.
 OLD_ATTRIBUTE = "dead_letter"
 
@@ -89,21 +85,20 @@ def bury(task: Any, request: Any, reason: str, exception: Any) -> None:
     request.buried = True
     info = request.delivery_info or {}
     error = exception if exception is not None else sys.exc_info()[1]
-    said = {
-        "reason": reason,
-        "error": _text_of(error)[:ERROR_LENGTH] if error is not None else None,
-        "retries": request.retries,
-        "exchange": info.get("exchange"),
-        "routing_key": info.get("routing_key"),
-        "worker": request.hostname,
-        "at": datetime.now(UTC).isoformat(),
-    }
+    buried = record(
+        reason,
+        None if error is None else _text_of(error),
+        retries=request.retries,
+        exchange=info.get("exchange"),
+        routing_key=info.get("routing_key"),
+        worker=request.hostname,
+    )
     try:
         # By the default exchange, which needs no declaration, whether or not the app may create queues.
         queue = Queue(task.dead_letter_queue, Exchange(""), routing_key=task.dead_letter_queue)
         letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None, countdown=None)
         letter.options.pop(CHAIN_ID, None)  # replayed, it begins a chain
-        _send(task, letter, {"add_to_parent": False, DEAD_LETTER: said})
+        _send(task, letter, {"add_to_parent": False, DEAD_LETTER: buried})
     except Exception:  # a serializer's, a broker's; the task is to fail with its own
         logger.exception("task %s[%s] could not be put into %r", task.name, request.id, task.dead_letter_queue)
 

@@ -1,15 +1,49 @@
 """A dead letter as a user sees it: a task, and why it was buried."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from celery_ext.dead_letters.bury import DEAD_LETTER
 from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store.types import Waiting
+
+#: Message property that says why a message is among the dead letters, see ``record``.
+DEAD_LETTER = "dead_letter"
+#: Most characters kept of an error.
+ERROR_LENGTH = 1000
+
+
+def record(
+    reason: str,
+    error: str | None,
+    *,
+    retries: int,
+    exchange: str | None,
+    routing_key: str | None,
+    worker: str | None,
+) -> dict[str, Any]:
+    """Returns the message property ``DEAD_LETTER``, of which ``DeadLetter`` has the attributes of the same names.
+
+    Args:
+        reason: Why the message is buried, in words.
+        error: The last error of the task, which is cut to ``ERROR_LENGTH``.
+        retries: How often it was retried.
+        exchange: Exchange through which it had come to its worker.
+        routing_key: With which routing key it had come.
+        worker: Node name of who buries it.
+    """
+    return {
+        "reason": reason,
+        "error": None if error is None else error[:ERROR_LENGTH],
+        "retries": retries,
+        "exchange": exchange,
+        "routing_key": routing_key,
+        "worker": worker,
+        "at": datetime.now(UTC).isoformat(),
+    }
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,15 +130,9 @@ class DeadLetter:
             return 0
 
     def released(self, exchange: str, routing_key: str) -> bytes:
-        """Returns the message as it goes to a queue: without the reason, and as if it came by this way."""
-        body = self.task.body
-        if not self.task.properties:
-            return self.message  # nothing that we could read; whoever consumes it says so
-        properties = {name: value for name, value in self.task.properties.items() if name != DEAD_LETTER}
-        info = properties.get("delivery_info")
-        way = {"exchange": exchange, "routing_key": routing_key}
-        properties["delivery_info"] = {**info, **way} if isinstance(info, dict) else way
-        return json.dumps({**body, "properties": properties}).encode()
+        """Returns the message as it goes to a queue: without the reason, and as if it came by this exchange."""
+        address = {"exchange": exchange, "routing_key": routing_key}
+        return with_properties(self.message, {DEAD_LETTER: None}, delivery_info=address)
 
     @property
     def _reasons(self) -> Mapping[str, Any]:

@@ -7,17 +7,18 @@ Python's error handler ``surrogateescape`` writes them, so that every byte comes
 import json
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import quoted
+from kombu_delayq.message.fields import fault_of
+from kombu_delayq.message.times import iso_of, ms_of
 from kombu_delayq.store.formats.hash import shared_id
 from kombu_delayq.store.types import Offer, Waiting
 
 FORMAT, VERSION = "delayq-export", 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BadLine(ValueError):
@@ -76,7 +77,7 @@ def message_line(message: Waiting) -> str:
     fields = {
         "queue": message.queue,
         "id": _own_id(message),
-        "due": _iso(message.due_ms),
+        "due": iso_of(message.due_ms),
         "due_ms": message.due_ms,
         "priority": message.priority,
         "body": as_text(message.body),
@@ -106,25 +107,6 @@ def parse(line: bytes) -> Header | Closing | Exported:
             what = type(fields[name]).__name__ if name == "body" else quoted(fields[name])
             raise BadLine(f"{name} is {what}")
     return Exported(_queue(fields["queue"]), _offer(fields))
-
-
-def fault_of(body: bytes | str) -> str | None:
-    """Returns why no consumer of kombu could take a message, or None.
-
-    Source: kombu.transport.virtual.Message, and how its channel restores messages.
-    """
-    try:
-        message = json.loads(as_text(body))
-    except (ValueError, RecursionError) as error:
-        return f"it is no JSON: {error}"
-    if not isinstance(message, dict):
-        return "it is no JSON object"
-    properties = message.get("properties")
-    if "body" not in message or not isinstance(properties, dict) or not isinstance(message.get("headers"), dict):
-        return "it is no message of kombu, which has a body, headers and properties"
-    if not isinstance(properties.get("delivery_tag"), str) or not isinstance(properties.get("delivery_info"), dict):
-        return "it is no message of kombu, whose properties have a delivery_tag and delivery_info"
-    return None
 
 
 def _about_export(fields: dict[str, Any]) -> Header | Closing:
@@ -172,18 +154,13 @@ def _check_iso(due: object, due_ms: float) -> None:
     if due is None:
         return
     try:
-        ms = (datetime.fromisoformat(str(due)) - _EPOCH) / timedelta(milliseconds=1)
-    except (ValueError, TypeError):
-        raise BadLine(f"due is {quoted(due)}, which is no time in ISO 8601 with a zone") from None
-    if abs(ms - due_ms) > 1:
-        raise BadLine(f"due and due_ms name different times: {due} and {_iso(due_ms) or due_ms}")
-
-
-def _iso(ms: float) -> str | None:
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):
-        return None
+        moment = datetime.fromisoformat(str(due))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise BadLine(f"due is {quoted(due)}, which is no time in ISO 8601 with a zone")
+    if abs(ms_of(moment) - due_ms) > 1:
+        raise BadLine(f"due and due_ms name different times: {due} and {iso_of(due_ms) or due_ms}")
 
 
 def _own_id(message: Waiting) -> str:

@@ -1,12 +1,14 @@
 """Puts the messages of an export into a store."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from celery_ext.maintenance.export_format import BadLine, Closing, Exported, Header, parse
 from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.message.fields import properties_of, read
+from kombu_delayq.message.pages import Page
+from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Offer
 
@@ -46,8 +48,7 @@ class Import:
         self._store = store
         self._renames = renames
         self._skip_bad = skip_bad
-        self._chunk: defaultdict[str, list[Offer]] = defaultdict(list)
-        self._count = self._size = 0
+        self._page = Page[Exported](CHUNK, CHUNK_BYTES)
         #: Number of messages since a header; None outside of an export.
         self._since_header: int | None = None
 
@@ -93,21 +94,19 @@ class Import:
         renamed = self._renames.get(queue, queue)
         if renamed != queue:
             offer = offer._replace(body=readdressed(as_bytes(offer.body), queue, renamed))
-        self._chunk[renamed].append(offer)
-        self._count += 1
-        self._size += offer.size
-        if self._count >= CHUNK or self._size >= CHUNK_BYTES:
+        if self._page.add(Exported(renamed, offer), offer.size):
             self._offer()
 
     def _offer(self) -> None:
-        for queue, offers in self._chunk.items():
+        by_queue: defaultdict[str, list[Offer]] = defaultdict(list)
+        for message in self._page.take():
+            by_queue[message.queue].append(message.offer)
+        for queue, offers in by_queue.items():
             offered = self._store.delivery.offer(queue, *offers)
             counts = self.counts[queue]
             counts.offered += offered.offered
             counts.repeated += offered.repeated
             counts.renamed += offered.renamed
-        self._chunk.clear()
-        self._count = self._size = 0
         self.stored = self.line
 
     def _close(self, closing: Closing) -> str | None:
@@ -128,17 +127,13 @@ class Import:
         return f"line {self.line}: {what}"
 
 
-def readdressed(body: bytes, old: str, new: str) -> bytes:
-    """Returns a message that says it came by the default exchange to ``new``, if it said so of ``old``.
+def readdressed(raw: bytes, old: str, new: str) -> bytes:
+    """Returns a message that names the queue ``new`` as its own, if it named ``old``.
 
-    A task's own retries go where its message says that it came from.
+    A task's own retries go where its message says that it came from. A message that came by another exchange than the
+    default one stays as it is: there the routing key is none of a queue.
     """
-    try:
-        message = json.loads(body)
-    except ValueError:
-        return body  # bytes that are no UTF-8, which would not come back as they are
-    info = message["properties"]["delivery_info"]
-    if info.get("exchange") or info.get("routing_key") != old:
-        return body
-    info["routing_key"] = new
-    return json.dumps(message).encode()
+    info = properties_of(read(raw)).get("delivery_info")
+    if not isinstance(info, dict) or info.get("exchange") or info.get("routing_key") != old:
+        return raw
+    return with_properties(raw, {}, delivery_info={"routing_key": new})

@@ -1,15 +1,14 @@
 """Finds and mends what lost or damaged keys leave of delayed messages. Knows the store, and no app."""
 
-import json
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 
 from redis.exceptions import ResponseError
 
-from celery_ext.maintenance.export_format import fault_of
 from kombu_delayq.connection.text import as_text
-from kombu_delayq.message.due import Due, eta_of
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.fields import fault_of, read
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.formats.hash import body_of, id_of
 from kombu_delayq.store.formats.redisson import mark_of, told_id
@@ -164,16 +163,8 @@ def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) ->
         findings.note("unreadable", identity)
         return None
     findings.unindexed += 1
-    due = _eta_of(body)
+    due = eta_of(read(body))
     if due is not None:
         return due.ms
     findings.note("undated", identity)
     return now_ms
-
-
-def _eta_of(body: bytes) -> Due | None:
-    try:
-        return eta_of(json.loads(as_text(body)))
-    except Exception:
-        # What a task of protocol 1 is packed in may be damaged in any way; whoever consumes it says so.
-        return None

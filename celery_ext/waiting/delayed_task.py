@@ -1,6 +1,5 @@
 """A waiting message as a user sees it: a task and its arguments."""
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +9,7 @@ from typing import Any
 from kombu import serialization
 from kombu.utils.json import loads as kombu_json
 
-from kombu_delayq.message import bodies
+from kombu_delayq.message import bodies, fields
 from kombu_delayq.message.times import moment_of
 from kombu_delayq.store.types import Waiting
 
@@ -36,7 +35,7 @@ class DelayedTask:
     @property
     def id(self) -> str:
         """The task id; for what is no task, the id under which it is stored."""
-        return _text(self._head.get("id")) or self.message.id
+        return fields.task_id_of(self._head) or self.message.id
 
     @property
     def name(self) -> str | None:
@@ -102,21 +101,17 @@ class DelayedTask:
     @cached_property
     def body(self) -> dict[str, Any]:
         """The message as kombu's virtual transports keep it; empty when it is lost or no JSON object."""
-        try:
-            body = json.loads(self.message.body or b"{}")
-        except (ValueError, RecursionError):
-            return {}
-        return body if isinstance(body, dict) else {}
+        return fields.read(self.message.body)
 
     @property
     def headers(self) -> dict[str, Any]:
         """Message headers; of a task of protocol 2 all but its arguments."""
-        return _mapping(self.body.get("headers"))
+        return fields.headers_of(self.body)
 
     @property
     def properties(self) -> dict[str, Any]:
         """Message properties."""
-        return _mapping(self.body.get("properties"))
+        return fields.properties_of(self.body)
 
     @cached_property
     def _content(self) -> Any:
@@ -150,13 +145,9 @@ class DelayedTask:
         content = self._content if "task" in self.headers else None
         if isinstance(content, (list, tuple)) and len(content) == 3:
             args, kwargs, embed = content
-            return args, kwargs, _mapping(embed)
+            return args, kwargs, embed if isinstance(embed, dict) else {}
         return None, None, {}
 
 
 def _text(found: Any) -> str | None:
     return found if isinstance(found, str) else None
-
-
-def _mapping(found: Any) -> dict[str, Any]:
-    return found if isinstance(found, dict) else {}

@@ -92,6 +92,13 @@ def test_protocol_2_tells_what_follows_the_task() -> None:
     assert task_of(damaged(json.dumps([[], {}, embed]).encode())).embed == embed
 
 
+def test_bytes_that_are_no_utf8_do_not_hide_a_task() -> None:
+    """A message that kombu's consumers take is shown with its task, though not all of its bytes are UTF-8."""
+    task = task_of(json.dumps(damaged()).encode().replace(b'"id"', b'"shadow": "caf\xe9", "id"'))
+    assert (task.id, task.name, task.args) == ("t", "proj.add", [1])
+    assert task.headers["shadow"] == "caf\udce9"
+
+
 class Trap:
     """Makes a file when it is unpickled."""
 

@@ -1,22 +1,21 @@
 """Dead letters of rows that make no task."""
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from celery.utils.nodenames import anon_nodename
 
 from celery_ext.bulk.encoding import to_json
-from celery_ext.dead_letters.bury import DEAD_LETTER, ERROR_LENGTH
+from celery_ext.dead_letters.letter import DEAD_LETTER, record
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.messages.arguments import Arguments
 from celery_ext.spark.write.messages.row_errors import RowErrors
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
 from celery_ext.spark.write.messages.values import Values
+from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store.types import Offer
 
 #: Task that a dead letter names when its row names none.
@@ -70,18 +69,6 @@ class DeadLetterBuilder:
 
 def _with_reason(message: str, error: str, exchange: str | None, routing_key: str | None) -> str:
     """Returns a message with the property of a dead letter, as ``bury`` writes it."""
-    letter: dict[str, Any] = json.loads(message)
-    properties = letter["properties"]
-    # The template of a task that expires has the property, which is null here. Celery writes no null there.
-    if properties.get("expiration") is None:
-        properties.pop("expiration", None)
-    properties[DEAD_LETTER] = {
-        "reason": "bad row",
-        "error": error[:ERROR_LENGTH],
-        "retries": 0,
-        "exchange": exchange,
-        "routing_key": routing_key,
-        "worker": anon_nodename(),
-        "at": datetime.now(UTC).isoformat(),
-    }
-    return json.dumps(letter)
+    reason = record("bad row", error, retries=0, exchange=exchange, routing_key=routing_key, worker=anon_nodename())
+    # The template of a task that expires has the property ``expiration``, null here. Celery writes no null there.
+    return with_properties(message.encode(), {"expiration": None, DEAD_LETTER: reason}).decode()

@@ -1,4 +1,4 @@
-"""``with_eta``: the same message with another eta, in whatever form it has one."""
+"""A message with another eta, in whatever form it has one, or with other properties."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from kombu.serialization import dumps, loads
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.due import due_of, eta_of
 from kombu_delayq.message.fields import CHAIN_ID, Message
-from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.message.rewrite import with_eta, with_properties
 from kombu_delayq.message.times import moment_of
 from tests.support.messages import ETA, ETA_AT, plain_message, task_message
 
@@ -233,3 +233,41 @@ def test_all_but_the_eta_stays_in_protocol_1(fields: dict[str, Any], serializer:
     }
     if eta_of(message) is not None:  # kombu's YAML writes some texts that it does not read
         assert task_of(changed(message)) == {**task_of(message), "eta": NEW_ETA}
+
+
+def test_properties_are_set_and_removed() -> None:
+    """A property with a value is set, one with None is removed, and the order and all else stay."""
+    message = plain_message({"a": 1}, priority=3, reason="x")
+    changed = {**message["properties"], "priority": 4}
+    del changed["reason"]
+    info = {**message["properties"]["delivery_info"], "routing_key": "other"}
+    rewritten = with_properties(
+        stored(message), {"priority": 4, "reason": None, "missing": None}, delivery_info={"routing_key": "other"}
+    )
+    assert rewritten == stored({**message, "properties": {**changed, "delivery_info": info}})
+
+
+@pytest.mark.parametrize("info", [None, 7, [1]])
+def test_a_delivery_info_of_another_type_is_replaced(info: Any) -> None:
+    """Where ``delivery_info`` is no mapping, it becomes one of the new fields."""
+    message = {"properties": {"delivery_info": info, "delivery_tag": "t"}}
+    changed = json.loads(with_properties(stored(message), {}, delivery_info={"exchange": ""}))
+    assert changed == {"properties": {"delivery_info": {"exchange": ""}, "delivery_tag": "t"}}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"properties": {}}',
+        b'{"properties": [1]}',
+        b'{"properties": {"a": "\xff"}}',
+        b"[" * 10**5,
+    ],
+)
+def test_what_has_no_readable_properties_stays_as_it_is(raw: bytes) -> None:
+    """A message that is damaged keeps every byte."""
+    assert with_properties(raw, {"reason": None, "priority": 1}, delivery_info={"exchange": ""}) == raw

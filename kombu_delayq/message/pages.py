@@ -1,0 +1,59 @@
+"""Cuts messages into pages by their number and their bytes, so that no call keeps Redis busy for long."""
+
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Page(Generic[T]):
+    """A page that is being filled.
+
+    Args:
+        most: Number of items with which it is full.
+        most_bytes: Bytes with which it is full; the last item may exceed them.
+    """
+
+    def __init__(self, most: int, most_bytes: float = inf) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._items: list[T] = []
+        self._bytes = 0
+
+    def add(self, item: T, size: int = 0) -> bool:
+        """Adds an item of so many bytes. Returns whether the page is full."""
+        self._items.append(item)
+        self._bytes += size
+        return len(self._items) >= self._most or self._bytes >= self._most_bytes
+
+    def take(self) -> list[T]:
+        """Returns all items, and begins a new page."""
+        items, self._items, self._bytes = self._items, [], 0
+        return items
+
+
+def pages(
+    items: Iterable[T], most: int, most_bytes: float = inf, size_of: Callable[[T], int] = lambda _: 0
+) -> Iterator[list[T]]:
+    """Yields items a page at a time, none of them empty.
+
+    When an item cannot be made, the items before it come as a page first; then the error is raised.
+
+    Args:
+        items: What is cut into pages.
+        most: Most items on a page.
+        most_bytes: Bytes with which a page is full; its last item may exceed them.
+        size_of: Returns the bytes of an item.
+    """
+    page = Page[T](most, most_bytes)
+    try:
+        for item in items:
+            if page.add(item, size_of(item)):
+                yield page.take()
+    except Exception:
+        if rest := page.take():
+            yield rest
+        raise
+    if rest := page.take():
+        yield rest

@@ -1,0 +1,76 @@
+"""The fields of a message, whatever somebody wrote in their place."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kombu_delayq.message.fields import fault_of, headers_of, properties_of, read, task_id_of, text_to_json, to_json
+from tests.support.messages import plain_message, task_message
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"no json", b"[]", b"7", b"null", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_message_reads_as_an_empty_one(raw: bytes | None) -> None:
+    """A message that is lost, or no JSON object, has no fields."""
+    message = read(raw)
+    assert message == {}
+    assert (headers_of(message), properties_of(message)) == ({}, {})
+
+
+def test_bytes_that_are_no_utf8_do_not_hide_a_task() -> None:
+    """Kombu's consumers take a message with such bytes, so it is read, with surrogates in their place."""
+    headers = headers_of(read(b'{"headers": {"task": "caf\xe9", "id": "i"}}'))
+    assert headers == {"task": "caf\udce9", "id": "i"}
+
+
+@pytest.mark.parametrize("other", [None, 7, "text", [1], True])
+def test_headers_and_properties_of_another_type_are_none(other: Any) -> None:
+    """Where a field has another type, it is as if it were not there."""
+    assert headers_of({"headers": other}) == {}
+    assert properties_of({"properties": other}) == {}
+
+
+@pytest.mark.parametrize(
+    ("head", "task_id"),
+    [
+        ({"task": "t", "id": "i"}, "i"),
+        ({"task": None, "id": "i"}, "i"),
+        ({"id": "i"}, None),
+        ({"task": "t"}, None),
+        ({"task": "t", "id": 7}, None),
+    ],
+)
+def test_only_a_task_has_a_task_id(head: dict[str, Any], task_id: str | None) -> None:
+    """The header ``id`` of what is no task is any text, and an id that is no text is none."""
+    assert task_id_of(head) == task_id
+
+
+@pytest.mark.parametrize(
+    ("raw", "fault"),
+    [
+        (b"{", "it is no JSON:"),
+        (b"[" * 100_000, "it is no JSON:"),
+        (b"[]", "it is no JSON object"),
+        (b"{}", "which has a body, headers and properties"),
+        (b'{"body": "", "headers": [], "properties": {}}', "which has a body, headers and properties"),
+        (b'{"body": "", "headers": {}, "properties": {"delivery_tag": 1, "delivery_info": {}}}', "have a delivery_tag"),
+        (b'{"body": "", "headers": {}, "properties": {"delivery_tag": "t"}}', "have a delivery_tag and delivery_info"),
+    ],
+)
+def test_a_fault_is_what_kombu_could_not_take(raw: bytes, fault: str) -> None:
+    """The reason names what is missing."""
+    assert fault in str(fault_of(raw))
+
+
+@pytest.mark.parametrize("message", [task_message(), plain_message({"a": 1})])
+def test_messages_of_kombu_have_no_fault(message: dict[str, Any]) -> None:
+    """What kombu has made can be taken, also with bytes that are no UTF-8."""
+    raw = json.dumps(message).encode()
+    assert fault_of(raw) is None
+    assert fault_of(raw.replace(b"{", b'{"x": "\xff", ', 1)) is None
+
+
+@pytest.mark.parametrize("text", ["", "plain", 'a "quoted" \\ one', "ü\U0001f600", "\0\n\x7f", "\ud800"])
+def test_a_text_is_written_as_any_value(text: str) -> None:
+    """The faster way for texts gives the same JSON."""
+    assert text_to_json(text) == to_json(text) == json.dumps(text)
