@@ -61,12 +61,12 @@ def whole(low: int, high: int = _LARGEST) -> Callable[[str], int]:
 
 
 def rate(given: str) -> float:
-    """Returns a number of messages a second."""
+    """Returns a number of messages a second, or 0."""
     try:
         number = float(given)
     except ValueError:
-        number = 0.0
-    if not 0.001 <= number <= 1e9:
+        number = -1.0
+    if number and not 0.001 <= number <= 1e9:
         raise ValueError("is not a number of messages a second, such as 500 or 0.5")
     return number
 

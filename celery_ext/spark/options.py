@@ -73,6 +73,13 @@ def check_no_table(given: Mapping[str, str]) -> None:
         )
 
 
+def _with_value(name: str, value: object, reason: str) -> str:
+    """Returns how an error names an option: with its value, unless that may be a password or the reason shows it."""
+    if name.endswith(("url", "url_env", "options")):
+        return name
+    return f"{name}:" if quoted(value) in reason else f"{name}={quoted(value)}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
     """Options that name the broker. ``dataclasses.fields`` gives default, unit and help of each option."""
@@ -115,8 +122,7 @@ class BrokerOptions:
             try:
                 values[field.name] = field.metadata["parse"](str(value))
             except ValueError as reason:
-                may_have_password = field.name.endswith(("url", "url_env", "options"))
-                wrong.append(f"{field.name}{'' if may_have_password else f'={quoted(value)}'} {reason}")
+                wrong.append(f"{_with_value(field.name, value, str(reason))} {reason}")
         if wrong:
             raise InvalidSparkOption(f"wrong options for the data source celery: {'; '.join(wrong)}")
         return cls(**values)
@@ -192,7 +198,7 @@ class WriteOptions(BrokerOptions):
     max_rate: float = _option(0.0, rate, "messages/s", "Most messages a second for the whole job; 0 is no limit.")
     max_queue_depth: int = _option(
         0,
-        whole(1),
+        whole(0),
         "messages",
         "Most messages in a queue, with the delayed ones; the job waits for room. 0 is no limit.",
     )

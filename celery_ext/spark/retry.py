@@ -1,4 +1,4 @@
-"""How long a job waits for a broker that cannot take its messages just now."""
+"""Tries again while the broker cannot take messages."""
 
 import random
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from kombu_delayq.errors import AnswerLost
 T = TypeVar("T")
 #: Shortest and longest pause before another try, in s.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
-#: What says that Redis will take commands again: it is out of reach, is a replica, is full, or has lost its primary.
-_PASSING = (
+#: Errors that go away by themselves: Redis is out of reach, is a replica, is full, or has lost its primary.
+_TEMPORARY = (
     *(BrokerUnavailable, AnswerLost, RedisConnectionError, RedisTimeoutError),
     *(NotPrimary, ReadOnlyError, OutOfMemoryError, MasterDownError),
 )
-#: The same in words, where the client has no class for it, or an older Redis says it of a script; besides, that Redis
-#: loads its data, cannot save, has no replicas, or is busy with a script.
-_PASSING_WORDS = ("LOADING", "READONLY", "OOM ", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY ")
+#: Words in replies that say the same where redis-py has no class for them, or where an older Redis says it of a
+#: script; besides, Redis loads its data, cannot save, has no replicas, or runs a long script.
+_TEMPORARY_WORDS = ("LOADING", "READONLY", "OOM ", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY ")
 
 
 class Retry:
-    """Waits, with growing pauses, until something can be done.
+    """Tries again, with growing pauses, until something succeeds or takes too long.
 
     Args:
-        timeout_s: How long in all without any progress, in s.
+        timeout_s: Longest time without progress, in s.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -39,18 +39,18 @@ class Retry:
         self._pause_s = FIRST_PAUSE_S
 
     def progress(self) -> None:
-        """Notes that something was done: the time begins anew."""
+        """Starts the time anew, because something succeeded."""
         self._since = None
         self._pause_s = FIRST_PAUSE_S
 
     def wait(self, reason: object) -> None:
-        """Waits before another try.
+        """Pauses before another try.
 
         Args:
-            reason: Why it is needed.
+            reason: Why another try is needed.
 
         Raises:
-            BrokerUnavailable: It has been too long.
+            BrokerUnavailable: The time is over.
         """
         now = monotonic()
         self._since = now if self._since is None else self._since
@@ -62,20 +62,20 @@ class Retry:
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
     def until_done(self, call: Callable[[], T], is_progress: Callable[[T], bool] = lambda _: True) -> T:
-        """Returns what a call returns, repeating it while the broker cannot answer it.
+        """Repeats a call while it fails with a temporary error, and returns its result.
 
         Args:
-            call: What to do.
-            is_progress: Whether what it returns is progress; if not, the time to wait goes on.
+            call: The call.
+            is_progress: Whether a result is progress. Without progress the time goes on.
 
         Raises:
-            BrokerUnavailable: It could not for too long.
+            BrokerUnavailable: The time is over.
         """
         while True:
             try:
                 result = call()
             except (RedisError, BrokerUnavailable, AnswerLost) as error:
-                if not passes(error):
+                if not is_temporary(error):
                     raise
                 self.wait(error)
             else:
@@ -84,8 +84,8 @@ class Retry:
                 return result
 
 
-def passes(error: Exception) -> bool:
-    """Whether an error may be gone at the next try."""
-    if isinstance(error, _PASSING):
+def is_temporary(error: Exception) -> bool:
+    """Whether the next try may succeed."""
+    if isinstance(error, _TEMPORARY):
         return True
-    return isinstance(error, ResponseError) and any(word in str(error) for word in _PASSING_WORDS)
+    return isinstance(error, ResponseError) and any(word in str(error) for word in _TEMPORARY_WORDS)

@@ -10,41 +10,41 @@ from kombu.utils.json import dumps
 
 from celery_ext.spark.read.parse import are_objects
 
-#: JSON texts, one a message, None where there is none to be read.
+#: JSON texts, one for each message; None where it has none, or none that can be read.
 Texts = list[bytes | None]
 
-#: How the body of a task without positional arguments begins, and how that of one ends which nothing follows.
+#: Begin of the body of a task without positional arguments, and end of a body without callbacks and the like.
 #: Source: celery.app.amqp.AMQP.as_task_v2
 _NO_ARGS, _NO_EMBED = b"[[], {", b', {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
 _SPACE = re.compile(r"[ \t\r\n]*")
-_read = json.JSONDecoder().raw_decode
+_decode_first = json.JSONDecoder().raw_decode
 
 
-def payloads(contents: Iterable[str | None]) -> tuple[Texts, Texts]:
-    """Returns the positional and the keyword arguments in bodies of protocol 2: JSON, in base64.
+def cut_arguments(bodies: Iterable[str | None]) -> tuple[Texts, Texts]:
+    """Returns the positional and the keyword arguments of tasks of protocol 2.
 
     Args:
-        contents: The bodies; None where there is none.
+        bodies: Bodies of messages: JSON in base64; None where there is none.
     """
-    raws = [_decoded(content) for content in contents]
+    raws = [_decoded(body) for body in bodies]
     args: Texts = [None] * len(raws)
     kwargs: Texts = [None] * len(raws)
-    quick = []
-    for at, raw in enumerate(raws):
-        # Most bodies are of this form, and need not be parsed one by one to find where the arguments end.
+    usual = []
+    for index, raw in enumerate(raws):
+        # Most bodies have this form. Their ends are known, so that Arrow can check all of them at once.
         if raw.startswith(_NO_ARGS) and raw.endswith(_NO_EMBED):
-            args[at], kwargs[at] = b"[]", raw[5 : -len(_NO_EMBED)]
-            quick.append(at)
+            args[index], kwargs[index] = b"[]", raw[5 : -len(_NO_EMBED)]
+            usual.append(index)
         elif raw:
-            args[at], kwargs[at] = _cut(raw)
-    if not are_objects([kwargs[at] or b"" for at in quick]):
-        for at in quick:
-            args[at], kwargs[at] = _cut(raws[at])
+            args[index], kwargs[index] = _cut(raw)
+    if not are_objects([kwargs[index] or b"" for index in usual]):
+        for index in usual:
+            args[index], kwargs[index] = _cut(raws[index])
     return args, kwargs
 
 
 def as_json(arguments: Any) -> bytes | None:
-    """Returns arguments as JSON text; None for None, and for what has no JSON."""
+    """Returns arguments as JSON text; None for None, and for arguments that JSON does not have."""
     if arguments is None:
         return None
     try:
@@ -54,43 +54,42 @@ def as_json(arguments: Any) -> bytes | None:
     return text.encode(errors="replace")
 
 
-def _decoded(content: str | None) -> bytes:
+def _decoded(body: str | None) -> bytes:
     try:
-        return a2b_base64(content or "")
+        return a2b_base64(body or "")
     except (Error, ValueError):
         return b""
 
 
 def _cut(raw: bytes) -> tuple[bytes | None, bytes | None]:
-    """Cuts the first two of three elements out of a JSON array."""
+    """Returns the first two elements of a JSON array with three."""
     try:
-        text = raw.decode()
-        parts = list(_elements(text))
+        elements = _elements(raw.decode())
     except (ValueError, RecursionError):
         return None, None
-    if len(parts) != 3:
+    if len(elements) != 3:
         return None, None
-    args, kwargs = (None if part == "null" else part.encode() for part in parts[:2])
+    args, kwargs = (None if text == "null" else text.encode() for text in elements[:2])
     return args, kwargs
 
 
 def _elements(text: str) -> Sequence[str]:
-    """Returns the elements of a JSON array as text.
+    """Returns the elements of a JSON array as texts.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a JSON array.
     """
-    found, mark, at = [], "[", _skip(text, 0)
-    while text[at : at + 1] == mark:
-        begin = _skip(text, at + 1)
-        _, end = _read(text, begin)
-        found.append(text[begin:end])
-        mark, at = ",", _skip(text, end)
-    if text[at : at + 1] != "]" or _skip(text, at + 1) != len(text):
-        raise ValueError("no JSON array")
-    return found
+    elements, separator, at = [], "[", _skip_space(text, 0)
+    while text[at : at + 1] == separator:
+        begin = _skip_space(text, at + 1)
+        _, end = _decode_first(text, begin)
+        elements.append(text[begin:end])
+        separator, at = ",", _skip_space(text, end)
+    if text[at : at + 1] != "]" or _skip_space(text, at + 1) != len(text):
+        raise ValueError("not a JSON array")
+    return elements
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     space = _SPACE.match(text, at)
     return space.end() if space else at

@@ -1,4 +1,4 @@
-"""Waiting messages as an Arrow batch: only the columns that are wanted, and no object a row."""
+"""Waiting messages as an Arrow batch: only the columns that are wanted, a column at a time."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from celery_ext.spark.read.arguments import Texts, as_json, payloads
-from celery_ext.spark.read.parse import moments, read_heads, texts, valid
+from celery_ext.spark.read.arguments import Texts, as_json, cut_arguments
+from celery_ext.spark.read.parse import parse_fields, texts, timestamps, valid
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.store.formats import redisson
@@ -19,14 +19,14 @@ _JSON = "application/json"
 
 
 class Rows:
-    """Some waiting messages of one queue. Lists have one entry a message.
+    """Some waiting messages of one queue. Each list has one entry for each message.
 
     Args:
-        queue: Its name.
+        queue: Name of the queue.
         members: Index members.
         dues: Due times in ms since the epoch, as Redis writes them.
-        lengths: Bytes that are stored of each message, 0 for one that is lost.
-        stored: What is stored of each, empty for one that is lost; None for one that was not read.
+        lengths: Bytes that the backup has of each message, 0 for a message that is lost.
+        stored: Values of the backup: empty for a message that is lost, None for one that was not read.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Rows:
         self._stored = stored
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Returns the columns that a schema names, in any case."""
+        """Returns the columns of a schema. Their names may be in any case."""
         columns = [getattr(self, f"_{name.lower()}_column")() for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -52,40 +52,42 @@ class Rows:
         return pa.repeat(pa.scalar(valid(self._queue), pa.string()), len(self._members))
 
     def _task_column(self) -> pa.Array:
-        return self._mended("task", lambda task: task.name)
+        return self._text_field("task", lambda task: task.name)
 
     def _task_id_column(self) -> pa.Array:
         ids = list(map(id_of, self._members)) if self._any_marked else list(self._members)
-        for at in (at for at, each in enumerate(ids) if may_be_twin(each)):
-            ids[at] = self._delayed_task(at).id.encode(errors="surrogateescape")
+        for row, stored_id in enumerate(ids):
+            if may_be_twin(stored_id):
+                ids[row] = self._delayed_task(row).id.encode(errors="surrogateescape")
         return texts(ids)
 
     def _due_column(self) -> pa.Array:
-        return moments(self._dues)
+        return timestamps(self._dues)
 
     def _eta_column(self) -> pa.Array:
-        return self._mended("eta", lambda task: task.eta)
+        return self._text_field("eta", lambda task: task.eta)
 
     def _priority_column(self) -> pa.Array:
         if self._plain:
             return pa.repeat(pa.scalar(0, pa.int32()), len(self._members))
-        return pa.array([priority_of(each) if each else None for each in self._stored], pa.int32())
+        return pa.array([priority_of(value) if value else None for value in self._stored], pa.int32())
 
     def _retries_column(self) -> pa.Array:
-        # Of a task that does not tell, as of one that was never retried, it is 0.
-        retries = pc.if_else(pc.is_valid(self._heads["task"]), pc.fill_null(self._heads["retries"], 0), None)
-        return self._replaced(retries, _retries)
+        # A task without the header was never retried.
+        retries = pc.if_else(pc.is_valid(self._fields["task"]), pc.fill_null(self._fields["retries"], 0), None)
+        return self._with_odd(retries, _retries)
 
     def _args_column(self) -> pa.Array:
-        return texts(self._payloads[0])
+        return texts(self._arguments[0])
 
     def _kwargs_column(self) -> pa.Array:
-        return texts(self._payloads[1])
+        return texts(self._arguments[1])
 
     def _size_column(self) -> pa.Array:
         if not self._any_marked and 0 not in self._lengths:
             return pa.array(self._lengths, pa.int32())
-        sizes = [length_of(*each) if each[1] else None for each in zip(self._members, self._lengths, strict=True)]
+        stored = zip(self._members, self._lengths, strict=True)
+        sizes = [length_of(member, length) if length else None for member, length in stored]
         return pa.array(sizes, pa.int32())
 
     def _raw_column(self) -> pa.Array:
@@ -97,61 +99,60 @@ class Rows:
 
     @cached_property
     def _plain(self) -> bool:
-        """Whether what is stored are the bodies, without marks, and none is lost: as with most messages."""
+        """Whether the values are bodies without marks, and none is lost. Most messages are so."""
         return all(self._stored) and not any(map(is_marked, filter(None, self._stored)))
 
     @cached_property
     def _bodies(self) -> Sequence[bytes | None]:
         if self._plain:
             return self._stored
-        return [(body_of(each) if is_marked(each) else each) if each else None for each in self._stored]
+        return [body_of(value) if value else None for value in self._stored]
 
     @cached_property
-    def _heads(self) -> pa.Table:
-        return read_heads(self._bodies)
+    def _fields(self) -> pa.Table:
+        return parse_fields(self._bodies)
 
     @cached_property
     def _odd(self) -> list[int]:
-        """Which messages are read one by one: no tasks of protocol 2, damaged, or beside a damaged one."""
-        unknown = pc.indices_nonzero(pc.is_null(self._heads["task"])).to_pylist()
-        return [at for at in unknown if self._bodies[at]]
+        """Rows that are read one by one: messages that are not tasks of protocol 2, are damaged, or near such a one."""
+        unknown = pc.indices_nonzero(pc.is_null(self._fields["task"])).to_pylist()
+        return [row for row in unknown if self._bodies[row]]
 
     @cached_property
-    def _payloads(self) -> tuple[Texts, Texts]:
-        heads = self._heads
-        plain = pc.and_(pc.equal(heads["content-type"], _JSON), pc.equal(heads["body_encoding"], "base64"))
-        plain = pc.and_(plain, pc.equal(pc.fill_null(heads["content-encoding"], "utf-8"), "utf-8"))
-        plain = pc.fill_null(pc.and_(plain, pc.is_null(heads["compression"])), False)
-        args, kwargs = payloads(pc.if_else(plain, heads["body"], None).to_pylist())
-        others = pc.indices_nonzero(pc.and_not(pc.is_valid(heads["task"]), plain)).to_pylist()
-        for at in {*others, *self._odd}:
-            task = self._delayed_task(at)
-            args[at], kwargs[at] = as_json(task.args), as_json(task.kwargs)
+    def _arguments(self) -> tuple[Texts, Texts]:
+        fields = self._fields
+        is_json = pc.and_(pc.equal(fields["content-type"], _JSON), pc.equal(fields["body_encoding"], "base64"))
+        is_json = pc.and_(is_json, pc.equal(pc.fill_null(fields["content-encoding"], "utf-8"), "utf-8"))
+        is_json = pc.fill_null(pc.and_(is_json, pc.is_null(fields["compression"])), False)
+        args, kwargs = cut_arguments(pc.if_else(is_json, fields["body"], None).to_pylist())
+        others = pc.indices_nonzero(pc.and_not(pc.is_valid(fields["task"]), is_json)).to_pylist()
+        for row in {*others, *self._odd}:
+            task = self._delayed_task(row)
+            args[row], kwargs[row] = as_json(task.args), as_json(task.kwargs)
         return args, kwargs
 
-    def _mended(self, name: str, of: Callable[[DelayedTask], str | None]) -> pa.Array:
-        return self._replaced(self._heads[name], lambda task: valid(of(task)))
+    def _text_field(self, name: str, of_task: Callable[[DelayedTask], str | None]) -> pa.Array:
+        return self._with_odd(self._fields[name], lambda task: valid(of_task(task)))
 
-    def _replaced(self, column: pa.ChunkedArray, of: Callable[[DelayedTask], Any]) -> pa.Array:
-        """Puts what the messages that are read one by one say into a column."""
+    def _with_odd(self, column: pa.ChunkedArray, of_task: Callable[[DelayedTask], Any]) -> pa.Array:
+        """Returns a column with the values of the odd rows."""
         column = column.combine_chunks()
         if not self._odd:
             return column
         odd = set(self._odd)
-        mask = pa.array([at in odd for at in range(len(column))])
-        values = pa.array([of(self._delayed_task(at)) for at in self._odd], column.type)
+        mask = pa.array([row in odd for row in range(len(column))])
+        values = pa.array([of_task(self._delayed_task(row)) for row in self._odd], column.type)
         return pc.replace_with_mask(column, mask, values)
 
-    def _delayed_task(self, at: int) -> DelayedTask:
-        found = self._tasks.get(at)
-        if found is None:
-            waiting = Waiting(self._queue, self._kept_id(at), float(self._dues[at]), 0, self._bodies[at])
-            found = DelayedTask(waiting)
-            self._tasks[at] = found
-        return found
+    def _delayed_task(self, row: int) -> DelayedTask:
+        task = self._tasks.get(row)
+        if task is None:
+            message = Waiting(self._queue, self._stored_id(row), float(self._dues[row]), 0, self._bodies[row])
+            task = self._tasks[row] = DelayedTask(message)
+        return task
 
-    def _kept_id(self, at: int) -> str:
-        return as_text(id_of(self._members[at]))
+    def _stored_id(self, row: int) -> str:
+        return as_text(id_of(self._members[row]))
 
     @cached_property
     def _tasks(self) -> dict[int, DelayedTask]:
@@ -159,15 +160,15 @@ class Rows:
 
 
 class RedissonRows(Rows):
-    """Some waiting messages of one queue in Redisson's form. Lists have one entry a message.
+    """Some waiting messages of one queue in Redisson's form. Each list has one entry for each message.
 
     Args:
-        queue: Its name.
-        marks: Of the entries, see ``kombu_delayq.store.formats.redisson``.
+        queue: Name of the queue.
+        marks: Marks of the entries, see ``kombu_delayq.store.formats.redisson``.
         dues: Due times in ms since the epoch, as Redis writes them.
-        lengths: Of the messages in bytes, 0 for one that is lost.
-        bodies: Of each the message, empty for one that is lost; None for one that was not read.
-        ids: Under which they are stored; None where they are not wanted.
+        lengths: Bytes of each message, 0 for a message that is lost.
+        bodies: The messages: empty for a message that is lost, None for one that was not read.
+        ids: Ids under which the messages are stored; None when no column needs them.
     """
 
     def __init__(
@@ -186,8 +187,8 @@ class RedissonRows(Rows):
         return texts(self._ids)
 
     def _priority_column(self) -> pa.Array:
-        found = zip(self._members, self._bodies, strict=True)
-        return pa.array([redisson.priority_of(mark, body) if body else None for mark, body in found], pa.int32())
+        entries = zip(self._members, self._bodies, strict=True)
+        return pa.array([redisson.priority_of(mark, body) if body else None for mark, body in entries], pa.int32())
 
     def _size_column(self) -> pa.Array:
         return pa.array([length or None for length in self._lengths], pa.int32())
@@ -196,8 +197,8 @@ class RedissonRows(Rows):
     def _bodies(self) -> Sequence[bytes | None]:
         return [body or None for body in self._stored]
 
-    def _kept_id(self, at: int) -> str:
-        return ""  # asked for no column: ids come from the store
+    def _stored_id(self, row: int) -> str:
+        return ""  # No column needs it here: the column of ids comes from the store.
 
 
 def _retries(task: DelayedTask) -> int | None:

@@ -103,7 +103,9 @@ def _columns_of_option(option: str, given: Sequence[str], names: Sequence[str]) 
     for name in given:
         if name.lower() not in known:
             hint = _nearest(name, tuple(known))
-            raise InvalidSparkOption(f"{option} names {name}, which is no column{hint}; there are: {', '.join(names)}")
+            raise InvalidSparkOption(
+                f"{option} names {name}, which is not a column{hint}; there are: {', '.join(names)}"
+            )
     return tuple(known[name.lower()] for name in given)
 
 
@@ -115,7 +117,9 @@ def _nearest(name: str, names: Sequence[str]) -> str:
 def _check_uuids(fields: Mapping[str, StructField], names: Sequence[str]) -> None:
     for name in names:
         if name in RESERVED or not is_uuid(fields[name].dataType):
-            raise InvalidSparkOption(f"uuid_columns names {name}, which is no column of texts or bytes for an argument")
+            raise InvalidSparkOption(
+                f"uuid_columns names {name}, which is not a column of texts or bytes for an argument"
+            )
 
 
 def _check_none_beside_kwargs(others: Sequence[str]) -> None:

@@ -66,8 +66,11 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "id_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "uuid_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "delivery"): ({"direct": "direct", " Staged ": "staged"}, ["", "later"]),
-    (WriteOptions, "max_rate"): ({"0.5": 0.5, "500": 500.0, "1e3": 1000.0}, ["0", "-1", "x", "", "nan", "inf", "1e10"]),
-    (WriteOptions, "max_queue_depth"): numbers(1, 2**53),
+    (WriteOptions, "max_rate"): (
+        {"0": 0.0, "0.5": 0.5, "500": 500.0, "1e3": 1000.0},
+        ["-1", "x", "", "nan", "inf", "1e10"],
+    ),
+    (WriteOptions, "max_queue_depth"): numbers(0, 2**53),
     (WriteOptions, "on_bad_row"): ({each: each for each in ("fail", "drop", "dead_letter")}, ["", "ignore"]),
     (WriteOptions, "chunk_size"): numbers(1, 1000),
     (WriteOptions, "chunk_bytes"): numbers(1, 10**8),

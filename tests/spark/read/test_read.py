@@ -67,7 +67,7 @@ def test_a_task_is_a_row(store: DelayStore, read: Read) -> None:
     message = task_message((1,), kwargs={"order": "ü"}, task_id="t", eta=AT, retries=2)
     raw = offer(store, "t", message, FUTURE_MS + 0.123, priority=6)
     found = read()
-    assert {field.name: field.dataType for field in found.schema} == {name: of.type for name, of in COLUMNS.items()}
+    assert {field.name: field.dataType for field in found.schema} == COLUMNS
     [row] = found.collect()
     assert row.due.astimezone(UTC) == AT + timedelta(microseconds=123)
     assert bytes(row.raw) == raw

@@ -10,15 +10,14 @@ import pyarrow as pa
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.messages.row_errors import RowErrors
-from celery_ext.spark.write.messages.values import EPOCH, Values, microseconds
+from celery_ext.spark.write.messages.values import Values, microseconds
+from kombu_delayq.message.times import EPOCH, us_of
 
 #: Arrow arrays by name of the column.
 Arrays = Mapping[str, pa.Array]
 
 #: The first and the last time that a datetime can have, in µs since the epoch.
-_FIRST_US, _LAST_US = (
-    (time.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1) for time in (datetime.min, datetime.max)
-)
+_FIRST_US, _LAST_US = us_of(datetime.min), us_of(datetime.max)
 
 
 class Schedule:
@@ -83,10 +82,7 @@ class Schedule:
 
     def expiry_us(self, expires: float | datetime) -> int:
         """Returns an expiry in µs since the epoch. expires: A time, or s after the job began."""
-        if isinstance(expires, datetime):
-            zoned = expires if expires.tzinfo else expires.replace(tzinfo=EPOCH.tzinfo)
-            return (zoned - EPOCH) // timedelta(microseconds=1)
-        return self._after(expires)
+        return us_of(expires) if isinstance(expires, datetime) else self._after(expires)
 
     def expiration(self, expiry_us: int) -> str:
         """Returns the message property of an expiry as JSON text: ms after the job began, as kombu writes it."""

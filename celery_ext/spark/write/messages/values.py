@@ -10,8 +10,8 @@ import pyarrow as pa
 from celery.utils.saferepr import saferepr
 
 from celery_ext.bulk.encoding import text_to_json, to_json
+from kombu_delayq.message.times import EPOCH
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Raised for values that Python does not have: times before the year 1 or after 9999, maps with a key twice, and texts
 #: that are not UUIDs.
 _NO_PYTHON_VALUE = (OverflowError, KeyError, ValueError)

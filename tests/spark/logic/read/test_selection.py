@@ -50,7 +50,7 @@ def test_columns_are_named_in_any_case(redis_server: PrivateRedis, client: Any) 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"columns": "due,tusk"}, r"columns names tusk, which is no column \(did you mean task\?\)"),
+        ({"columns": "due,tusk"}, r"columns names tusk, which is not a column \(did you mean task\?\)"),
         ({"columns": "due,due"}, "columns names a column twice: due, due"),
         ({"colums": "due"}, r"colums is not an option \(did you mean columns\?\)"),
         ({"page_size": "0"}, "page_size='0' is not a whole number from 1 to 5000"),
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_told_by_the_driver(given: dict[str, str], messag
     [
         (
             "due timestamp, tusk string",
-            r"has tusk, which is no column \(did you mean task\?\).*There are: queue string",
+            r"has tusk, which is not a column \(did you mean task\?\).*There are: queue string",
         ),
         ("due string", "has due as string, which is of type timestamp"),
         ("due timestamp_ntz", "has due as timestamp_ntz, which is"),
@@ -122,7 +122,7 @@ def test_a_schema_and_the_option_agree() -> None:
     """A schema is refused when the option ``columns`` names others."""
     source = CeleryDataSource({"broker_url": URL, "columns": "due,task"})
     source.reader(schema_of(["task", "due"]))
-    with pytest.raises(InvalidColumns, match="the schema given has due, the option columns due, task; give one"):
+    with pytest.raises(InvalidColumns, match="the schema given has due, the option columns has due, task; give one"):
         source.reader(schema_of(["due"]))
 
 

@@ -175,7 +175,9 @@ def test_columns_of_options_have_to_be_there(option: str) -> None:
 @pytest.mark.parametrize(("name", "kind"), [("a", WHOLE), ("a", ArrayType(TEXT)), ("task", TEXT)])
 def test_uuids_are_texts_or_bytes_of_arguments(name: str, kind: DataType) -> None:
     """A column of another type, or a reserved one, cannot hold UUIDs."""
-    with pytest.raises(InvalidSparkOption, match=f"uuid_columns names {name}, which is no column of texts or bytes"):
+    with pytest.raises(
+        InvalidSparkOption, match=f"uuid_columns names {name}, which is not an argument of texts or bytes"
+    ):
         plan({name: kind}, uuid_columns=name)
 
 

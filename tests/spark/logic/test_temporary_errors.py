@@ -8,7 +8,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.errors import BrokerUnavailable
-from celery_ext.spark.retry import Retry, passes
+from celery_ext.spark.retry import Retry, is_temporary
 
 #: Commands that bring a server into a state in which it takes no writes, and those that end it.
 STATES = {
@@ -56,7 +56,7 @@ def test_a_server_out_of_reach_is_waited_for(server: PrivateRedis) -> None:
     server.stop()
     with pytest.raises(RedisError) as caught:
         client.ping()
-    assert passes(caught.value)
+    assert is_temporary(caught.value)
 
 
 def test_what_stays_wrong_is_not_waited_for(client: redis.Redis) -> None:
