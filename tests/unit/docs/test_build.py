@@ -1,4 +1,4 @@
-"""Where Spark is not installed: what needs it says so, and all else is there."""
+"""The documentation builds, and its tables are those of the code, where Spark is not installed."""
 
 import subprocess
 import sys
@@ -32,25 +32,6 @@ def without_spark(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs an interpreter that has no Spark: ``-c CODE``, ``-m MODULE …`` or ``-f FILE …``."""
     command = [sys.executable, "-c", WITHOUT_SPARK, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-
-
-def test_the_data_source_names_the_extra_that_brings_spark() -> None:
-    """An import of the data source fails with the command that installs Spark."""
-    done = without_spark("-c", "from celery_ext.spark import register")
-    assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: celery_ext.spark.register needs pyspark, which is not installed. "
-        "Install it: pip install 'kombu-delayq[spark]'"
-    )
-
-
-def test_ids_options_and_errors_need_no_spark() -> None:
-    """A worker without Spark computes the id of a row's task, and options and errors can be read."""
-    done = without_spark(
-        "-c",
-        "from celery_ext.spark import task_id, errors, options; "
-        "assert task_id('orders.close', 4711) and errors.BadRow and options.WriteOptions",
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_tables_in_pages_are_those_of_the_code() -> None:
