@@ -37,9 +37,9 @@ WORDS = {
 def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Find and mend what a lost or damaged key leaves of delayed messages.
 
-    Run it with --dry-run first. Of all queues, also those that no transfer worker knows of, or of those given. Found
-    are index entries without a body, bodies without an index entry, whose due time is taken from the message, and what
-    else keeps a message from being delivered or found. It may run while the queues are in use, and run again.
+    Run it with --dry-run first. It looks at the queues given, or at all, also at those that no transfer worker knows.
+    It finds index entries without a body, bodies without an index entry, whose due time it takes from the message, and
+    messages that cannot be found by their ids. It may run while the queues are in use, and run again.
 
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
