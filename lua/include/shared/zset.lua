@@ -12,36 +12,45 @@ local function precedes(one, two)
   return #one < #two
 end
 
--- Returns the first member of a score that does not come before some bytes, or nil, and the rank where it is, or would
--- be. Cost O(log N^2), and with few members of the score O(log N).
-local function seek(due, due_ms, bytes)
-  local low, high = redis.call('ZCOUNT', due, '-inf', '(' .. due_ms), redis.call('ZCOUNT', due, '-inf', due_ms)
-  local found
+-- Returns the ranks of the members of one score: of the first, and the one behind the last. Cost O(log N).
+local function ranks_of(due, due_ms)
+  return redis.call('ZCOUNT', due, '-inf', '(' .. due_ms), redis.call('ZCOUNT', due, '-inf', due_ms)
+end
+
+-- Returns the member that has this score and begins with `mark`, or nil. Cost O(log N^2), and with few members of the
+-- score O(log N).
+local function locate(due, due_ms, mark)
+  local low, high = ranks_of(due, due_ms)
   while low < high do
     local middle = math.floor((low + high) / 2)
     local member = redis.call('ZRANGE', due, middle, middle)[1]
-    if precedes(member, bytes) then
-      low = middle + 1
+    local begins = string.sub(member, 1, #mark)
+    if begins == mark then
+      return member
+    elseif precedes(mark, begins) then
+      high = middle
     else
-      found, high = member, middle
+      low = middle + 1
     end
   end
-  return found, low
+  return nil
 end
 
--- Returns the member that has this score and begins with `mark`, or nil. Cost as of `seek`.
-local function locate(due, due_ms, mark)
-  local found = seek(due, due_ms, mark)
-  return found and string.sub(found, 1, #mark) == mark and found or nil
-end
-
--- Returns the rank of what follows a member, also when the member is not there any more. Cost as of `seek`.
+-- Returns the rank of what follows a member, also when the member is not there any more. Cost O(log N^2).
 local function rank_after(due, member, due_ms)
   if redis.call('ZSCORE', due, member) == due_ms then
     return redis.call('ZRANK', due, member) + 1
   end
-  local _, rank = seek(due, due_ms, member .. '\0') -- the least bytes behind the member
-  return rank
+  local low, high = ranks_of(due, due_ms)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if precedes(member, redis.call('ZRANGE', due, middle, middle)[1]) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
 end
 
 -- Returns between which ranks the messages are that are due from `from` on and before `to`: the rank of the first, and
