@@ -1,11 +1,16 @@
 """The exceptions of kombu-delayq. Errors of the Redis client pass as they are, but where more is to be said of one."""
 
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
 import kombu.exceptions
 
 #: How many ids an error names.
 _NAMED = 5
 #: Longest repr of a value in a message, in characters; and how many of a longer one stand at each end.
 _LONGEST, _HEAD, _TAIL = 200, 140, 50
+#: How alike two names are, from 0 to 1, of which one may be meant for the other. Source of the measure: difflib.
+ALIKE = 0.7
 
 
 class DelayqError(Exception):
@@ -76,3 +81,15 @@ def quoted(value: object) -> str:
     except Exception:  # an int of 5000 digits has none, and the message must not be about that
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST else f"{text[:_HEAD]} … {text[-_TAIL:]}"
+
+
+def nearest(name: object, known: Iterable[str], alike: float = ALIKE) -> str | None:
+    """Returns the known name, in lower case all of them, that somebody may have meant by another one; None for none."""
+    found = get_close_matches(str(name).lower(), sorted(known), n=1, cutoff=alike)
+    return found[0] if found else None
+
+
+def did_you_mean(name: object, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
+    """Returns the hint that ends an error about an unknown name, with a space before it; empty without a near one."""
+    meant = nearest(name, known)
+    return "" if meant is None else f" (did you mean {show(meant)}?)"

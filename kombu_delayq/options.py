@@ -4,10 +4,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from kombu_delayq.errors import DelayTooLong, InvalidOptions
+from kombu_delayq.errors import DelayTooLong, InvalidOptions, did_you_mean, nearest
 
 #: The forms in which delayed messages can be kept.
 BACKUPS = ("hash", "list")
@@ -162,9 +161,8 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
     values: dict[str, Any] = {}
     for name in given:
         if name not in known:
-            nearest = get_close_matches(str(name), sorted(known), n=1, cutoff=0.7)
-            hint = f"{name!r}" + (f" (did you mean {nearest[0]!r}?)" if nearest else "")
-            (wrong if nearest and nearest[0] in NAMES else unread).append(hint)
+            is_ours = nearest(name, known) in NAMES
+            (wrong if is_ours else unread).append(f"{name!r}{did_you_mean(name, known)}")
     for field in dataclasses.fields(Options):
         if field.name in given:
             try:

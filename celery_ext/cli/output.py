@@ -4,13 +4,14 @@ import json
 import shutil
 import sys
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import InvalidDelayChain
+from kombu_delayq.message.times import iso_of
 
 #: How many characters of the last column a table has at least.
 LAST_COLUMN = 12
@@ -83,18 +84,6 @@ def _block(head: Sequence[str], row: Sequence[str], title: int) -> list[str]:
     return [row[title], *cells]
 
 
-def iso(ms: float) -> str | None:
-    """Returns a moment in ISO 8601 and UTC; None for one that the calendar does not have.
-
-    Args:
-        ms: Ms since the epoch.
-    """
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def local_time(iso: str) -> str:
     """Prints an ISO 8601 moment in the local time zone."""
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
@@ -108,7 +97,7 @@ def when(ms: float, now_ms: float) -> str:
         now_ms: Redis's clock.
     """
     try:
-        return f"{local_time(iso(ms) or '')} ({in_words((ms - now_ms) / 1000)})"
+        return f"{local_time(iso_of(ms) or '')} ({in_words((ms - now_ms) / 1000)})"
     except (ValueError, OverflowError, OSError):  # the score of a damaged entry may be any number
         return f"{ms:.0f} ms since 1970"
 
@@ -138,7 +127,7 @@ def summary(task: DelayedTask, now_ms: float) -> dict[str, Any]:
         "id": task.id,
         "task": task.name,
         "queue": task.queue,
-        "due": iso(due_ms),
+        "due": iso_of(due_ms),
         "due_in_s": round((due_ms - now_ms) / 1000, 3),
         "priority": task.priority,
         "retries": task.retries,

@@ -1,18 +1,17 @@
 """How times are given to the commands."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import click
 
 from celery_ext.delays import durations
 from kombu_delayq.errors import quoted
+from kombu_delayq.message.times import ms_of
 
 # Generic in newer versions of click only.
 _ParamType: Any = click.ParamType
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Moment(NamedTuple):
@@ -54,7 +53,7 @@ class MomentType(_ParamType):
                 context,
                 parameter,
             ) from None
-        return Moment((moment - _EPOCH) / timedelta(milliseconds=1), False)
+        return Moment(ms_of(moment), False)
 
 
 class DurationType(_ParamType):

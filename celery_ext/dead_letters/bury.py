@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from difflib import get_close_matches
 from typing import Any
 
 from celery.exceptions import TimeLimitExceeded, WorkerLostError
@@ -10,7 +9,7 @@ from kombu.entity import Exchange, Queue
 from kombu.log import get_logger
 
 from celery_ext.dead_letters.letter import DEAD_LETTER, record
-from kombu_delayq.errors import InvalidDeadLetter, quoted
+from kombu_delayq.errors import InvalidDeadLetter, did_you_mean, quoted
 from kombu_delayq.message.fields import CHAIN_ID
 
 logger = get_logger(__name__)
@@ -38,8 +37,7 @@ def check_occasion(given: Any, where: str) -> str:
         return OCCASIONS[0]
     if isinstance(given, str) and given in OCCASIONS:
         return given
-    nearest = get_close_matches(str(given).lower(), OCCASIONS, n=1, cutoff=0.6)
-    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    hint = did_you_mean(given, OCCASIONS)
     raise InvalidDeadLetter(f"{where} is one of {', '.join(map(repr, OCCASIONS))}, not {quoted(given)}{hint}")
 
 

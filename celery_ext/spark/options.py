@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any, Self
 
 from celery_ext.spark.errors import InvalidSparkOption
@@ -24,7 +23,7 @@ from celery_ext.spark.option_parsers import (
     variable,
     whole,
 )
-from kombu_delayq.errors import quoted
+from kombu_delayq.errors import did_you_mean, quoted
 
 #: Options that Spark adds. Spark gives all names of options in lower case.
 _OF_SPARK = frozenset(("checkpointlocation", "queryname", "triggerinterval", "numpartitions"))
@@ -133,9 +132,7 @@ class BrokerOptions:
         for name in given:
             if name.lower() in known | _OF_SPARK:
                 continue
-            nearest = get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.7)
-            unknown = "is not an option" + (f" (did you mean {nearest[0]}?)" if nearest else "")
-            yield f"{name} {_HINTS.get(name.lower(), unknown)}"
+            yield f"{name} {_HINTS.get(name.lower()) or f'is not an option{did_you_mean(name, known, str)}'}"
 
 
 @dataclass(frozen=True, kw_only=True)

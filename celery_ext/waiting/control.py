@@ -16,6 +16,7 @@ from celery_ext.waiting.by_id import Cancelled, Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.revoke import declares_chain, mark_revoked
 from kombu_delayq.errors import OtherTransport
+from kombu_delayq.message.times import ms_of
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -241,7 +242,7 @@ def _due_ms(store: "WaitingStore", eta: datetime | None, countdown: float | None
     if eta is not None:
         if not isinstance(eta, datetime):
             raise ValueError(f"eta={eta!r} is not a datetime")
-        return _ms(eta)
+        return ms_of(eta)
     try:
         due_ms = store.now_ms() + timedelta(seconds=countdown or 0) / timedelta(milliseconds=1)
         datetime.fromtimestamp(due_ms / 1000, UTC)
@@ -251,10 +252,4 @@ def _due_ms(store: "WaitingStore", eta: datetime | None, countdown: float | None
 
 
 def _bounds(due_after: datetime | None, due_before: datetime | None) -> tuple[float, float]:
-    return -inf if due_after is None else _ms(due_after), inf if due_before is None else _ms(due_before)
-
-
-def _ms(moment: datetime) -> float:
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)  # as of an eta that is published without one
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)
+    return -inf if due_after is None else ms_of(due_after), inf if due_before is None else ms_of(due_before)

@@ -15,11 +15,14 @@ class Page(Generic[T]):
         most_bytes: Bytes with which it is full; the last item may exceed them.
     """
 
-    def __init__(self, most: int, most_bytes: float = inf) -> None:
+    def __init__(self, most: float, most_bytes: float = inf) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._items: list[T] = []
         self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     def add(self, item: T, size: int = 0) -> bool:
         """Adds an item of so many bytes. Returns whether the page is full."""
@@ -34,7 +37,7 @@ class Page(Generic[T]):
 
 
 def pages(
-    items: Iterable[T], most: int, most_bytes: float = inf, size_of: Callable[[T], int] = lambda _: 0
+    items: Iterable[T], most: float, most_bytes: float = inf, size_of: Callable[[T], int] = lambda _: 0
 ) -> Iterator[list[T]]:
     """Yields items a page at a time, none of them empty.
 

@@ -1,9 +1,11 @@
 """The store's operations that find and mend what lost or damaged keys leave."""
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any, NamedTuple, cast
 
 from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import StorePart
 
 #: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
@@ -86,7 +88,8 @@ class Repair(StorePart):
             cursor, found = self._client.redis.zscan(
                 as_bytes(self._client.due(queue, backup)), max(cursor, 0), count=SCAN_INDEX
             )
-            yield from _slices([as_bytes(member) for member, _ in cast(Any, found)])
+            members = [as_bytes(member) for member, _ in cast(Any, found)]
+            yield from pages(members, inf, ENTRIES_BYTES, len)  # entries of Redisson's form are as long as messages
 
     def backup_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
         """Yields the bodies of a queue in the default form by id in parts, in any order, as they are kept."""
@@ -120,16 +123,3 @@ class Repair(StorePart):
     def _is_kept(self, queue: str, backup: str) -> bool:
         found = self._client.send([("TYPE", key) for key in self._client.stored(queue, backup)])
         return set(map(as_text, found)) != {"none"}
-
-
-def _slices(members: list[bytes]) -> Iterator[list[bytes]]:
-    """Yields members in parts of about ``ENTRIES_BYTES``; those of Redisson's form have their messages in them."""
-    part: list[bytes] = []
-    size = 0
-    for member in members:
-        part.append(member)
-        size += len(member)
-        if size >= ENTRIES_BYTES:
-            yield part
-            part, size = [], 0
-    yield part

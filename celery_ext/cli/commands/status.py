@@ -10,9 +10,10 @@ from redis.exceptions import ResponseError
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.hints import prefixes_in_words, stock_transport
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import escaped, fit_table, iso, local_time
+from celery_ext.cli.output import escaped, fit_table, local_time
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.delays.durations import in_words
+from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.queues import QueueStats
 
@@ -57,7 +58,7 @@ def _row(stats: QueueStats) -> dict[str, Any]:
         "queue": stats.queue,
         "delayed": stats.delayed,
         "ready": stats.ready,
-        "next_due": None if due_ms is None else iso(due_ms),
+        "next_due": None if due_ms is None else iso_of(due_ms),
         "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
         "overdue": stats.overdue,
         "overdue_by_s": round(stats.overdue_ms / 1000, 3),

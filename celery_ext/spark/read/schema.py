@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
+from kombu_delayq.errors import did_you_mean
 
 #: The type of each column, by its name. ``docs/how-to/spark/read.md`` says what the columns have.
 COLUMNS: dict[str, DataType] = {
@@ -86,5 +86,4 @@ def _lower(names: Iterable[str]) -> set[str]:
 
 
 def _unknown(name: str) -> str:
-    nearest = get_close_matches(name.lower(), COLUMNS, n=1)
-    return f"{name}, which is not a column" + (f" (did you mean {nearest[0]}?)" if nearest else "")
+    return f"{name}, which is not a column{did_you_mean(name, COLUMNS, str)}"

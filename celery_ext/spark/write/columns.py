@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from pyspark.sql.types import StructField, StructType
 
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.column_types import RESERVED, check_reserved, check_type, is_uuid, meant_by
+from kombu_delayq.errors import did_you_mean, nearest
 
 #: The ways to give a task its due time. A job uses one of them.
 DELAYS = ("eta", "countdown", "delay_level")
@@ -79,7 +79,9 @@ class Columns:
     def warnings(self) -> Iterator[str]:
         """Yields a warning for each argument whose name is nearly that of a reserved column."""
         for name in self.arguments:
-            for reserved in get_close_matches(name.lower(), RESERVED, n=1, cutoff=0.9):
+            # An argument may have any name: only a slip of a letter is taken for one.
+            reserved = nearest(name, RESERVED, alike=0.9)
+            if reserved is not None:
                 yield f"column {name} becomes an argument of the task; did you mean {reserved}?"
 
 
@@ -102,16 +104,11 @@ def _columns_of_option(option: str, given: Sequence[str], names: Sequence[str]) 
     known = {name.lower(): name for name in names}
     for name in given:
         if name.lower() not in known:
-            hint = _nearest(name, tuple(known))
+            hint = did_you_mean(name, known, str)
             raise InvalidSparkOption(
                 f"{option} names {name}, which is not a column{hint}; there are: {', '.join(names)}"
             )
     return tuple(known[name.lower()] for name in given)
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    nearest = get_close_matches(name.lower(), names, n=1)
-    return f" (did you mean {nearest[0]}?)" if nearest else ""
 
 
 def _check_uuids(fields: Mapping[str, StructField], names: Sequence[str]) -> None:
@@ -124,7 +121,7 @@ def _check_uuids(fields: Mapping[str, StructField], names: Sequence[str]) -> Non
 
 def _check_none_beside_kwargs(others: Sequence[str]) -> None:
     if others:
-        names = ", ".join(f"{name}{_nearest(name, tuple(RESERVED))}" for name in others)
+        names = ", ".join(f"{name}{did_you_mean(name, RESERVED, str)}" for name in others)
         raise InvalidColumns(
             f"unknown columns beside kwargs: {names}. Put them into kwargs, drop them, or leave kwargs out: then "
             f"columns become keyword arguments. Reserved columns are: {', '.join(RESERVED)}"

@@ -1,10 +1,8 @@
 """How the messages of one Spark task go to Redis: in chunks, each while the next is made, as fast as the job may."""
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import accumulate
 from time import sleep
 
 from redis.exceptions import RedisError
@@ -14,6 +12,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.retry import Retry
 from celery_ext.waiting import by_id
 from kombu_delayq.connection.ahead import Ahead
+from kombu_delayq.message.pages import Page, pages
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
@@ -55,15 +54,13 @@ class Sender:
         self.enqueued = self.repeated = self.cancelled = 0
         self._store = store
         self._job = job
-        self._bytes = options.chunk_bytes
-        self._most = most_in_chunk(options)
+        self._most = most = most_in_chunk(options)
         self._retry = Retry(options.write_timeout)
         self._ahead = Ahead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
         #: So many messages fill a chunk, about.
         self.rows = self._most
-        self._chunks: defaultdict[str, list[Offer]] = defaultdict(list)
-        self._sizes: defaultdict[str, int] = defaultdict(int)
+        self._chunks: defaultdict[str, Page[Offer]] = defaultdict(lambda: Page(most, options.chunk_bytes))
 
     def add(self, queue: str, offers: Sequence[Offer]) -> None:
         """Takes messages, and sends the chunks that are full.
@@ -73,16 +70,9 @@ class Sender:
             StragglerRefused: It has been aborted, or a later run has taken it over.
             BrokerUnavailable: It takes no messages for too long.
         """
-        at = 0
-        while at < len(offers):
-            chunk = self._chunks[queue]
-            more = offers[at : at + self._most - len(chunk)]
-            sizes = list(accumulate((offer.size for offer in more), initial=self._sizes[queue]))
-            taken = min(bisect_left(sizes, self._bytes, lo=1), len(more))  # with the one that fills the chunk
-            chunk += more[:taken]
-            at += taken
-            self._sizes[queue] = sizes[taken]
-            if len(chunk) >= self._most or sizes[taken] >= self._bytes:
+        chunk = self._chunks[queue]
+        for offer in offers:
+            if chunk.add(offer, offer.size):
                 self.rows = max(len(chunk), min(_FEW, self._most))
                 self._flush(queue)
 
@@ -105,8 +95,7 @@ class Sender:
             ids: Task ids.
         """
         self.flush()
-        for at in range(0, len(ids), by_id.IDS_A_CALL):
-            part = ids[at : at + by_id.IDS_A_CALL]
+        for part in pages(ids, by_id.IDS_A_CALL):
             self._send(queue, [Offer(each, "", 0, "") for each in part])
             self.cancelled += len(self._cancelled(part))
 
@@ -121,8 +110,7 @@ class Sender:
         return removed
 
     def _flush(self, queue: str) -> None:
-        chunk = self._chunks.pop(queue, [])
-        self._sizes.pop(queue, None)
+        chunk = self._chunks[queue].take()
         if not chunk:
             return
         commands = self._store.jobs.enqueue_commands(queue, self._job, chunk)

@@ -1,10 +1,9 @@
 """What is in an entry of Redisson's form. Source: ``lua/include/list/entry.lua`` and ``lua/include/list/names.lua``."""
 
-import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+
+from kombu_delayq.message.fields import headers_of, properties_of, read
 
 _OURS, _LENGTH, _MARK, _PRIORITY = 7, 8, 9, 5
 _NAMED = b"\0n"
@@ -44,7 +43,7 @@ def priority_of(mark: bytes, message: bytes) -> int:
     if is_ours(mark):
         priority = mark[_PRIORITY]
     elif b'"priority"' in message:
-        told = _said(message)[1].get("priority")
+        told = properties_of(read(message)).get("priority")
         with suppress(ValueError):
             priority = float(told) if isinstance(told, (int, float, str)) and not isinstance(told, bool) else 0.0
     return int(min(priority, 9)) if priority > 0 else 0  # so that NaN is 0 too
@@ -62,21 +61,11 @@ def told_id(mark: bytes, message: bytes) -> bytes:
         found = _ID_VALUE.match(message, at + len(_ID)) if at >= 0 else None
         if found is not None:
             return found[1]
-    headers, properties = _said(message)
+    said = read(message)
+    headers, properties = headers_of(said), properties_of(said)
     task_id = headers.get("id") if headers.get("task", False) is not False else None
     for identity in (task_id, properties.get("delivery_tag")):
         if isinstance(identity, str) and identity:
             with suppress(UnicodeEncodeError):
                 return identity.encode(errors="surrogateescape")
     return b"entry-" + mark[:_LENGTH].hex().encode()
-
-
-def _said(message: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Returns the headers and the properties of a message; empty for what is none."""
-    try:
-        parsed = json.loads(message.decode(errors="surrogateescape"))
-    except (ValueError, RecursionError):
-        return {}, {}
-    found = (parsed.get(name) if isinstance(parsed, dict) else None for name in ("headers", "properties"))
-    headers, properties = (each if isinstance(each, dict) else {} for each in found)
-    return headers, properties

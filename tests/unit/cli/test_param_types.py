@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from celery_ext.cli.output import escaped, iso, shortened, when
+from celery_ext.cli.output import escaped, shortened, when
 from celery_ext.cli.param_types import DURATION, MOMENT, Moment
+from kombu_delayq.message.times import iso_of
 
 NOON_MS = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000
 
@@ -36,7 +37,7 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_time_without_a_zone_is_local(text: str, iso_utc: str) -> None:
     """ISO 8601 is read as it is written; what has no zone is meant where the command runs."""
     moment = MOMENT.convert(text, None, None)
-    assert (iso(moment.ms), moment.relative) == (iso_utc, False)
+    assert (iso_of(moment.ms), moment.relative) == (iso_utc, False)
     assert moment.at(5) == moment.ms
 
 
@@ -86,7 +87,7 @@ def test_a_due_time_is_absolute_and_relative() -> None:
 def test_a_due_time_outside_the_calendar_is_printed_as_a_number(ms: float) -> None:
     """The score of a damaged entry may be any number, and must not end a listing."""
     assert when(ms, NOON_MS) == f"{ms:.0f} ms since 1970"
-    assert iso(ms) is None
+    assert iso_of(ms) is None
 
 
 @pytest.mark.parametrize(

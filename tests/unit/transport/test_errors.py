@@ -7,7 +7,7 @@ import pytest
 import kombu_delayq
 from kombu_delayq import errors
 
-ALL = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+ALL = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -52,3 +52,17 @@ def test_an_error_about_a_value_is_a_value_error(kind: type[Exception]) -> None:
 def test_no_error_is_taken_for_a_lost_connection(kind: type[Exception]) -> None:
     """Kombu retries what looks like a lost connection; our errors are final, and none looks like one."""
     assert not issubclass(kind, OSError)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("key_prefx", " (did you mean 'key_prefix'?)"),
+        ("KEY_PREFIX", " (did you mean 'key_prefix'?)"),
+        ("zzz", ""),
+        (7, ""),
+    ],
+)
+def test_a_near_name_is_hinted_at(name: object, hint: str) -> None:
+    """An unknown name that is like a known one, in any case, comes with the known one."""
+    assert errors.did_you_mean(name, {"key_prefix", "other"}) == hint
