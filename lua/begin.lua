@@ -8,7 +8,7 @@
 -- ARGV[3] name       name of the job, noted for the stream; '' for a job of no stream
 -- ARGV[4] is_staged  '1' when the run stages its messages, '0' when it sends them
 -- Returns {'open' | 'committed' | 'aborted' | 'superseded' | 'mixed', when the job began, ms since the epoch}; all but
--- 'open' forbid this run to write; 'mixed': a run before it has sent what this one would stage, or the reverse
+-- 'open' forbid this run to write; 'mixed': an earlier run has sent messages, this one would stage them, or the reverse
 -- Atomic: the job begins once, whichever of its tasks comes first.
 -- Cost: O(1)
 -- @include clock job wrong_type

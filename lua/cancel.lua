@@ -7,7 +7,7 @@
 -- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
 -- ARGV[1] count  how many twins of an id to remove at most
 -- ARGV[2] bytes  about how many bytes to remove at most; the ids beyond are left
--- ARGV[3] step   what the body of every step of any chain contains
+-- ARGV[3] step   text that the body of every step of any chain contains
 -- ARGV[4...] one a task: id
 -- Returns for each id that was searched, in order: {id under which the message was stored, due time, priority, body of
 -- each message removed, in turn}

@@ -3,7 +3,7 @@
 -- ARGV[1] from  least due time, ms since the epoch, or -inf
 -- ARGV[2] to    due time before which messages are wanted, ms since the epoch, or +inf
 -- ARGV[3...] one a part, but for the last: rank of its last message among those within the bounds, from 0 on, ascending
--- Returns for each rank: what names the member there, its due time; nothing for ranks that no message has any more
+-- Returns for each rank: cursor of the member there, its due time; nothing for ranks that no message has any more
 -- Atomic: reads only. The parts are disjoint and together have all messages within the bounds.
 -- Cost: O(log N) a rank
 -- @include page wrong_type zset

@@ -12,7 +12,7 @@
 -- ARGV[5] ttl     for how many ms the page is known again
 -- ARGV[6...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 16th on four a message:
 -- id, due (ms since the epoch, or '' for now), priority (0-9), body
--- Returns 'first' | 'head' | 'behind' for what was stored; 'repeated', with nothing changed, for a page known again
+-- Returns 'first' | 'head' | 'behind' for the messages stored; 'repeated', with nothing changed, for a page known again
 -- Atomic: sends first, notes the page after; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
 -- @include clock deliver wrong_type

@@ -3,7 +3,7 @@
 -- KEYS[2...] ready  LIST  lists of the queues that they may go to
 -- ARGV[...] three a dead letter, oldest first: its message as it is in the list; where it goes: number of one of the
 --   lists, counted from 0, 'back' for the other end of its own, or 'away'; the message to put there
--- Returns number of dead letters taken; fewer than given when the end of the list is not what was expected
+-- Returns number of dead letters taken; fewer than given when other letters are at the end of the list
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(1) a dead letter
 -- @include wrong_type

@@ -1,4 +1,4 @@
--- Changes when waiting messages are due, and what they say of it themselves.
+-- Gives waiting messages other due times, and bodies that say so.
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more

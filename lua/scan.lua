@@ -14,7 +14,7 @@
 -- ARGV[9] with_bodies  '1' to return bodies, '0' to return their lengths
 -- Returns {'more' or 'end', and with bodies {id, due time, priority, body, cursor of each message, in turn}, where
 -- priority and body are '' when the body is missing; without bodies {index member, due time of each, in turn}, {length
--- of what is stored of each, 0 when the body is missing}}
+-- of each stored value, 0 when the body is missing}}
 -- Atomic: reads only. A message that waits from the first page to the last is returned once.
 -- Cost: O(log N * log N + count)
 -- @include page wrong_type zset

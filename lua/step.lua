@@ -8,7 +8,7 @@
 -- ARGV[1]  wake      channel on which a new head is announced
 -- ARGV[2]  queue     name, as announced
 -- ARGV[3]  expire    ms after which an unused queue expires, 0 for never
--- ARGV[4]  chain     what the body of every step of the chain contains, and no other body
+-- ARGV[4]  chain     text that the body of every step of the chain contains, and no other body
 -- ARGV[5]  ttl       ms after its due time for which a step may run
 -- ARGV[6]  most      for how many chains whose step has left `chains` keeps the due time, the latest ones
 -- ARGV[7]  id

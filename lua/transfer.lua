@@ -12,8 +12,8 @@
 -- Cost: O(log N) a message
 -- @include batch clock large lifetime take wrong_type
 
--- Messages are read as many at once as fit the buffer of 16 KB in which Redis gives a script its reply: larger replies
--- are copied again.
+-- As many messages are read at once as fit the buffer of 16 KB in which Redis gives a script its reply: a larger reply
+-- is copied again.
 local REPLY, AT_MOST = 15000, 32
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }

@@ -2,7 +2,7 @@
 
 -- Checks an entry. Returns the word for it, and with `mend` mends it: 'sound'; 'gone', there is no such entry; 'lost',
 -- no message is in it, so it is removed; 'unnamed', it cannot be found by its id. Another client's entry without a
--- record is sound while a search for such is still to come. Cost O(log N).
+-- record is sound while a search for such entries is still to come. Cost O(log N).
 local function check_entry(keys, entry, mend)
   local due_ms = redis.call('ZSCORE', keys.due, entry)
   local message = due_ms and message_of(entry)

@@ -24,8 +24,8 @@ local function stored_as(keys, entries, bodies)
   return names(keys, entries, bodies)
 end
 
--- Returns what names an entry where a page ends: fewer bytes than the entry, which sort behind it among those of its
--- due time. A member that is no entry is returned whole, because nothing is known of the bytes with which others begin.
+-- Returns the cursor of an entry, which says where a page ends: bytes that sort behind the entry among those of its due
+-- time, and are fewer. That of a member that is no entry is the member, because other members may begin with any bytes.
 local function cursor_of(entry)
   return start_of(entry) and mark_of(entry) .. string.rep('\255', LENGTH) or entry
 end

@@ -1,7 +1,7 @@
 -- The index of messages by id, beside Redisson's keys. HASH: id -> records, one for each message of that id. A record
 -- is the due time and the mark of the message's entry. An id that begins with a 0 byte has ODD before it.
--- Other clients' messages get a record when somebody looks for an id; what other clients remove or transfer leaves
--- its record behind, until its due time is past.
+-- Other clients' messages get a record when somebody looks for an id. Messages that other clients remove or transfer
+-- leave their records behind, until their due times are past.
 -- @include entry names
 local ODD, RECORD = '\0i', LENGTH + MARK
 

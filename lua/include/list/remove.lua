@@ -34,7 +34,7 @@ local function remove_entries(keys, entries, ids)
   forget(keys, #entries)
 end
 
--- Removes what is left of a queue whose last message another client has removed: garbage in the list, and our notes.
+-- Removes the rest of a queue whose last message another client has removed: garbage in the list, and our notes.
 -- Without garbage Redisson's keys are not touched. Cost O(1).
 local function clear(keys)
   if redis.call('EXISTS', keys.due) == 0 and redis.call('EXISTS', keys.bodies, keys.notes, keys.ids) > 0 then

@@ -3,7 +3,7 @@
 -- entries are taken from the head of the list, and those that still wait are put on its tail.
 -- @include entry index_watermark large
 
--- How much garbage there may be: GARBAGE entries, and this share of what waits.
+-- How much garbage there may be: GARBAGE entries, and this share of the number that waits.
 local SHARE = 0.3
 local GARBAGE = 500
 

@@ -13,8 +13,8 @@ local function leaves_in_parts()
 end
 
 -- Reads `count` messages that are due, oldest first, after `skip` of them. Returns entries, messages (false: there is
--- none), priorities, bytes of all, and the first due time. Due times begin at 0 for Redisson; what another program has
--- put before that is taken last. Cost O(log N + skip + count).
+-- none), priorities, bytes of all, and the first due time. Due times begin at 0 for Redisson; messages that another
+-- program has put before that are taken last. Cost O(log N + skip + count).
 local function take(keys, now, skip, count)
   local found = redis.call('ZRANGEBYSCORE', keys.due, 0, now, 'WITHSCORES', 'LIMIT', skip, count)
   if #found == 0 and skip == 0 and redis.call('ZCOUNT', keys.due, '-inf', '(0') > 0 then

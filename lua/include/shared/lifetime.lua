@@ -1,6 +1,6 @@
 -- How long the keys of a queue with x-expires live: until the latest message in them is due, and x-expires more. No
--- operation lets these keys, or a list, end sooner. An operation that does not know x-expires takes for it how long the
--- keys would live on after the latest message is due.
+-- operation lets these keys, or a list, end sooner. An operation that does not know x-expires takes for it the time
+-- for which the keys would live on after the latest message is due.
 -- Source: docs/design.md "Queues that expire".
 
 -- Beyond this many ms nothing expires; Redis counts in 64 bits.
@@ -36,7 +36,7 @@ local function longer(one, two)
   return { left = math.max(one.left, two.left), margin = math.max(one.margin, two.margin) }
 end
 
--- Takes the end from all keys of a queue; also from those that the last messages have left behind.
+-- Takes the end from all keys of a queue, also from keys that the last messages have left behind.
 local function persist(keys)
   for _, key in pairs(keys) do
     if redis.call('PTTL', key) > 0 then
@@ -45,22 +45,22 @@ local function persist(keys)
   end
 end
 
--- Lets a key end in no less than some ms, if it ends at all. left: as of PTTL. Cost O(1).
+-- Moves the end of a key, if it has one, to at least some ms from now. left: as of PTTL. Cost O(1).
 local function lengthen(key, ms, left)
   if left < ms then
     redis.call('PEXPIRE', key, string.format('%.0f', ms))
   end
 end
 
--- Lets the keys of a queue end together, in no less than some ms. Does nothing with 0 or less. Cost O(1).
+-- Moves the ends of a queue's keys to at least some ms from now. Does nothing with 0 or less. Cost O(1).
 local function lengthen_all(keys, ms)
   for _, key in pairs(ms > 0 and keys or {}) do
     lengthen(key, ms, redis.call('PTTL', key))
   end
 end
 
--- Lets the keys of a queue live on after an operation. life: as of `life_of`, before it. Cost O(1), O(log N) where the
--- keys end.
+-- Moves the ends of a queue's keys after an operation. life: as of `life_of`, before the operation. Cost O(1), O(log N)
+-- where the keys have an end.
 local function live_on(keys, life, now)
   if life.left == -1 and life.margin == 0 then
     return

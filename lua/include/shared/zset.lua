@@ -36,7 +36,7 @@ local function locate(due, due_ms, mark)
   return nil
 end
 
--- Returns the rank of what follows a member, also when the member is not there any more. Cost O(log N^2).
+-- Returns the rank behind that of a member, also when the member is not there any more. Cost O(log N^2).
 local function rank_after(due, member, due_ms)
   if redis.call('ZSCORE', due, member) == due_ms then
     return redis.call('ZRANK', due, member) + 1
