@@ -28,7 +28,7 @@ class Keys:
         return self._of_queue(queue, "due")
 
     def backup(self, queue: str) -> str:
-        """HASH: id of each delayed message, with its body, some with a mark before it."""
+        """HASH: id of each delayed message, with its body, the only copy; some have a mark before it."""
         return self._of_queue(queue, "backup")
 
     def order(self, queue: str) -> str:
@@ -60,7 +60,11 @@ class Keys:
         return self._of_queue(queue, "ids")
 
     def stored(self, queue: str, backup: str) -> list[str]:
-        """Names of the four keys in which one form of backup keeps a queue's delayed messages."""
+        """Names of the keys in which one form of backup keeps a queue's delayed messages.
+
+        Returns:
+            Four, in the order in which scripts take them. Scripts call them due, bodies, notes and ids.
+        """
         kinds = {
             "hash": (self.due, self.backup, self.order, self.twins),
             "list": (self.timeout, self.listed, self.notes, self.ids),
