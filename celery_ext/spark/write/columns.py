@@ -114,9 +114,7 @@ def _columns_of_option(option: str, given: Sequence[str], names: Sequence[str]) 
 def _check_uuids(fields: Mapping[str, StructField], names: Sequence[str]) -> None:
     for name in names:
         if name in RESERVED or not is_uuid(fields[name].dataType):
-            raise InvalidSparkOption(
-                f"uuid_columns names {name}, which is not a column of texts or bytes for an argument"
-            )
+            raise InvalidSparkOption(f"uuid_columns names {name}, which is not an argument of texts or bytes")
 
 
 def _check_none_beside_kwargs(others: Sequence[str]) -> None:
