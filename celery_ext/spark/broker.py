@@ -1,4 +1,4 @@
-"""How the driver and the executors reach the broker, with no password in what Spark keeps or shows."""
+"""How driver and executors reach the broker, without a password in what Spark keeps or shows."""
 
 import os
 import re
@@ -20,19 +20,19 @@ from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import SparkStore
 
 _PASSWORD_IN_QUERY = re.compile(r"[?&][^=&]*password[^=&]*=", re.IGNORECASE)
-#: What kombu raises for a URL that it cannot read, or whose parameters neither it nor the client of Redis takes.
+#: Errors of kombu for a URL that it cannot parse, or with parameters that neither kombu nor redis-py accepts.
 _UNREADABLE = (ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker as it is handed to executors: its URL without a password, or where they find it.
+    """A broker as executors get it: its URL without a password, or the environment variable that has the URL.
 
     Attributes:
-        url: The URL; None when ``env`` names it.
-        env: Name of the environment variable that has it.
-        transport_options: Options of the transport.
-        tls: As ``broker_use_ssl`` of an app.
+        url: The URL; None when ``env`` is given.
+        env: Name of the environment variable; None when ``url`` is given.
+        transport_options: Transport options.
+        tls: Value of the app's ``broker_use_ssl``.
     """
 
     url: str | None
@@ -49,17 +49,18 @@ class Broker:
         tls: Any = None,
         option: str = "broker_url",
     ) -> "Broker":
-        """Takes a broker from options.
+        """Returns a broker from options.
 
         Args:
-            url: Its URL, or several, as ``broker_url`` of an app has them.
-            env: Or the environment variable.
-            transport_options: Options of the transport.
-            tls: As ``broker_use_ssl`` of an app.
-            option: Name of the option that may give the URL, for errors.
+            url: Its URL, or several URLs, as ``broker_url`` of an app has them.
+            env: Name of the environment variable that has the URL.
+            transport_options: Transport options.
+            tls: Value of the app's ``broker_use_ssl``.
+            option: Name of the option for ``url``, for errors.
 
         Raises:
-            InvalidSparkOption: Not exactly one is given, or it has a password that Spark would keep.
+            InvalidSparkOption: Both or neither of ``url`` and ``env`` are given, or there is a password that Spark
+                would keep.
         """
         if (url is None) == (env is None):
             raise InvalidSparkOption(f"which broker? Give either {option} or {option}_env")
@@ -77,10 +78,10 @@ class Broker:
         return cls(together, env, dict(transport_options), tls)
 
     def connect(self) -> SparkStore:
-        """Connects to the broker, once. Whoever asks closes the store; nothing else stays connected.
+        """Connects to the broker, in one try. The caller closes the store; nothing else stays connected.
 
         Raises:
-            InvalidSparkOption: The environment variable is not set, or the URL is none.
+            InvalidSparkOption: The environment variable is not set, or its URL cannot be parsed.
             BrokerUnavailable: The broker does not answer.
         """
         url = self._url()
@@ -89,8 +90,8 @@ class Broker:
         except _UNREADABLE:
             where = f"the URL in the environment variable {self.env}" if self.url is None else "the broker URL"
             raise InvalidSparkOption(
-                f"{where} cannot be read; it is not shown, for it may have a password. A password in a URL has % and "
-                "two hex digits for each character that is neither a letter nor a digit"
+                f"{where} cannot be read; it is not shown, because it may have a password. In a URL, write each "
+                "character of a password that is neither a letter nor a digit as % and two hex digits"
             ) from None
         try:
             options = dict(self.transport_options)
@@ -112,9 +113,8 @@ class Broker:
         url = os.environ.get(self.env or "")
         if not url:
             raise InvalidSparkOption(
-                f"the environment variable {self.env}, which is to have the broker URL, is not set in this process; "
-                "it must be there before Spark starts, on the driver and on every executor "
-                "(spark.executorEnv sets it there)"
+                f"the environment variable {self.env} for the broker URL is not set in this process. Set it before "
+                "Spark starts, on the driver and on every executor (with spark.executorEnv)"
             )
         return url
 
@@ -122,38 +122,38 @@ class Broker:
 def _may_have_password(url: str) -> bool:
     try:
         return any(
-            ":" in unquote(each.partition("://")[2].rpartition("@")[0]) or _PASSWORD_IN_QUERY.search(unquote(each))
-            for each in url.split(";")
-            if _shown(each)
+            ":" in unquote(one.partition("://")[2].rpartition("@")[0]) or _PASSWORD_IN_QUERY.search(unquote(one))
+            for one in url.split(";")
+            if _shown(one)
         )
     except _UNREADABLE:
         return True
 
 
 def _shown(url: str) -> str:
-    """Returns one URL of a list without its user, password and parameters.
+    """Returns a URL without user, password and parameters.
 
     Raises:
-        ValueError: It is none, so that its password may be in any place.
-        KeyError: It has a parameter of a value that kombu does not know.
-        TypeError: It has a parameter that is also in its address.
+        ValueError: It cannot be parsed, so that a password may be anywhere in it.
+        KeyError: A parameter has a value that kombu does not know.
+        TypeError: A parameter repeats a part of the address.
     """
     address = url.partition("?")[0]
     scheme, mark, rest = address.partition("://")
     before, at, place = rest.rpartition("@")
     if "@" in url and (not at or "@" in url[len(address) :] or set(before) & set("/#")):
-        raise ValueError("a character that is to be quoted ends the address before its @")
+        raise ValueError("an unquoted character ends the address before its @")
     if not parse_url(url)["hostname"] and at:
         raise ValueError("it has a user, but no host")
     return f"{scheme}{mark}{place}"
 
 
 def _names_in(options: Any) -> Iterator[str]:
-    """Yields the names of options, also of those within others, in lower case."""
+    """Yields the names of options in lower case, at any depth."""
     if isinstance(options, Mapping):
         yield from (str(name).lower() for name in options)
         options = options.values()
     elif not isinstance(options, (list, tuple)):
         return
-    for each in options:
-        yield from _names_in(each)
+    for option in options:
+        yield from _names_in(option)

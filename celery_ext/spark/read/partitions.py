@@ -1,4 +1,4 @@
-"""What one Spark task reads of the queues: portions of as many messages each."""
+"""Cuts queues into partitions of equal size, one for each Spark task."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from celery_ext.spark.read.selection import WaitingSelection
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.types import Part, QueueForm
 
-#: Messages in a portion, unless the number of portions is given.
+#: Messages in a partition, unless the option ``partitions`` gives a number of partitions.
 PARTITION_MESSAGES = 50_000
 
 
@@ -18,9 +18,9 @@ class WaitingPartition(InputPartition):
     """What one Spark task reads.
 
     Attributes:
-        parts: Of one queue or of several.
-        planned: In the last portion, when all queues are wanted, the names of those in any portion: it reads further
-            queues as well. Spark goes on with a plan for as long as a DataFrame or a view is used.
+        parts: Parts of one queue or of several.
+        planned: Names of all queues in the plan. Only the last partition has them, if it is to read queues that come
+            after the planning too. Spark plans a DataFrame or a view once, however long it is used.
     """
 
     parts: Sequence[Part]
@@ -28,34 +28,34 @@ class WaitingPartition(InputPartition):
 
 
 def plan(store: SparkStore, selection: WaitingSelection, count: int | None) -> list[WaitingPartition]:
-    """Cuts queues into portions, of as many messages each as wait just now, but for one.
+    """Cuts queues into partitions. The numbers of messages that wait in them now differ by one at most.
 
     Args:
-        store: Of the broker.
-        selection: Which messages are wanted.
-        count: How many portions are wanted.
+        store: Store of the broker.
+        selection: Which messages are selected.
+        count: Number of partitions; None for one for ``PARTITION_MESSAGES``.
 
     Returns:
-        The portions, fewer where there are fewer messages, one at least.
+        The partitions: no more than there are messages, at least one.
     """
     names = store.queues.names() if selection.queues is None else selection.queues
     sizes = store.scan.sizes(names, selection.from_ms, selection.to_ms)
     total = sum(sizes.values())
     wanted = max(min(count or -(-total // PARTITION_MESSAGES), total), 1)
-    ends = {total * n // wanted for n in range(1, wanted)}  # behind how many messages of all a portion ends
-    portions = [WaitingPartition(parts) for parts in _cut(store, selection, sizes, ends) if parts] or [
-        WaitingPartition([])
-    ]
+    # Numbers of messages, counted over all queues, after which a partition ends.
+    ends = {total * n // wanted for n in range(1, wanted)}
+    cut = [parts for parts in _cut(store, selection, sizes, ends) if parts] or [[]]
+    partitions = [WaitingPartition(parts) for parts in cut]
     if selection.queues is None:
-        portions[-1].planned = frozenset(names)
-    return portions
+        partitions[-1].planned = frozenset(names)
+    return partitions
 
 
-def parts_of(store: SparkStore, selection: WaitingSelection, portion: WaitingPartition) -> Iterator[Part]:
-    """Yields what is to be read for a portion: its parts, and what has come since for the last one to read."""
-    yield from portion.parts
-    if portion.planned is not None:
-        later = [name for name in store.queues.names() if name not in portion.planned]
+def parts_of(store: SparkStore, selection: WaitingSelection, partition: WaitingPartition) -> Iterator[Part]:
+    """Yields the parts that a partition reads: its own, and those of queues that came after the planning."""
+    yield from partition.parts
+    if partition.planned is not None:
+        later = [name for name in store.queues.names() if name not in partition.planned]
         for parts in _cut(store, selection, store.scan.sizes(later), set()):
             yield from parts
 
@@ -63,15 +63,23 @@ def parts_of(store: SparkStore, selection: WaitingSelection, portion: WaitingPar
 def _cut(
     store: SparkStore, selection: WaitingSelection, sizes: Mapping[QueueForm, int], ends: set[int]
 ) -> list[list[Part]]:
-    portions: list[list[Part]] = [[]]
+    """Returns the parts of each partition, in order.
+
+    Args:
+        store: Store of the broker.
+        selection: Which messages are selected.
+        sizes: Number of messages of each queue in each form of backup.
+        ends: Numbers of messages after which a partition ends.
+    """
+    partitions: list[list[Part]] = [[]]
     begin = 0
     for form, size in sizes.items():
-        # An empty queue is read as well, in either form of backup, for what comes to it later.
+        # Empty queues have a part too, in each form of backup: messages may come to them later.
         ranks = sorted(end - begin - 1 for end in ends if begin < end < begin + size)
         first, *others = store.scan.cut(form.queue, ranks, selection.from_ms, selection.to_ms, form.backup)
-        portions[-1].append(first)
-        portions += [[part] for part in others]
+        partitions[-1].append(first)
+        partitions += [[part] for part in others]
         begin += size
         if size and begin in ends:
-            portions.append([])
-    return portions
+            partitions.append([])
+    return partitions

@@ -18,18 +18,18 @@ from kombu_delayq.store.formats.hash import id_of, may_be_twin
 from kombu_delayq.store.formats.redisson import mark_of
 from kombu_delayq.store.types import Part, Scanned
 
-#: An Arrow batch is full with so many messages, or so many bytes of them.
+#: Messages, and bytes of messages, with which an Arrow batch is full.
 BATCH_ROWS, BATCH_BYTES = 4_000, 4_000_000
 
 
 class WaitingReader(DataSourceReader):
-    """Reads waiting messages. It is pickled to the tasks.
+    """Reads waiting messages. Pickled to executors.
 
     Args:
-        broker: Where they wait.
-        selection: Which of them.
+        broker: The broker.
+        selection: Which messages are selected.
         options: How they are read.
-        schema: The columns that are wanted.
+        schema: The columns of the DataFrame.
     """
 
     def __init__(self, broker: Broker, selection: WaitingSelection, options: ReadOptions, schema: pa.Schema) -> None:
@@ -41,7 +41,7 @@ class WaitingReader(DataSourceReader):
         self._wanted = {name.lower() for name in schema.names}
 
     def partitions(self) -> list[InputPartition]:
-        """Cuts what waits just now into portions of as many messages each.
+        """Cuts the messages that wait now into partitions of equal size.
 
         Raises:
             BrokerUnavailable: The broker does not answer.
@@ -53,7 +53,7 @@ class WaitingReader(DataSourceReader):
             store.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the messages of a portion."""
+        """Yields the messages of a partition."""
         if not isinstance(partition, WaitingPartition):
             return
         store = self._broker.connect()
@@ -64,16 +64,16 @@ class WaitingReader(DataSourceReader):
             store.close()
 
     def _batches(self, store: SparkStore, part: Part) -> Iterator[pa.RecordBatch]:
-        gathered = _Gathered(part)
+        collected = _Collected(part)
         for page in self._pages(store, part):
             stored = store.scan.bodies(part, page.members) if self._needs_bodies(part, page) else None
             ids = store.scan.ids(part, page.members) if self._needs_ids(part) else None
-            gathered.add(page, stored, ids)
-            if gathered.is_full:
-                yield gathered.rows().batch(self._schema)
-                gathered = _Gathered(part)
-        if gathered.members:
-            yield gathered.rows().batch(self._schema)
+            collected.add(page, stored, ids)
+            if collected.is_full:
+                yield collected.rows().batch(self._schema)
+                collected = _Collected(part)
+        if collected.members:
+            yield collected.rows().batch(self._schema)
 
     def _pages(self, store: SparkStore, part: Part) -> Iterator[Scanned]:
         page = None
@@ -85,7 +85,7 @@ class WaitingReader(DataSourceReader):
     def _needs_bodies(self, part: Part, page: Scanned) -> bool:
         if not OF_BODY.isdisjoint(self._wanted):
             return True
-        # A message that is stored beside another of its id tells its id in its body only.
+        # Two messages can have the same task id. The second is stored under another id; only its body has its own.
         is_twin = part.backup == "hash" and any(may_be_twin(id_of(member)) for member in page.members)
         return "task_id" in self._wanted and is_twin
 
@@ -93,8 +93,8 @@ class WaitingReader(DataSourceReader):
         return part.backup == "list" and "task_id" in self._wanted
 
 
-class _Gathered:
-    """Pages of one part on their way into a batch."""
+class _Collected:
+    """Collects pages of one part until they fill a batch."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -107,25 +107,26 @@ class _Gathered:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time for a batch."""
+        """Whether the pages fill a batch."""
         return len(self.members) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
     def add(self, page: Scanned, stored: list[bytes | None] | None, ids: list[bytes] | None) -> None:
-        """Takes a page, but for the messages that do not wait any more."""
-        # Of an entry of Redisson's form, with the message in it, only the mark is kept.
+        """Adds a page, without the messages that no longer wait."""
+        # In Redisson's form a member is an entry, which has the message in it. Only the mark is needed.
         members = list(map(mark_of, page.members)) if self._part.backup == "list" else page.members
-        # One page of a batch may need its bodies and another not, but each message has one entry in every column.
-        found: tuple[list[Any], ...] = (members, page.dues, page.lengths, stored or [None] * len(members))
+        # A page without bodies has None for each message, because all columns have the same length.
+        added: tuple[list[Any], ...] = (members, page.dues, page.lengths, stored or [None] * len(members))
         if stored is not None:
-            waits = [each is not None for each in stored]
-            found = tuple(list(compress(each, waits)) for each in found)
+            waits = [value is not None for value in stored]
+            added = tuple(list(compress(column, waits)) for column in added)
             self._bytes += sum(page.lengths)
         columns: tuple[list[Any], ...] = (self.members, self._dues, self._lengths, self._stored)
-        for column, more in zip(columns, found, strict=True):
+        for column, more in zip(columns, added, strict=True):
             column += more
-        self._ids += ids or ()  # of messages with their entries, all of which wait
+        # Only Redisson's form has ids here. Its entries contain the messages, so that no message is left out.
+        self._ids += ids or ()
 
     def rows(self) -> Rows:
-        """Returns what was gathered."""
+        """Returns the collected messages."""
         found = (self._part.queue, self.members, self._dues, self._lengths, self._stored)
         return RedissonRows(*found, self._ids) if self._part.backup == "list" else Rows(*found)

@@ -1,9 +1,12 @@
-"""What the Spark tasks of a job tell the driver."""
+"""What a Spark task of a job reports to the driver."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
+
+#: Most bad rows that a Spark task logs, and reports to the driver.
+MOST_NAMED = 10
 
 
 @dataclass
@@ -14,12 +17,12 @@ class CommitMessage(WriterCommitMessage):
         job: Name of the job.
         run: Number of its run.
         rows: Number of rows.
-        enqueued: Number of messages sent or staged, dead letters among them.
-        repeated: Number of messages that the job had before: from another attempt, or from a row with the same id.
+        enqueued: Number of messages sent or staged, with the dead letters.
+        repeated: Number of messages that the job had before, from another attempt or from a row with the same id.
         cancelled: Number of waiting tasks that were cancelled.
         bad: Number of rows that make no task.
-        dead_lettered: Number of those that are among the dead letters.
-        faults: Some of them, in words.
+        dead_lettered: Number of bad rows that became dead letters.
+        errors: What is wrong with the first bad rows.
     """
 
     job: str
@@ -30,18 +33,19 @@ class CommitMessage(WriterCommitMessage):
     cancelled: int = 0
     bad: int = 0
     dead_lettered: int = 0
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
-def summary(name: str, sent: int, written: Sequence[CommitMessage]) -> str:
-    """Returns what a job has done, in a line.
+def summary(name: str, sent: int, messages: Sequence[CommitMessage]) -> str:
+    """Returns the line that the driver logs when a job is committed.
 
     Args:
-        name: Of the job.
-        sent: Number of messages that all its runs and attempts have sent.
-        written: What the tasks of the last run have done.
+        name: Name of the job.
+        sent: Number of messages that all runs and attempts of the job have sent.
+        messages: Reports of the tasks of the last run.
     """
-    names = {"repeated": "sent before", "cancelled": "cancelled", "bad": "bad", "dead_lettered": "dead letters"}
-    counts = {told: sum(getattr(each, what) for each in written) for what, told in names.items()}
-    told = "".join(f", {count:,} {what}" for what, count in counts.items() if count)
-    return f"job {name} is committed: {sum(each.rows for each in written):,} rows, {sent:,} messages in all{told}"
+    labels = {"repeated": "sent before", "cancelled": "cancelled", "bad": "bad", "dead_lettered": "dead letters"}
+    counts = {label: sum(getattr(message, name) for message in messages) for name, label in labels.items()}
+    details = "".join(f", {count:,} {label}" for label, count in counts.items() if count)
+    rows = sum(message.rows for message in messages)
+    return f"job {name} is committed: {rows:,} rows, {sent:,} messages in all{details}"

@@ -1,4 +1,4 @@
-"""What a Spark job does with its rows, in its tasks and at its end."""
+"""Writes a job: its rows in Spark tasks, and its end on the driver."""
 
 import gc
 import logging
@@ -15,7 +15,7 @@ from celery_ext.spark.python_workers import log
 from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
-from celery_ext.spark.write.commit_message import CommitMessage, summary
+from celery_ext.spark.write.commit_message import MOST_NAMED, CommitMessage, summary
 from celery_ext.spark.write.messages.builder import MessageBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
@@ -27,32 +27,30 @@ from kombu_delayq.store.types import Offer
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-#: Most bad rows that a task names in the log, and hands to the driver.
-FAULTS_NAMED = 10
-#: Longest wait for a broker that is to be told of the end of a failed job, in s: its tasks have waited already.
+#: How long the abort of a job waits for the broker at most, in s. The tasks of the job have waited already.
 ABORT_S = 30.0
 
 
 @dataclass(frozen=True)
 class JobWriter:
-    """Writes the tasks of one job. Pickled to executors, without a password.
+    """Writes one job. Pickled to executors, without a password.
 
     Attributes:
-        options: Of the job.
-        settings: Of the app.
-        plan: What the columns mean.
-        broker: Where the tasks go.
+        options: Options of the job.
+        settings: Settings of the app.
+        columns: What the columns mean.
+        broker: Broker of the tasks.
         run: Number of this run.
     """
 
     options: WriteOptions
     settings: AppSettings
-    plan: Columns
+    columns: Columns
     broker: Broker
     run: int
 
     def job_run(self, name: str, run: int | None = None) -> JobRun:
-        """Returns how a job of this name writes."""
+        """Returns a run of a job of this name, by default this run."""
         options = self.options
         ttl_ms = round(options.job_ttl * 1000)
         staged = options.delivery == "staged"
@@ -63,38 +61,43 @@ class JobWriter:
         """Sends the rows of one Spark task.
 
         Args:
-            name: Of the job.
+            name: Name of the job.
             batches: The rows.
             stream: Name of the stream that the job belongs to, if any.
 
         Raises:
-            BadRow: A row makes no task, and that is to fail the job.
-            StragglerRefused: The job has ended, or goes on in a later run.
-            BrokerUnavailable: The broker takes no messages for too long.
+            BadRow: A row makes no task, and ``on_bad_row`` is ``fail``.
+            StragglerRefused: The job has ended, or a later run has taken it over.
+            BrokerUnavailable: The broker takes no messages for longer than ``write_timeout``.
         """
-        written = CommitMessage(name, self.run)
+        report = CommitMessage(name, self.run)
         retry = Retry(self.options.write_timeout)
         store = retry.until_done(self.broker.connect)
         try:
             job = self.job_run(name)
             begun = retry.until_done(lambda: store.jobs.begin(job, stream))
             if begun.word == "committed":
-                return written
+                return report
             if begun.word != "open":
                 raise refused(name, begun.word)
-            with _no_search_for_cycles():
-                self._send(store, job, begun, batches, written)
+            with _no_garbage_collection():
+                self._send(store, job, begun, batches, report)
         except JobCommitted:
             pass  # by another attempt of this task, which has sent all of it
         finally:
             store.close()
-        return written
+        return report
 
-    def commit(self, name: str, run: int, written: Sequence[CommitMessage]) -> None:
-        """Ends a job that has succeeded, and sends what it has staged.
+    def commit(self, name: str, run: int, reports: Sequence[CommitMessage]) -> None:
+        """Commits a job, and sends the messages that it has staged.
+
+        Args:
+            name: Name of the job.
+            run: Number of the run that has succeeded.
+            reports: Reports of its Spark tasks.
 
         Raises:
-            StragglerRefused: A later run of the job has taken it over, or it was aborted.
+            StragglerRefused: A later run has taken the job over, or the job was aborted.
         """
         job = self.job_run(name, run)
         retry = Retry(self.options.write_timeout)
@@ -108,10 +111,10 @@ class JobWriter:
             found = store.jobs.find(name)
         finally:
             store.close()
-        log(logging.INFO, summary(name, found.enqueued if found else 0, written))
+        log(logging.INFO, summary(name, found.enqueued if found else 0, reports))
 
     def abort(self, name: str, run: int) -> None:
-        """Ends a job that has failed: none of its tasks can write any more."""
+        """Aborts a job, so that none of its Spark tasks can write any more."""
         retry = Retry(min(self.options.write_timeout, ABORT_S))
         store = retry.until_done(self.broker.connect)
         try:
@@ -122,7 +125,7 @@ class JobWriter:
         log(logging.WARNING, f"job {name} is {state}; run with the same name, it sends what is missing")
 
     def abort_stream(self, stream: str, batch: int) -> None:
-        """Ends the job of a stream's batch, if a task of it has begun. Spark tells neither the query nor the run."""
+        """Aborts the job of a stream's batch if it has begun. Spark passes neither query nor run on here."""
         store = Retry(min(self.options.write_timeout, ABORT_S)).until_done(self.broker.connect)
         try:
             name = store.jobs.of_stream(stream)
@@ -132,44 +135,44 @@ class JobWriter:
             self.abort(name, 0)
 
     def _send(
-        self, store: SparkStore, job: JobRun, begun: Begun, batches: "Iterator[RecordBatch]", written: CommitMessage
+        self, store: SparkStore, job: JobRun, begun: Begun, batches: "Iterator[RecordBatch]", report: CommitMessage
     ) -> None:
-        builder = self._messages(job.name, begun.base_ms, store.options.max_delay)
+        builder = self._builder(job.name, begun.base_ms, store.options.max_delay)
         queue = self.settings.conf.get("task_default_queue") or "celery"
         with closing(Sender(store, job, self.options)) as sender:
             for batch in batches:
-                written.rows += batch.num_rows
+                report.rows += batch.num_rows
                 for part in builder.parts(batch, sender.rows):
                     for error, letter in part.bad_rows:
-                        self._note(error, letter, sender, written)
+                        self._report_bad_row(error, letter, sender, report)
                     for to, offers in part.offers.items():
                         sender.add(to, offers)
                     if part.cancelled:
                         sender.cancel(queue, part.cancelled)
             sender.flush()
-        written.enqueued, written.repeated, written.cancelled = sender.enqueued, sender.repeated, sender.cancelled
+        report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
-    def _messages(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
+    def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
         levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DelayLevels.parse())
         schedule = Schedule(self.options, levels, base_ms, max_delay)
-        depth = int(self.settings.conf.get("task_repr_maxlevels", 3) or 0)
-        return MessageBuilder(self.plan, self.options, Templates(self.settings), schedule, name, depth)
+        repr_levels = int(self.settings.conf.get("task_repr_maxlevels", 3) or 0)
+        return MessageBuilder(self.columns, self.options, Templates(self.settings), schedule, name, repr_levels)
 
-    def _note(self, fault: str, letter: Offer | None, sender: Sender, written: CommitMessage) -> None:
+    def _report_bad_row(self, error: str, letter: Offer | None, sender: Sender, report: CommitMessage) -> None:
         if self.options.on_bad_row == "fail":
-            raise BadRow(f"{fault}. With option on_bad_row=drop or dead_letter the job goes on without such rows")
-        written.bad += 1
-        if len(written.faults) < FAULTS_NAMED:
-            written.faults.append(fault)
-            log(logging.WARNING, fault)
+            raise BadRow(f"{error}. With option on_bad_row=drop or dead_letter the job goes on without such rows")
+        report.bad += 1
+        if len(report.errors) < MOST_NAMED:
+            report.errors.append(error)
+            log(logging.WARNING, error)
         if letter is not None and self.options.dead_letter_queue:
             sender.add(self.options.dead_letter_queue, [letter])
-            written.dead_lettered += 1
+            report.dead_lettered += 1
 
 
 @contextmanager
-def _no_search_for_cycles() -> Iterator[None]:
-    """Keeps Python from searching texts for cycles, of which they have none: that is a seventh of the work."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Stops the search for reference cycles, which takes a seventh of the time and finds none in texts."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -180,7 +183,7 @@ def _no_search_for_cycles() -> Iterator[None]:
 
 
 def publish(store: SparkStore, job: JobRun, retry: Retry) -> None:
-    """Sends all that a committed job has staged."""
+    """Sends all messages that a committed job has staged."""
     while True:
         reply = retry.until_done(lambda: store.jobs.publish(job), has_room)
         if reply.word != "enqueued":

@@ -1,4 +1,4 @@
-"""The writers that Spark asks for: of a DataFrame, and of a stream."""
+"""The writers that Spark calls: for a DataFrame, and for a stream."""
 
 # The documentation is built without Spark: annotations are not evaluated.
 from __future__ import annotations
@@ -22,8 +22,8 @@ class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame as one job.
 
     Args:
-        writer: How.
-        name: Of the job.
+        writer: Writes the job.
+        name: Name of the job.
     """
 
     def __init__(self, writer: JobWriter, name: str) -> None:
@@ -36,20 +36,20 @@ class BatchWriter(DataSourceArrowWriter):
         return self._writer.write(self._name, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Ends the job after all its tasks have succeeded."""
-        self._writer.commit(self._name, self._writer.run, _written(messages))
+        """Commits the job, after all its Spark tasks have succeeded."""
+        self._writer.commit(self._name, self._writer.run, _ours(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Ends the job after one of its tasks has failed for good."""
+        """Aborts the job, after a Spark task has failed for the last time."""
         self._writer.abort(self._name, self._writer.run)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes each micro-batch of a stream as a job, named by query and batch.
+    """Writes each micro-batch of a stream as a job, which is named after query and batch.
 
     Args:
-        writer: How.
-        checkpoint: Location of the checkpoint; empty when it is not among the options.
+        writer: Writes the jobs.
+        checkpoint: Location of the checkpoint; empty when it is not an option.
     """
 
     def __init__(self, writer: JobWriter, checkpoint: str) -> None:
@@ -62,30 +62,30 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = context and context.getLocalProperty("sql.streaming.queryId")
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
-            raise StragglerRefused("Spark does not tell which query and batch this task belongs to")
+            raise StragglerRefused("Spark does not say which query and batch this task belongs to")
         _check_case(self._writer, context)
         return self._writer.write(f"{query}/{batch}", iterator, self._stream)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
-        """Ends the job of a micro-batch after all its tasks have succeeded."""
-        written = _written(messages)
-        if written:  # a batch without tasks has no job
-            self._writer.commit(written[0].job, written[0].run, written)
+        """Commits the job of a micro-batch, after all its Spark tasks have succeeded."""
+        ours = _ours(messages)
+        if ours:  # a batch without Spark tasks has no job
+            self._writer.commit(ours[0].job, ours[0].run, ours)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
-        """Ends the job of a micro-batch after one of its tasks has failed for good."""
-        written = _written(messages)
-        if written:
-            self._writer.abort(written[0].job, written[0].run)
+        """Aborts the job of a micro-batch, after a Spark task has failed for the last time."""
+        ours = _ours(messages)
+        if ours:
+            self._writer.abort(ours[0].job, ours[0].run)
         elif self._stream:
             self._writer.abort_stream(self._stream, batchId)
 
 
 def _check_case(writer: JobWriter, context: TaskContext | None) -> None:
-    """Checks names again where their case counts, which Spark tells tasks only, and not who plans the job."""
+    """Checks the case of names if the session is case-sensitive. Spark says so to tasks only, not on the driver."""
     if context is not None and (context.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true":
-        writer.plan.check_case()
+        writer.columns.check_case()
 
 
-def _written(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
-    return [each for each in messages if isinstance(each, CommitMessage)]
+def _ours(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
+    return [message for message in messages if isinstance(message, CommitMessage)]
