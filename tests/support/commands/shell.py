@@ -95,3 +95,19 @@ def terminal(server: PrivateRedis, *args: str, columns: int = 0, **streams: Any)
         yield process
     finally:
         process.close()
+
+
+def start_transfer(url: str, *args: str) -> subprocess.Popen[str]:
+    """Starts ``delayq transfer``, whose log can be read."""
+    return subprocess.Popen([BIN / "delayq", "-b", url, *args, "transfer"], stderr=subprocess.PIPE, text=True)
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Reads what a process logs until a text comes, and ends it as a supervisor does."""
+    assert process.stderr
+    try:
+        assert any(text in line for line in process.stderr), f"{text!r} was not logged"
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+    assert process.returncode == 0

@@ -1,0 +1,76 @@
+"""Which broker a command asks, and what it says of one that it cannot use."""
+
+import json
+
+import pytest
+import redis
+from click.testing import CliRunner
+
+from celery_ext.cli import delayq
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.commands.shell import run
+from tests.support.workers.harness import MakeProj, Proj
+
+
+def test_sentinel_without_the_name_of_its_master_is_told_in_words() -> None:
+    """What kombu finds missing ends the command in one line."""
+    result = CliRunner().invoke(delayq, ["--broker", "delayq+sentinel://127.0.0.1:1", "status"])
+    assert result.exit_code == 1
+    assert "'master_name' transport option must be specified" in result.output
+
+
+def test_a_variable_does_not_override_the_broker_of_an_app(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `celery -A proj` the app's broker is asked, whatever DELAYQ_BROKER_URL says; an option goes before both."""
+    monkeypatch.setenv("DELAYQ_BROKER_URL", "redis://:s3cret@127.0.0.1:1/0")
+    report = json.loads(proj.celery("delayq", "status", "--json"))
+    assert report["broker"] == proj.server.url
+    report = json.loads(proj.celery("delayq", "-b", f"{proj.server.url[:-1]}7", "status", "--json"))
+    assert report["broker"] == f"{proj.server.url[:-1]}7"
+
+
+def test_a_variable_names_the_broker_of_an_app_without_one(
+    make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the app says nothing of a broker, the variable does."""
+    proj = make_proj()
+    monkeypatch.setenv("DELAYQ_BROKER_URL", proj.server.url)
+    proj.conf["broker_url"] = None
+    assert json.loads(proj.celery("delayq", "status", "--json"))["broker"] == proj.server.url
+
+
+@pytest.mark.parametrize("args", [["cancel", "t"], ["cancel", "t", "u"], ["purge", "celery"], ["repair"]])
+def test_a_question_names_the_broker_and_its_prefix_without_the_password(
+    own_server: PrivateRedis, make_proj: MakeProj, args: list[str]
+) -> None:
+    """Before it removes or mends something, a command says where: also where nobody can be asked."""
+    own_server.client().config_set("requirepass", "s3cret")
+    url = own_server.url.replace("redis://", "redis://:s3cret@")
+    options = {"global_keyprefix": "shop."}
+    proj = make_proj(server=own_server, broker_url=url, broker_transport_options=options)
+    proj.send("record", countdown=3600, task_id="t")
+    with redis.Redis(port=own_server.port, password="s3cret") as client:
+        client.delete("shop.delayq:queues")
+    result = CliRunner().invoke(delayq, ["-b", url, "-o", "global_keyprefix=shop.", *args])
+    assert result.exit_code == 2, result.output
+    assert f" on {url.replace('s3cret', '**')} with key prefix 'shop.'? Nobody can be asked" in result.output
+
+
+def test_an_unreachable_broker_is_told_without_its_password() -> None:
+    """The error names the broker and the reason, not the password, and the exit code is 1."""
+    result = CliRunner().invoke(delayq, ["--broker", "redis://:s3cret@127.0.0.1:1/0", "status"])
+    assert result.exit_code == 1
+    assert "redis://:**@127.0.0.1:1/0" in result.output
+    assert "s3cret" not in result.output
+
+
+@pytest.mark.parametrize("args", [["status"], ["--broker", "redis://", "-o", "nonsense", "status"], ["nonsense"]])
+def test_what_is_not_understood_exits_with_2(args: list[str]) -> None:
+    """No broker, a malformed option, or an unknown command: exit code 2, with what to write."""
+    result = CliRunner().invoke(delayq, args, env={"DELAYQ_BROKER_URL": "", "CELERY_BROKER_URL": ""})
+    assert result.exit_code == 2, result.output
+
+
+def test_a_misspelled_transport_option_is_refused_by_name(proj: Proj) -> None:
+    """`-o tranfer=false` fails, and says what was meant."""
+    result = run(proj.server, "-o", "tranfer=false", "status", code=1)
+    assert "did you mean 'transfer'" in result.stderr

@@ -1,0 +1,117 @@
+"""``delayq status``."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest.mock
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.commands.shell import read_until, run, start_transfer
+from tests.support.conditions import until
+from tests.support.workers.harness import APPS, MakeProj, Proj
+
+
+def test_status_counts_delayed_ready_and_overdue(proj: Proj) -> None:
+    """`delayq status --json` gives each queue's numbers; nobody transfers, so what is due is overdue."""
+    proj.send("record", countdown=0.5, queue="late")
+    proj.send("record", countdown=3600, queue="late")
+    proj.send("record", queue="late")
+    until(lambda: json.loads(run(proj.server, "status", "--json").stdout)["queues"][0]["overdue"])
+    report = json.loads(run(proj.server, "status", "--json").stdout)
+    [queue] = report["queues"]
+    assert (report["broker"], report["leader"]) == (proj.server.url, None)
+    assert (queue["queue"], queue["delayed"], queue["ready"], queue["overdue"]) == ("late", 2, 1, 1)
+    assert queue["overdue_by_s"] > 0
+    assert queue["next_due_in_s"] == pytest.approx(-queue["overdue_by_s"])
+
+
+def test_status_in_plain_text_names_queues_and_says_that_nobody_leads(proj: Proj) -> None:
+    """`delayq status` prints a table, and says in words that no transfer worker runs."""
+    proj.send("record", countdown=7200, queue="orders")
+    result = run(proj.server, "status")
+    assert "no transfer worker runs" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if line.startswith("orders"))
+    assert row.split()[1:3] == ["1", "0"]
+    assert "(in 2h)" in row or "(in 1h 59m)" in row
+
+
+def test_status_of_an_empty_broker_says_so(make_proj: MakeProj) -> None:
+    """Without delayed messages there is no table, and no error."""
+    assert "no queue holds or held" in run(make_proj().server, "status").stdout
+
+
+def test_a_damaged_queue_hides_no_other(proj: Proj) -> None:
+    """A key of another type is named beside the numbers of the sound queues, and the exit code is 1."""
+    proj.send("record", countdown=3600, queue="sound")
+    proj.send("record", countdown=3600, queue="damaged")
+    proj.server.client().set("delayq:{damaged}:due", "x")
+    result = run(proj.server, "status", code=1)
+    assert any(line.startswith("sound ") for line in result.stdout.splitlines())
+    assert "key delayq:{damaged}:due holds a string" in result.stdout
+    rows = json.loads(run(proj.server, "status", "--json", code=1).stdout)["queues"]
+    assert [("error" in row, row["queue"]) for row in rows] == [(True, "damaged"), (False, "sound")]
+
+
+def test_status_as_a_celery_command_shows_the_queues_of_the_app(proj: Proj) -> None:
+    """`celery -A proj delayq status` needs no broker, and lists the app's queues too."""
+    result = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "proj", "delayq", "status"],
+        cwd=APPS,
+        env={**os.environ, "PROJ_CONF": json.dumps({**proj.conf, "task_default_queue": "mine"})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert any(line.startswith("mine ") for line in result.stdout.splitlines())
+
+
+def test_status_and_transfer_tell_of_messages_under_other_key_prefixes(make_proj: MakeProj) -> None:
+    """What a command without the prefix does not see is counted, with how to reach it; what is empty is not."""
+    for prefix, count in (("shop.", 2), ("empty.", 0), ("*[a", 3)):
+        proj = make_proj(broker_transport_options={"global_keyprefix": prefix})
+        for n in range(max(count, 1)):
+            proj.send("record", countdown=3600, task_id=f"{n}")
+        if not count:
+            assert proj.app.control.purge() == 1
+    server = proj.server
+    server.client().set("odd.delayq:queues", "a key of another kind")
+    report = json.loads(run(server, "status", "--json").stdout)
+    assert (report["queues"], report["other_prefixes"]) == ([], {"*[a": 3, "shop.": 2})
+    assert json.loads(run(server, "-o", "global_keyprefix=shop.", "status", "--json").stdout) == {
+        **report,
+        "global_keyprefix": "shop.",
+        "queues": unittest.mock.ANY,
+        "other_prefixes": {"*[a": 3},
+    }
+    text = run(server, "status").stdout
+    assert "3 with global_keyprefix '*[a', 2 with global_keyprefix 'shop.'" in text
+    assert "give -o global_keyprefix=*[a, or run it as `celery -A app delayq" in text
+    with start_transfer(server.url) as process:
+        read_until(process, "2 with global_keyprefix 'shop.'")
+
+
+def test_a_large_database_is_not_searched_for_other_prefixes(own_server: PrivateRedis) -> None:
+    """Among 200,000 keys of others status looks at some thousand at most, and is quick."""
+    client = own_server.client()
+    for begin in range(0, 200_000, 10_000):  # a longer script would keep a busy server from answering
+        client.eval("for n = 1, 10000 do redis.call('SET', ARGV[1] .. n, 'x') end", 0, f"celery-task-meta-{begin}-")
+    client.config_resetstat()
+    run(own_server, "status")
+    assert client.info("commandstats")["cmdstat_scan"]["calls"] == 10
+
+
+def test_status_says_that_the_app_itself_uses_stock_redis(make_proj: MakeProj) -> None:
+    """A forgotten broker_transport is said, also one that kombu drops for a URL; an app of ours hears nothing."""
+    server = make_proj().server
+    for conf in ({"broker_transport": None}, {"broker_url": f"redis+socket://{server.socket_path}"}):
+        proj = make_proj(**conf)
+        assert "uses the stock transport 'redis' itself" in proj.celery("delayq", "status")
+    assert json.loads(proj.celery("delayq", "status", "--json"))["stock_transport"] == "redis"
+    for conf in ({}, {"broker_transport": None, "broker_url": f"delayq://127.0.0.1:{server.port}/0"}):
+        proj = make_proj(**conf)
+        assert json.loads(proj.celery("delayq", "status", "--json"))["stock_transport"] is None
+    assert "stock" not in proj.celery("delayq", "status")
