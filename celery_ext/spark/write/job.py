@@ -19,7 +19,7 @@ from celery_ext.spark.write.commit_message import MOST_NAMED, CommitMessage, sum
 from celery_ext.spark.write.messages.builder import MessageBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
-from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, hold, refused
+from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, refused, wait_for
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import Begun, JobRun
 from kombu_delayq.store.types import Offer
@@ -188,7 +188,7 @@ def publish(store: SparkStore, job: JobRun, retry: Retry) -> None:
         reply = retry.until_done(lambda: store.jobs.publish(job), has_room)
         if reply.word != "enqueued":
             try:
-                hold(reply, "of the staged messages", job.name, retry)
+                wait_for(reply, "of the staged messages", job.name, retry)
             except JobCommitted:
                 return  # another driver has sent the last of them
         elif reply.fresh == 0:

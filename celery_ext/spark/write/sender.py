@@ -1,4 +1,4 @@
-"""How the messages of one Spark task go to Redis: in chunks, each while the next is made, as fast as the job may."""
+"""Sends the messages of one Spark task to Redis in chunks. The next chunk is made while Redis stores the last one."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,37 +17,41 @@ from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
 
-#: For how long, in s, the chunks of a job with a rate are made.
+#: A chunk of a job with ``max_rate`` has the messages of this time at most, in s.
 _CHUNK_S = 0.1
-#: Longest pause for the rate before asking again, in s: other tasks of the job may have ended.
+#: Longest pause for the rate before the next try, in s: other tasks of the job may have ended meanwhile.
 _LONGEST_PAUSE_S = 1.0
-
-#: Making fewer messages at once than this takes longer than waiting for Redis less saves.
+#: Fewest messages worth making at once. Below it, making them costs more time than the overlap with Redis saves.
 _FEW = 50
-
-#: Why a task may not write.
+#: Why a task may not write, by the word in the reply of Redis.
 _REFUSED = {
     "aborted": "has been aborted",
     "superseded": "goes on in a later run",
-    "mixed": "has begun with another delivery, and is to be run with the same option again",
-    "unknown": "is not known to Redis any more",
+    "mixed": "has begun with another value of delivery; run it again with that value",
+    "unknown": "is no longer known to Redis",
 }
 
 
 class JobCommitted(Exception):
-    """The job has been committed: whoever still writes for it has nothing to do."""
+    """The job is committed, so that nothing is left to send for it."""
 
 
 class Sender:
     """Sends messages of one job, each id once. One chunk is on its way while the next is filled.
 
-    A chunk whose reply says anything but that it was sent, or whose reply is lost, is sent again and waited for: the
-    guard of the job knows what has been sent.
+    When Redis refuses a chunk for now, or its reply is lost, the sender sends the chunk again and waits for the reply.
+    The job's guard in Redis knows which ids were sent.
 
     Args:
-        store: Of the broker.
+        store: Store of the broker.
         job: The run, which has begun.
-        options: Sizes of chunks and time to wait.
+        options: Sizes of chunks, and how long to wait.
+
+    Attributes:
+        enqueued: Number of messages that were sent or staged.
+        repeated: Number of messages that the job had before.
+        cancelled: Number of tasks that were cancelled.
+        rows: About the number of messages that fill a chunk.
     """
 
     def __init__(self, store: SparkStore, job: JobRun, options: WriteOptions) -> None:
@@ -58,17 +62,16 @@ class Sender:
         self._retry = Retry(options.write_timeout)
         self._ahead = Ahead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
-        #: So many messages fill a chunk, about.
         self.rows = self._most
         self._chunks: defaultdict[str, Page[Offer]] = defaultdict(lambda: Page(most, options.chunk_bytes))
 
     def add(self, queue: str, offers: Sequence[Offer]) -> None:
-        """Takes messages, and sends the chunks that are full.
+        """Adds messages, and sends the chunks that are full.
 
         Raises:
-            JobCommitted: The job has been committed.
-            StragglerRefused: It has been aborted, or a later run has taken it over.
-            BrokerUnavailable: It takes no messages for too long.
+            JobCommitted: The job is committed.
+            StragglerRefused: The job is aborted, or a later run has taken it over.
+            BrokerUnavailable: The broker takes no messages for longer than ``write_timeout``.
         """
         chunk = self._chunks[queue]
         for offer in offers:
@@ -77,34 +80,37 @@ class Sender:
                 self._flush(queue)
 
     def flush(self) -> None:
-        """Sends what is left, and waits until Redis has all. Raises as ``add``."""
+        """Sends the rest, and waits until Redis has everything. Raises the errors of ``add``."""
         for queue in list(self._chunks):
             self._flush(queue)
         self._confirm()
 
     def close(self) -> None:
-        """Waits for Redis to run what is on its way, so that nothing comes to it when its task has ended."""
+        """Waits until Redis has run the chunk on its way, so that none arrives after the Spark task has ended."""
         with suppress(RedisError, OSError):
             self._ahead.confirm()
 
     def cancel(self, queue: str, ids: Sequence[str]) -> None:
-        """Cancels waiting tasks, also those that this job has sent or would send later. Raises as ``add``.
+        """Cancels waiting tasks. Tasks that this job has sent, or would send later, are among them.
+
+        Raises the errors of ``add``.
 
         Args:
-            queue: Any queue; the ids are searched in all.
+            queue: Any queue. The ids are looked up in all queues.
             ids: Task ids.
         """
         self.flush()
         for part in pages(ids, by_id.IDS_A_CALL):
-            self._send(queue, [Offer(each, "", 0, "") for each in part])
+            # An empty message only claims its id, so that the job does not send it later.
+            self._send(queue, [Offer(task_id, "", 0, "") for task_id in part])
             self.cancelled += len(self._cancelled(part))
 
     def _cancelled(self, ids: Sequence[str]) -> set[str]:
-        """Returns which ids had messages that it removed, in however many tries."""
+        """Cancels tasks, and returns the ids of those whose messages it removed, in all tries together."""
         removed: set[str] = set()
 
         def cancel() -> None:
-            removed.update(each.id for each in by_id.cancel(self._store, ids) if each.messages)
+            removed.update(result.id for result in by_id.cancel(self._store, ids) if result.messages)
 
         self._retry.until_done(cancel)
         return removed
@@ -116,11 +122,11 @@ class Sender:
         commands = self._store.jobs.enqueue_commands(queue, self._job, chunk)
         self._confirm()
         self._on_way = (queue, chunk)
-        with suppress(RedisError, OSError):  # there will be no reply then
+        with suppress(RedisError, OSError):  # Then no reply comes, and _confirm sends the chunk again.
             self._ahead.send(commands)
 
     def _confirm(self) -> None:
-        """Waits until Redis has the chunk that is on its way, if one is."""
+        """Waits until Redis has the chunk that is on its way, if there is one."""
         if self._on_way is None:
             return
         (queue, chunk), self._on_way = self._on_way, None
@@ -133,7 +139,7 @@ class Sender:
         self.repeated += reply.repeated
 
     def _send(self, queue: str, chunk: Sequence[Offer], reply: Enqueued | None = None) -> Enqueued:
-        """Sends a chunk and waits until Redis has it. reply: to what was sent of it already, if one has come."""
+        """Sends a chunk and waits until Redis has it. reply: The reply, if the chunk was sent and one has come."""
         while True:
             if reply is None:
                 reply = self._retry.until_done(lambda: self._store.jobs.enqueue(queue, self._job, chunk), has_room)
@@ -141,12 +147,12 @@ class Sender:
                 self._retry.progress()
             if reply.word == "enqueued":
                 return reply
-            hold(reply, queue, self._job.name, self._retry)
+            wait_for(reply, queue, self._job.name, self._retry)
             reply = None
 
 
 def most_in_chunk(options: WriteOptions) -> int:
-    """Returns how many messages one call may send, so that rate and depth can be kept."""
+    """Returns the most messages in one call that rate and depth of the queue allow."""
     most = options.chunk_size
     if options.max_rate:
         most = min(most, max(1, int(options.max_rate * _CHUNK_S)))
@@ -154,17 +160,17 @@ def most_in_chunk(options: WriteOptions) -> int:
 
 
 def has_room(reply: Enqueued) -> bool:
-    """Whether the queue was not too deep: each other reply says that the job goes on, or how it ended."""
+    """Whether the queue has room. Every other reply is progress: the job goes on, or has ended."""
     return reply.word != "deep"
 
 
-def hold(reply: Enqueued, queue: str, job: str, retry: Retry) -> None:
-    """Waits as a reply wants it.
+def wait_for(reply: Enqueued, queue: str, job: str, retry: Retry) -> None:
+    """Waits for the rate or for room in a queue, as a reply demands.
 
     Raises:
-        JobCommitted: The job has been committed.
-        StragglerRefused: It has ended otherwise.
-        BrokerUnavailable: Its queue has been full for too long.
+        JobCommitted: The job is committed.
+        StragglerRefused: The job has ended in another way.
+        BrokerUnavailable: The queue has been full for longer than ``write_timeout``.
     """
     if reply.word == "wait":
         sleep(min(reply.wait_ms / 1000, _LONGEST_PAUSE_S))
@@ -177,5 +183,5 @@ def hold(reply: Enqueued, queue: str, job: str, retry: Retry) -> None:
 
 
 def refused(job: str, word: str) -> StragglerRefused:
-    """Returns what a task raises that may not write for a job. word: why, as of ``Begun`` or ``Enqueued``."""
+    """Returns the error of a task that may not write for a job. word: Why, as of ``Begun`` or ``Enqueued``."""
     return StragglerRefused(f"job {job} {_REFUSED.get(word, word)}; this task writes no more")

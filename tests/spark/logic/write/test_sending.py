@@ -128,7 +128,7 @@ ENDS: dict[str, tuple[Any, type[Exception], str]] = {
     "committed": (lambda store, job: store.jobs.finish(job, "committed"), JobCommitted, "j"),
     "aborted": (lambda store, job: store.jobs.finish(job, "aborted"), StragglerRefused, "has been aborted"),
     "superseded": (lambda store, job: begun(store), StragglerRefused, "goes on in a later run"),
-    "unknown": (lambda store, job: store.client.flushdb(), StragglerRefused, "is not known to Redis any more"),
+    "unknown": (lambda store, job: store.client.flushdb(), StragglerRefused, "is no longer known to Redis"),
 }
 
 
