@@ -1,59 +1,98 @@
-"""How a broker is reached by its URL, with or without an app."""
+"""Connects to a broker, named by an app or by its URL."""
 
 import ssl
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 
 from kombu.connection import Connection
+from redis import ConnectionPool
 from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionError, ResponseError
 
-from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.channel import DelayedChannel, connect_store
+from kombu_delayq.errors import OtherTransport
+from kombu_delayq.store import DelayStore
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 
-#: How errors of a server begin that no waiting ends: what it was asked for, it does not have.
-_LASTING = (
+#: Options of a retry policy, such as the setting ``task_publish_retry_policy``, that say how often to connect.
+RETRY_OPTIONS = ("max_retries", "interval_start", "interval_step", "interval_max")
+
+#: Beginnings of Redis errors that last until somebody changes a password, a right, a URL or the server.
+_PERMANENT = (
     *("NOAUTH", "WRONGPASS", "NOPERM", "DB index is out of range", "invalid DB index", "value is out of range"),
     *("SELECT is not allowed", "MOVED", "CROSSSLOT", "unknown command"),
 )
-#: Reasons of TLS errors that may end by themselves: a connection that was lost meanwhile.
+#: TLS errors that may pass: the connection was lost meanwhile.
 _PASSING_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
 
 
-def uses_delayq(app: Any) -> bool:
-    """Whether an app's workers consume by our transport. Connects to nothing."""
-    with app.connection_for_read() as connection:
-        return issubclass(connection.get_transport_cls().Channel, DelayedChannel)
-
-
-def open_channel(connection: Connection, failed: Callable[[Exception], object] = lambda error: None) -> Any:
-    """Connects to the first broker of a connection that answers, each tried once, and returns a channel.
+def open_store(
+    connection: Connection,
+    *,
+    pool: Callable[[DelayedChannel], ConnectionPool] | None = None,
+    retry_policy: Mapping[str, Any] | None = None,
+    on_error: Callable[[Exception], object] = lambda error: None,
+) -> DelayStore:
+    """Connects to the first broker of a connection that answers, and returns its delayed messages.
 
     Args:
         connection: To one broker or several.
-        failed: Told the error of each that does not answer, but the last one, whose error is raised.
+        pool: Makes the pool that the store uses, such as ``DelayedChannel.own_pool``; the caller closes that store.
+            None for the pool of the connection's channel, which closes with the connection.
+        retry_policy: How often to connect, with ``RETRY_OPTIONS``; None to try each broker once.
+        on_error: Gets the error of each broker that does not answer, but not the last error, which is raised.
+
+    Raises:
+        OtherTransport: The connection uses another transport.
+        kombu.exceptions.OperationalError: With a retry policy: no broker answered.
+        RedisError, OSError: Without one: the last broker did not answer.
     """
+    once = {"max_retries": max(len(connection.alt), 1), "interval_start": 0, "interval_step": 0}
+    policy = once if retry_policy is None else retry_policy
     connection.ensure_connection(
-        errback=lambda error, _: failed(error),
-        max_retries=max(len(connection.alt), 1),
-        interval_start=0,
-        interval_step=0,
-        reraise_as_library_errors=False,
+        errback=lambda error, _: on_error(error),
+        reraise_as_library_errors=retry_policy is not None,
+        **{name: policy[name] for name in RETRY_OPTIONS if name in policy},
     )
-    return connection.default_channel
+    channel = connection.default_channel
+    if not isinstance(channel, DelayedChannel):
+        raise OtherTransport(
+            f"{connection.as_uri()} does not use kombu-delayq, so no task waits there; "
+            f'set broker_transport = "{TRANSPORT}"'
+        )
+    return _store_of(channel) if pool is None else connect_store(channel, pool(channel))
 
 
-def is_lasting(error: BaseException) -> bool:
-    """Tells whether waiting does not end an error of a first connection, because somebody has to mend something.
+def store_of_consumer(consumer: Any) -> DelayStore | None:
+    """Returns the delayed messages of a worker's broker, over the worker's own connections.
 
-    So it is for a password, a database, rights or TLS that do not fit, and for what is no Redis at all. A host that is
-    unknown may be known in a moment, as where containers start together.
+    Args:
+        consumer: The worker's ``Consumer``. It has no store while it is not connected, or with another transport.
+    """
+    channel = getattr(consumer.task_consumer, "channel", None)
+    return _store_of(channel) if isinstance(channel, DelayedChannel) else None
+
+
+def uses_delayq(connection: Connection) -> bool:
+    """Whether a connection is of our transport. Connects to nothing."""
+    return issubclass(connection.get_transport_cls().Channel, DelayedChannel)
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether an error of a first connection lasts until somebody mends something.
+
+    So do a wrong password, database, right or certificate, and a server that is no Redis. An unknown host may become
+    known in a moment, as where containers start together.
     """
     if isinstance(error, (AuthenticationError, NoPermissionError, InvalidResponse)):
         return True
     if isinstance(error, ResponseError):
-        return str(error).removeprefix("ERR ").startswith(_LASTING)
+        return str(error).removeprefix("ERR ").startswith(_PERMANENT)
     return any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in _causes(error))
+
+
+def _store_of(channel: DelayedChannel) -> DelayStore:
+    return cast(DelayStore, channel.store)  # the channel itself knows only the part that a transport needs
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -14,9 +14,8 @@ from redis.exceptions import RedisError
 
 from celery_ext.cli.output import escaped
 from celery_ext.cli.stderr import logs_on_stderr
-from celery_ext.connection import TRANSPORT, open_channel
+from celery_ext.connection import TRANSPORT, open_store
 from kombu_delayq import urls
-from kombu_delayq.channel import connect_store
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
@@ -86,8 +85,7 @@ class CliBroker:
         connection = self.connection()
         try:
             with connection, errors_in_words(connection), logs_on_stderr():
-                channel = open_channel(connection)
-                yield connection, connect_store(channel, channel.pool)
+                yield connection, open_store(connection)
         except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
             raise click.ClickException(escaped(str(error))) from error
 

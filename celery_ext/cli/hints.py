@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from celery import Celery
 
-from kombu_delayq.channel import DelayedChannel
+from celery_ext.connection import uses_delayq
 
 #: How many prefixes are named.
 PREFIXES_NAMED = 5
@@ -16,7 +16,7 @@ def stock_transport(app: Celery | None) -> str | None:
         return None
     for connection in (app.connection_for_write(), app.connection_for_read()):
         try:
-            ours = issubclass(connection.get_transport_cls().Channel, DelayedChannel)
+            ours = uses_delayq(connection)
         except (ImportError, KeyError, AttributeError):  # there is no such transport, and so it is none of ours
             ours = False
         if not ours:

@@ -11,8 +11,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.stderr import print_stderr
-from celery_ext.connection import open_channel
-from kombu_delayq.channel import connect_store
+from celery_ext.connection import open_store
 from kombu_delayq.store import WaitingStore
 
 #: Where the option leaves its queues for the argument.
@@ -28,8 +27,7 @@ def complete_queue(context: click.Context, parameter: click.Parameter, incomplet
             broker = CliBroker.of_completion(context)
             timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
             with broker.connection(timeouts) as connection:
-                channel = open_channel(connection)
-                names = connect_store(channel, channel.pool).queues.names()
+                names = open_store(connection).queues.names()
     except Exception:  # whatever it is, the command itself will say it
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]

@@ -12,10 +12,10 @@ from kombu.exceptions import KombuError
 from kombu.utils.url import parse_url
 from redis.exceptions import RedisError
 
-from celery_ext.connection import TRANSPORT, open_channel
+from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
 from kombu_delayq import urls
-from kombu_delayq.channel import connect_store
+from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import SparkStore
 
@@ -96,8 +96,7 @@ class Broker:
         try:
             options = dict(self.transport_options)
             with Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls) as connection:
-                channel = open_channel(connection)
-                store = connect_store(channel, channel.own_pool())
+                store = open_store(connection, pool=DelayedChannel.own_pool)
             store.client.ping()
         except DelayqError:
             raise

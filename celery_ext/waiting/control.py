@@ -3,19 +3,18 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from heapq import merge
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, overload
 
 from celery.result import AsyncResult
-from celery.utils.functional import chunks
 
-from celery_ext.waiting import by_id
-from celery_ext.waiting.by_id import Cancelled, Outcome
+from celery_ext.connection import open_store
+from celery_ext.waiting import by_id, revoke
+from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.revoke import declares_chain, mark_revoked
-from kombu_delayq.errors import OtherTransport
 from kombu_delayq.message.times import ms_of
 
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ T = TypeVar("T")
 
 #: What names a task: its id, or what ``apply_async`` returned.
 TaskId: TypeAlias = str | AsyncResult
-
-#: Options of ``task_publish_retry_policy`` that say how often to connect.
-RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 
 @overload
@@ -55,20 +51,8 @@ def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[
     Raises:
         AnswerLost: The connection was lost before Redis answered, so that some may have been cancelled.
     """
-    outcomes: dict[str, Outcome] = {}
-    for part in chunks(iter(_several(task_id)), by_id.IDS_A_CALL):
-        removed: list[Cancelled] = []
-        try:
-            with open_store(app) as store:
-                # Also in part: the caller learns what is removed, even if a later id fails.
-                removed.extend(by_id.cancel(store, part, chains_in_use=declares_chain(app)))
-        finally:
-            # Without a connection in hand: what follows a chord takes one from the same pool.
-            for each in removed:
-                for message in each.messages:
-                    mark_revoked(app, DelayedTask(message))
-                outcomes[each.id] = each.outcome
-    return _as_asked(task_id, outcomes)
+    done = revoke.cancel(partial(store_of_app, app), _several(task_id), app)
+    return _as_asked(task_id, {cancelled.id: cancelled.outcome for cancelled in done})
 
 
 @overload
@@ -99,7 +83,7 @@ def reschedule(
         ValueError: Not exactly one of ``eta`` and ``countdown`` is given, or it is no such time; as DelayTooLong, it is
             farther away than the transport option ``max_delay`` allows.
     """
-    with open_store(app) as store:
+    with store_of_app(app) as store:
         due_ms = _due_ms(store, eta, countdown)
         return _as_asked(task_id, dict(by_id.reschedule(store, _several(task_id), due_ms)))
 
@@ -117,7 +101,7 @@ def run_now(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict
     Raises:
         AnswerLost: The connection was lost before Redis answered, so that some may have been sent.
     """
-    with open_store(app) as store:
+    with store_of_app(app) as store:
         return _as_asked(task_id, dict(by_id.run_now(store, _several(task_id))))
 
 
@@ -127,7 +111,7 @@ def get(app: "Celery", task_id: TaskId) -> DelayedTask | None: ...
 def get(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, DelayedTask | None]: ...
 def get(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> DelayedTask | dict[str, DelayedTask | None] | None:
     """Returns a task that waits, or None; of several with one id the one that is due first. For several ids, a dict."""
-    with open_store(app) as store:
+    with store_of_app(app) as store:
         found = by_id.get(store, _several(task_id))
         return _as_asked(task_id, {each: DelayedTask(messages[0]) if messages else None for each, messages in found})
 
@@ -155,7 +139,7 @@ def browse(
     if queue is not None:
         queues = [queue]
     else:
-        with open_store(app) as store:
+        with store_of_app(app) as store:
             queues = store.queues.names()
     messages = merge(*(_browse(app, each, bounds, limit) for each in queues), key=lambda message: message.due_ms)
     yield from map(DelayedTask, islice(messages, limit))
@@ -165,7 +149,7 @@ def _browse(app: "Celery", queue: str, bounds: tuple[float, float], limit: int |
     left = inf if limit is None else limit
     page: Page | None = None
     while left > 0 and (page is None or page.more):
-        with open_store(app) as store:  # for this page only: the caller may need the pool's connections
+        with store_of_app(app) as store:  # for this page only: the caller may need the pool's connections
             page = store.scan.browse(queue, page, *bounds, count=int(min(left, by_id.PAGE)))
         yield from page.messages
         left -= len(page.messages)
@@ -187,37 +171,20 @@ def count(
         due_before: Only those due earlier.
     """
     bounds = _bounds(due_after, due_before)
-    with open_store(app) as store:
+    with store_of_app(app) as store:
         return sum(store.scan.count(each, *bounds) for each in (store.queues.names() if queue is None else [queue]))
 
 
 @contextmanager
-def open_store(app: "Celery") -> Iterator["WaitingStore"]:
-    """Gives the delayed messages of an app's broker, over a connection of its pool.
+def store_of_app(app: "Celery") -> Iterator["WaitingStore"]:
+    """Gives the delayed messages of an app's broker, over a connection of the app's pool.
 
     Raises:
         OtherTransport: The broker uses another transport.
         kombu.exceptions.OperationalError: The broker does not answer, for as long as ``apply_async`` would try.
     """
-    policy = app.conf.task_publish_retry_policy or {}
     with app.pool.acquire(block=True) as connection:
-        connection.ensure_connection(**{name: policy[name] for name in RETRY_POLICY if name in policy})
-        yield store_of(connection)
-
-
-def store_of(connection: Any) -> "WaitingStore":
-    """Returns the delayed messages behind a kombu connection.
-
-    Raises:
-        OtherTransport: It uses another transport.
-    """
-    store: WaitingStore | None = getattr(connection.default_channel, "store", None)
-    if store is None:
-        raise OtherTransport(
-            f"{connection.as_uri()} does not use kombu-delayq, so no task waits there; "
-            'set broker_transport = "kombu_delayq.transport:Transport"'
-        )
-    return store
+        yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
 
 
 def _several(task_id: TaskId | Iterable[TaskId]) -> Iterable[str]:

@@ -1,17 +1,24 @@
-"""What the world learns of a task that was cancelled while it waited: its result, the signal, the event."""
+"""Cancels waiting tasks for apps, the shell and workers: result, signal and event are those of a revoked task."""
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context
 from celery.signals import task_revoked
+from celery.utils.functional import chunks
 from kombu.log import get_logger
 from kombu.serialization import prepare_accept_content
 
+from celery_ext.waiting import by_id
+from celery_ext.waiting.by_id import Cancelled
 from celery_ext.waiting.delayed_task import DelayedTask
 
 if TYPE_CHECKING:
     from celery import Celery
+
+    from kombu_delayq.store import WaitingStore
 
 logger = get_logger(__name__)
 
@@ -19,37 +26,76 @@ logger = get_logger(__name__)
 REASON = "cancelled while it was delayed"
 
 
+def cancel(
+    open_store: Callable[[], AbstractContextManager["WaitingStore"]],
+    ids: Iterable[str],
+    app: "Celery | None",
+    dispatcher: Callable[[], Any] = lambda: None,
+) -> Iterator[Cancelled]:
+    """Removes waiting tasks, ends the delay chains whose step runs just now, and announces what was removed.
+
+    Args:
+        open_store: Opens the store of the broker, for ``IDS_A_CALL`` ids at a time.
+        ids: Task ids.
+        app: The app whose result backend knows the tasks; None to announce nothing.
+        dispatcher: Returns the event dispatcher of the worker that cancels; no event without one.
+
+    Yields:
+        What became of each id, when it is announced.
+
+    Raises:
+        AnswerLost: Redis did not answer. All removals that are known have been announced and yielded.
+    """
+    chains_in_use = app is not None and declares_chain(app)
+    for part in chunks(iter(ids), by_id.IDS_A_CALL):
+        removed: list[Cancelled] = []
+        failure: Exception | None = None
+        try:
+            with open_store() as store:
+                removed.extend(by_id.cancel(store, part, chains_in_use=chains_in_use))
+        except Exception as error:
+            failure = error  # what was removed before it is gone all the same
+        # The store is closed by now: a chord that goes on takes a connection from the pool that the store was in.
+        for cancelled in removed:
+            if app is not None:
+                for message in cancelled.messages:
+                    announce_cancelled(app, DelayedTask(message), dispatcher())
+            yield cancelled
+        if failure is not None:
+            raise failure
+
+
 def declares_chain(app: Any) -> bool:
     """Whether a task of an app has a delay chain."""
-    tasks = app.tasks if app.autofinalize else app._tasks  # which such an app may not be asked for yet
+    tasks = app.tasks if app.autofinalize else app._tasks  # an app that is not finalized yet may refuse `app.tasks`
     return any(getattr(task, "delay_chain", None) is not None for task in tasks.values())
 
 
-def mark_revoked(app: "Celery", task: DelayedTask, dispatcher: Any = None) -> None:
-    """Lets the world know of a task that was cancelled while it waited.
+def announce_cancelled(app: "Celery", task: DelayedTask, dispatcher: Any = None) -> None:
+    """Announces that a waiting task was cancelled, as ``announce_revoked`` does.
 
     Args:
         app: The app whose result backend knows the task.
-        task: What was cancelled; what is no task is let be.
+        task: What was cancelled. A message that is no task has nothing to announce.
         dispatcher: A worker's event dispatcher; without one no event is sent.
     """
     try:
-        # As a worker of this app reads it: the chord that it belongs to may be in a pickle.
+        # Decoded as a worker of this app decodes it: the task's chord may be in a pickle.
         task = replace(task, accept={*task.accept, *prepare_accept_content(app.conf.accept_content or ())})
         if task.name is not None:
-            announce_revoked(app, app.tasks.get(task.name), context_of(task), REASON, dispatcher)
-    except Exception:  # the message is gone already, and those after it must be told of too
-        logger.exception("task %s is cancelled, but nobody knows", task.id)
+            announce_revoked(app, app.tasks.get(task.name), request_of(task), REASON, dispatcher)
+    except Exception:  # the message is gone already, and the next ones are to be announced too
+        logger.exception("task %s is cancelled, but its result stays as it was", task.id)
 
 
 def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispatcher: Any = None) -> None:
-    """Marks a result as ``REVOKED``, and sends the signal and the event, as a worker that discards a task does.
+    """Sets a result to ``REVOKED`` and sends signal and event, as a worker does that discards a task.
 
-    A result backend or a broker that does not answer is logged: the task is cancelled all the same.
+    The task is cancelled in any case: if the result backend or the broker does not answer, that is only logged.
 
     Args:
         app: The app.
-        task: The task, or None where this process does not know it.
+        task: The task, or None if this process does not know it.
         request: Its request.
         reason: What the result says.
         dispatcher: A worker's event dispatcher; None for one in the name of the worker whose request it is, if any.
@@ -60,13 +106,13 @@ def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispat
         backend.mark_as_revoked(request.id, reason, request=request, store_result=store)
         _send_event(app, request, dispatcher)
     except Exception:  # each backend has errors of its own
-        logger.exception("task %s is cancelled, but not all of its observers know", request.id)
+        logger.exception("task %s is cancelled, but its result or its event could not be written", request.id)
     if task is not None:
         task_revoked.send(sender=task, request=request, terminated=False, signum=None, expired=False)
 
 
-def context_of(task: DelayedTask) -> Any:
-    """Returns the request that a task would have had."""
+def request_of(task: DelayedTask) -> Any:
+    """Returns the request that a waiting task would have in a worker."""
     embed = {name: task.embed.get(name) for name in ("callbacks", "errbacks", "chain", "chord")}
     return Context(
         {
@@ -85,6 +131,6 @@ def _send_event(app: "Celery", request: Any, dispatcher: Any) -> None:
     if dispatcher is not None:
         dispatcher.send("task-revoked", **fields)
     elif request.hostname and (app.conf.task_send_sent_event or app.conf.worker_send_task_events):
-        # Only in the name of a worker: whoever hears the event takes its sender for one.
+        # Only in the name of a worker: monitors take the sender of an event for a worker.
         with app.events.default_dispatcher(hostname=request.hostname) as own:
             own.send("task-revoked", **fields)

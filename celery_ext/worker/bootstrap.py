@@ -8,7 +8,7 @@ from kombu.log import get_logger
 from kombu.utils.url import maybe_sanitize_url
 from redis.exceptions import RedisError
 
-from celery_ext.connection import uses_delayq
+from celery_ext.connection import store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.urls import STOCK_SCHEMES, split
@@ -86,7 +86,7 @@ def note_chains(sender: Any, **kwargs: Any) -> None:
     """
     from celery_ext.waiting.revoke import declares_chain
 
-    store = getattr(getattr(sender.task_consumer, "channel", None), "store", None)
+    store = store_of_consumer(sender)
     if store is not None and declares_chain(sender.app):
         try:
             store.chains.use_chains()
@@ -117,7 +117,8 @@ def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
 
 def _install(app: Any) -> None:
     try:
-        delayed = uses_delayq(app)
+        with app.connection_for_read() as connection:
+            delayed = uses_delayq(connection)
     except Exception:  # a broker that nothing can be made of is for its own users to be told of
         delayed = False
     if delayed:

@@ -9,6 +9,7 @@ from celery.utils.functional import maybe_list
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
+from celery_ext.connection import store_of_consumer
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
 
@@ -67,20 +68,17 @@ def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
     return {task.id: ("scheduled", {**_request(task), "eta": task.due.isoformat()}) for task in _tasks(state, search)}
 
 
-def store_of_worker(state: Any) -> Any:
-    """Returns the delayed messages of a worker's broker, over its own connections; None with another transport."""
-    consumer = state.consumer.task_consumer
-    return None if consumer is None else getattr(consumer.channel, "store", None)
+def valid_ids(ids: Any) -> list[str]:
+    """Returns the task ids that a remote-control command was given, one or several, each once.
 
-
-def texts(ids: Any) -> list[str]:
-    """Returns what a remote-control command was given as ids, one or several, without what cannot be one."""
-    return [each for each in maybe_list(ids) or () if isinstance(each, str)]
+    What is no text cannot be an id, and is left out.
+    """
+    return list(dict.fromkeys(given for given in maybe_list(ids) or () if isinstance(given, str)))
 
 
 def _tasks(state: Any, search: Callable[["WaitingStore"], Iterable["Waiting"]]) -> list[DelayedTask]:
     try:
-        store = store_of_worker(state)
+        store = store_of_consumer(state.consumer)
         if store is None:
             return []
         # Decodes what runs nothing and can be told as JSON; of the rest there is the repr that came with it.

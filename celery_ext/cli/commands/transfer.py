@@ -19,9 +19,9 @@ from celery_ext.cli.broker import CliBroker, errors_in_words
 from celery_ext.cli.hints import prefixes_in_words
 from celery_ext.cli.output import escaped
 from celery_ext.cli.stderr import warn_of_old_option
-from celery_ext.connection import is_lasting, open_channel
+from celery_ext.connection import is_permanent, open_store
 from celery_ext.delays.durations import in_words
-from kombu_delayq.channel import connect_store
+from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Transferred
@@ -132,7 +132,7 @@ class _Connect:
         try:
             store = self._connect(errors.append)
         except (RedisError, OSError) as error:
-            if not self._connected and all(map(is_lasting, [*errors, error])):
+            if not self._connected and all(map(is_permanent, [*errors, error])):
                 what = f"{self._connection.as_uri()}: {str(error).rstrip('.')}"
                 raise click.ClickException(
                     escaped(f"{what}. This does not end by itself: mend it, and start again")
@@ -145,10 +145,9 @@ class _Connect:
         self._connected = True
         return store
 
-    def _connect(self, failed: Callable[[Exception], None]) -> TransportStore:
+    def _connect(self, on_error: Callable[[Exception], None]) -> TransportStore:
         self._connection.close()
-        channel = open_channel(self._connection, failed)
-        store = connect_store(channel, channel.separate_pool())
+        store = open_store(self._connection, pool=DelayedChannel.separate_pool, on_error=on_error)
         if not self._connected:
             try:
                 self._look_around(store)

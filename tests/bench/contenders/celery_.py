@@ -57,7 +57,7 @@ class CeleryProducer(Producer):
 
     def waiting(self) -> int:
         """Returns the size of the delayed store."""
-        with control.open_store(app) as store:
+        with control.store_of_app(app) as store:
             return store.queues.size(app.conf.task_default_queue)
 
     def _publish(self, due: float, **options: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from celery_ext import DelayedTask, get, install, run_now
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.waiting.control import open_store
+from celery_ext.waiting.control import store_of_app
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT, Proj
 
@@ -81,7 +81,7 @@ def watched(proj: Proj, task_id: str) -> Iterator[list[int]]:
     done = Event()
 
     def watch() -> None:
-        with open_store(proj.app) as store:
+        with store_of_app(proj.app) as store:
             while not done.is_set():
                 counts.append(len(store.lookup.get(store.queues.names() or ["celery"], [task_id]).get(task_id, [])))
                 time.sleep(0.005)
