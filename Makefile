@@ -17,11 +17,12 @@ ON_SERVERS := tests/lua tests/store --ignore tests/store/test_model.py --ignore 
 	$(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
 	connection/test_script_flush connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
 
-.PHONY: help demo demo-spark test check unit oldest servers docs reference bench bench-quick bench-targets bench-spark clean
+.PHONY: help demo demo-spark test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
-	@echo "make test   run every check and every test"
+	@echo "make test   every check, and the tests with the newest versions (8 minutes)"
+	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (30 minutes)"
 	@echo "make check  linters and types only;  make unit  tests without workers only"
 	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
@@ -40,9 +41,17 @@ demo-spark: $(VENV)/.spark
 	@$(BIN)/python docs/examples/spark/demo.py
 
 test: check
-	$(BIN)/python $(PYTEST) tests
+	$(BIN)/python $(PYTEST) -m 'not long' tests
+
+# One after the other, each test once with each version.
+test-all:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory long
 	@$(MAKE) --no-print-directory oldest
 	@$(MAKE) --no-print-directory servers
+
+long: $(VENV)/.test
+	$(BIN)/python $(PYTEST) -m long tests
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -57,13 +66,13 @@ unit: $(VENV)/.test
 # Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one.
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
-		$(OLDEST)/bin/python $(PYTEST) tests/lua tests/store tests/integration
+		$(OLDEST)/bin/python $(PYTEST) -m 'not long' tests/lua tests/store tests/integration
 
 # Redis and Valkey of later versions than distributions have, each from its wheel.
 servers: $(VENV)/.test $(SERVERS)/.there
 	@set -e; for server in $$(find $(abspath $(SERVERS)) -name redis-server -o -name valkey-server); do \
 		$$server --version; \
-		DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) $(ON_SERVERS); \
+		DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) -m 'not long' $(ON_SERVERS); \
 	done
 
 # Needs no Spark.

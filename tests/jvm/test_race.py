@@ -89,6 +89,7 @@ def _nothing_else_comes(store: DelayStore) -> None:
     assert set(store.client.keys("*")) <= {b"delayq:queues", b"delayq:used", *map(str.encode, store.keys.leases)}
 
 
+@pytest.mark.long
 def test_10_000_messages_are_seen_once(jvm: Jvm, redis_server: PrivateRedis, store: DelayStore) -> None:
     """Of 10,000 messages from both sides each is seen once, and Redisson and several workers of ours deliver some."""
     moved: list[int] = []
@@ -129,6 +130,7 @@ def _transfer_process(server: PrivateRedis) -> Iterator["subprocess.Popen[bytes]
             process.kill()
 
 
+@pytest.mark.long
 def test_one_of_ours_is_killed_in_the_middle(jvm: Jvm, redis_server: PrivateRedis, store: DelayStore) -> None:
     """When the leading transfer process is killed half way, Redisson and another one deliver the rest, once."""
     dues = _offer_from_both_sides(jvm, store, *([f"{side} {n}" for n in range(1000)] for side in ("ours", "java")))

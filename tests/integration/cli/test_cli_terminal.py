@@ -88,6 +88,7 @@ def test_without_a_terminal_for_the_question_nobody_is_asked(proj: Proj) -> None
         assert process.wait() == 2
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # a busy machine takes minutes
 def test_half_a_million_ids_are_cancelled_with_a_progress_bar(proj: Proj, many_ids: Path) -> None:
     """They are read as a stream, the waiting ones are found, and a bar counts on stderr alone."""
@@ -102,6 +103,7 @@ def test_half_a_million_ids_are_cancelled_with_a_progress_bar(proj: Proj, many_i
     assert _waiting(proj) == set()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # a busy machine takes minutes
 def test_half_a_million_ids_are_answered_line_by_line(proj: Proj, many_ids: Path) -> None:
     """With --json each id has its line, written while further ids are read, and there is no bar without a terminal."""

@@ -23,6 +23,7 @@ def ran(scale: Scale, *contenders: celery_.Contender) -> Results:
     return run.results
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_measure_of_every_contender_has_a_figure_or_a_reason() -> None:
     """Stock Celery and kombu-delayq go through all the work, and nothing fails or is missing."""

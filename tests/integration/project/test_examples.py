@@ -163,6 +163,7 @@ class SharedShop(Shop):
         return log.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("jvm")
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_celery_and_a_jvm_share_queues_as_the_example_says(

@@ -48,27 +48,26 @@ def _drain(connection: Connection, received: Received) -> None:
     with connection.Consumer(
         QUEUE, callbacks=[lambda body, message: received.append((body, time.time()))], no_ack=True
     ):
-        _until_received(received, lambda: connection.drain_events(timeout=0.5))
+
+        def drain() -> bool:
+            with suppress(TimeoutError):
+                connection.drain_events(timeout=0.5)
+            return bool(received)
+
+        until(drain, 30, "a message")
 
 
 def _get(connection: Connection, received: Received) -> None:
     queue = QUEUE(connection.default_channel)
     queue.declare()
 
-    def get() -> None:
+    def get() -> bool:
         message = queue.get(no_ack=True)
         if message is not None:
             received.append((message.payload, time.time()))
-        time.sleep(0.1)  # as programs do that ask now and then
+        return bool(received)
 
-    _until_received(received, get)
-
-
-def _until_received(received: Received, turn: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not received and time.monotonic() < deadline:
-        with suppress(TimeoutError):
-            turn()
+    until(get, 30, "a message")
 
 
 #: Who consumes: by which transport, with which options, and how.

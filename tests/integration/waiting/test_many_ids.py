@@ -44,6 +44,7 @@ def _check_calls(server: PrivateRedis) -> None:
     assert calls["usec_per_call"] < CALL_MS * 1000 / 4
 
 
+@pytest.mark.long
 def test_half_a_million_ids_are_cancelled_in_one_call(make_proj: MakeProj, idle_server: PrivateRedis) -> None:
     """Half a million ids, most of them unknown, are cancelled in bounded time, by calls that never stop Redis.
 
@@ -65,6 +66,7 @@ def test_half_a_million_ids_are_cancelled_in_one_call(make_proj: MakeProj, idle_
     assert DAY_MS * 0.9 < client.pttl("delayq:cancelled") <= DAY_MS
 
 
+@pytest.mark.long
 def test_many_ids_are_moved_in_one_call(make_proj: MakeProj, idle_server: PrivateRedis) -> None:
     """Some tenthousands of ids, most of them unknown, are rescheduled and run, by calls that never stop Redis."""
     proj = make_proj(idle_server)

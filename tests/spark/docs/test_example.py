@@ -31,6 +31,7 @@ def environment(**changes: str | None) -> dict[str, str]:
     return {name: value for name, value in changed.items() if value is not None}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(DEMO_S + 60)
 def test_the_demo_closes_what_is_not_paid(java: None, tmp_path: Path) -> None:
     """The demo, with fewer orders and faster, closes each unpaid order once and no paid one, and leaves nothing."""

@@ -43,6 +43,7 @@ def be_overtaken(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[R
         yield from batches
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # six JVMs
 @pytest.mark.usefixtures("java")
 def test_speculative_copies(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
-from time import monotonic, sleep
 from typing import Any
 
 from celery import Celery
 from celery.contrib.testing.tasks import ping  # noqa: F401  # which start_worker sends
 from celery.contrib.testing.worker import start_worker
+
+from tests.support.conditions import until
 
 app = Celery("embedded")
 app.conf.update(json.loads(os.environ["PROJ_CONF"]))
@@ -37,14 +38,6 @@ def late() -> None:
     """Does nothing, later."""
 
 
-def await_true(condition: Any) -> Any:
-    """Returns what a condition gives as soon as that is true, or what it gave after 20 s."""
-    deadline = monotonic() + 20
-    while not (value := condition()) and monotonic() < deadline:
-        sleep(0.02)
-    return value
-
-
 def inspected() -> dict[str, Any]:
     """Looks at a waiting task, revokes it, and lets a task fail."""
     told: dict[str, Any] = {}
@@ -54,12 +47,12 @@ def inspected() -> dict[str, Any]:
         sent = add.apply_async([1, 2], {"z": 3}, eta=eta)
         told["eta"] = eta.strftime("%Y-%m-%dT%H:%M:%S.%f") + "+00:00"
         told["id"] = sent.id
-        told["scheduled"] = await_true(inspect.scheduled)[worker.hostname]
+        told["scheduled"] = until(inspect.scheduled)[worker.hostname]
         sent.revoke()
-        told["state"] = await_true(lambda: sent.state == "REVOKED")
+        told["state"] = until(lambda: sent.state == "REVOKED")
         told["left"] = inspect.scheduled()[worker.hostname]
         notify.delay()
-        told["retry"] = await_true(lambda: inspect.scheduled()[worker.hostname])
+        told["retry"] = until(lambda: inspect.scheduled()[worker.hostname])
     return told
 
 
@@ -69,7 +62,7 @@ def with_other_transport() -> dict[str, Any]:
     with start_worker(other, perform_ping_check=False, shutdown_timeout=60) as worker:
         inspect = other.control.inspect(destination=[worker.hostname], timeout=10)
         late.apply_async(countdown=60)
-        [held] = await_true(lambda: inspect.scheduled()[worker.hostname])
+        [held] = until(lambda: inspect.scheduled()[worker.hostname])
         told["stock"] = {"host": held["request"]["hostname"] == worker.hostname, "sender": "send_task" in vars(other)}
         other.control.purge()
     return told
@@ -83,7 +76,7 @@ def forked() -> dict[str, Any]:
     Thread(target=worker.start, daemon=True).start()
     ready.wait(60)
     inspect = app.control.inspect(timeout=10)
-    told = {"retry": await_true(lambda: (inspect.scheduled() or {}).get(worker.hostname))}
+    told = {"retry": until(lambda: (inspect.scheduled() or {}).get(worker.hostname))}
     worker.terminate()
     return told
 
