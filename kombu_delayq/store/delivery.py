@@ -5,7 +5,7 @@ from typing import Any
 
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
-from kombu_delayq.store.types import Heads, Offer, Offered, PageId, QueueForm, Transferred
+from kombu_delayq.store.types import Offer, Offered, PageId, QueueForm, QueueHeads, Transferred
 from kombu_delayq.store.wake import WakeListener
 
 #: In Redisson's form one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because each entry costs Redis
@@ -110,10 +110,10 @@ class Delivery(StorePart):
         batch = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
         moved, lost, first, now, head = client.run("transfer", keys, [*batch, *client.list_of_priority], backup)
         now_ms = float(now)
-        latest_ms = now_ms - float(first) if first else 0.0
-        return Transferred(moved, lost, latest_ms, now_ms, float(head) if head else None)
+        lateness_ms = now_ms - float(first) if first else 0.0
+        return Transferred(moved, lost, lateness_ms, now_ms, float(head) if head else None)
 
-    def heads(self, queues: Sequence[str]) -> Heads:
+    def heads(self, queues: Sequence[str]) -> QueueHeads:
         """Reads when the next message of each queue is due, in either form of backup."""
         return self._client.in_each_form(lambda forms: self._heads(queues, forms))
 
@@ -121,10 +121,10 @@ class Delivery(StorePart):
         """Subscribes to the announcements of new heads."""
         return WakeListener(self._client.redis, self._keys)
 
-    def _heads(self, queues: Sequence[str], backups: Sequence[str]) -> Heads:
+    def _heads(self, queues: Sequence[str], backups: Sequence[str]) -> QueueHeads:
         forms = [QueueForm(queue, backup) for queue in queues for backup in backups]
         now, *heads = self._client.run("heads", [self._client.due(*form) for form in forms], [])
-        return Heads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
+        return QueueHeads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
 
     def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
         args: list[Any] = [self._client.wake(queue), queue, expire_ms]

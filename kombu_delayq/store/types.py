@@ -69,14 +69,14 @@ class Transferred(NamedTuple):
     Attributes:
         moved: Number of messages moved.
         lost: Number of index entries without a body; they are gone from the index.
-        latest_ms: How late the message due first was, by Redis's clock; 0 when none was due.
+        lateness_ms: How late the message due first was, by Redis's clock; 0 when none was due.
         now_ms: Redis's clock.
         next_due_ms: When the queue's next message is due, or None.
     """
 
     moved: int
     lost: int
-    latest_ms: float
+    lateness_ms: float
     now_ms: float
     next_due_ms: float | None
 
@@ -98,7 +98,7 @@ class QueueForm(NamedTuple):
     backup: str
 
 
-class Heads(NamedTuple):
+class QueueHeads(NamedTuple):
     """When the next message of each queue is due.
 
     Attributes:

@@ -88,13 +88,17 @@ class WakeListener:
         due_ms, blank, queue = as_text(message["data"]).partition(" ")
         return Wake(QueueForm(queue, "hash") if blank else None, _due_ms(due_ms))
 
+    def close(self) -> None:
+        """Ends the subscription and closes its connection."""
+        self._pubsub.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pubsub.close()
+        self.close()
 
 
 def _due_ms(data: bytes | str) -> float:

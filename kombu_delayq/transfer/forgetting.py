@@ -10,42 +10,42 @@ from redis.exceptions import ResponseError
 from kombu_delayq.connection.text import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.queues import FORGET_SHARE
-from kombu_delayq.store.wake import WakeListener
+from kombu_delayq.transfer.announcements import Announcements
 
 logger = get_logger(__name__)
 
-#: Names that one call goes through, of which there is one a poll.
+#: Names that one call goes through. There is one call each poll interval.
 PAGE = 100
 
 
 class Forgetting:
-    """Goes through the names of all queues now and then, a page at a time."""
+    """Goes through the names of all registered queues now and then, a page at a time."""
 
     def __init__(self) -> None:
         self._left: list[str] = []
-        self._again_at = -inf
-        self._failed = False
+        self._next_round_at = -inf
+        self._has_failed = False
 
-    def go_on(self, store: TransportStore, known: Iterable[str], listener: WakeListener | None) -> None:
+    def go_on(self, store: TransportStore, registered: Iterable[str], announcements: Announcements) -> None:
         """Goes through the next page, if it is time.
 
         Args:
             store: Of the broker.
-            known: Names of all queues.
-            listener: Of the caller, which hears of queues in Redisson's form itself.
+            registered: Names of the registered queues.
+            announcements: Of the caller. That it hears of a queue itself is no use of the queue.
         """
         after_s, now = store.options.forget_after, monotonic()
-        if after_s is None or not (self._left or now >= self._again_at):
+        if after_s is None or not (self._left or now >= self._next_round_at):
             return
         if not self._left:
-            self._left, self._again_at = sorted(known), now + after_s * FORGET_SHARE
+            self._left, self._next_round_at = sorted(registered), now + after_s * FORGET_SHARE
         page, self._left = self._left[:PAGE], self._left[PAGE:]
         try:
-            heard = [queue for queue in page if listener is not None and listener.hears(queue)]
+            heard = [queue for queue in page if announcements.hears(queue)]
             for queue in store.queues.forget(page, after_s, heard) if page else ():
                 logger.debug("queue %r is forgotten, which was not used for %g s", queue, after_s)
         except ResponseError as error:  # an ACL may forbid it; it costs a little to know more names than are used
             self._left = []
-            if not self._failed:
-                self._failed = True
+            if not self._has_failed:
+                self._has_failed = True
                 logger.info("queues that are not used any more are not forgotten: %s", readable(error))

@@ -32,7 +32,7 @@ def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("second", PAST_MS + 0.001), waiting("first", PAST_MS))
     before = look(store)
     done = store.delivery.transfer("q")
-    assert (done.moved, done.latest_ms) == (2, done.now_ms - kept_ms(store, PAST_MS))
+    assert (done.moved, done.lateness_ms) == (2, done.now_ms - kept_ms(store, PAST_MS))
     assert (done.lost, done.next_due_ms, done.more) == (0, FUTURE_MS, False)
     assert look(store) == {
         **before,
@@ -48,8 +48,8 @@ def test_a_transfer_of_nothing_changes_nothing(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i"))
     before = contents(store.client)
     done, empty = store.delivery.transfer("q"), store.delivery.transfer("never used")
-    assert (done.moved, done.lost, done.latest_ms, done.next_due_ms) == (0, 0, 0, FUTURE_MS)
-    assert (empty.moved, empty.lost, empty.latest_ms, empty.next_due_ms) == (0, 0, 0, None)
+    assert (done.moved, done.lost, done.lateness_ms, done.next_due_ms) == (0, 0, 0, FUTURE_MS)
+    assert (empty.moved, empty.lost, empty.lateness_ms, empty.next_due_ms) == (0, 0, 0, None)
     assert contents(store.client) == before
 
 
@@ -145,7 +145,7 @@ def test_no_message_leaves_before_its_microsecond(make_store: MakeStore) -> None
         done = store.delivery.transfer("q")
         after_ms = clock_ms(store.client)
         assert done.next_due_ms is None or done.next_due_ms > done.now_ms
-        assert done.latest_ms >= 0
+        assert done.lateness_ms >= 0
         for body in popped(store.client, "q"):
             assert after_ms >= dues_ms[body.decode().removeprefix("body of ")]
             moved += 1

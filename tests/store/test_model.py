@@ -106,7 +106,7 @@ class StoreMachine(RuleBasedStateMachine):
         due = [each for each in self.model.in_order() if each.due_ms < FUTURE_MS]
         done = self.store.delivery.transfer("q")
         moved, rest = due[:3], due[3:]
-        assert (done.moved, done.latest_ms) == (len(moved), done.now_ms - moved[0].due_ms if moved else 0)
+        assert (done.moved, done.lateness_ms) == (len(moved), done.now_ms - moved[0].due_ms if moved else 0)
         assert done.more == bool(rest)
         for each in moved:
             self.model.push(each, each.body)

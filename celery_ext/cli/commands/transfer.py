@@ -181,4 +181,4 @@ def _app_queues(broker: CliBroker) -> list[str]:
 
 
 def _tell(queue: str, done: Transferred) -> None:
-    logger.debug("queue %r: %d transferred, latest %.1f ms late", queue, done.moved, done.latest_ms)
+    logger.debug("queue %r: %d transferred, latest %.1f ms late", queue, done.moved, done.lateness_ms)

@@ -10,7 +10,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.transfer.worker import STANDBY_LOOKS, TransferWorker
+from kombu_delayq.transfer.leadership import STANDBY_LOOKS
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 

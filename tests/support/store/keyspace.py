@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.formats.hash import body_of, id_of
-from kombu_delayq.store.types import Heads, Offer, Waiting
+from kombu_delayq.store.types import Offer, QueueHeads, Waiting
 
 #: Some time in the past, ms since the epoch, and one that no test lives to see.
 PAST_MS = 1_000_000_000_000.0
@@ -147,7 +147,7 @@ def twin_id(identity: str, body: str, priority: int = 0) -> str:
     return f"{identity}~{digest[:16]}"
 
 
-def by_queue(heads: Heads) -> dict[str, float]:
+def by_queue(heads: QueueHeads) -> dict[str, float]:
     """Returns when the next message of each queue is due, where all are in one form of backup."""
     assert len({form.backup for form in heads.due_ms}) <= 1
     return {form.queue: due_ms for form, due_ms in heads.due_ms.items()}

@@ -1,0 +1,67 @@
+"""Hears of new heads while a transfer worker leads."""
+
+from collections.abc import Iterable
+
+from kombu.log import get_logger
+
+from kombu_delayq.store import TransportStore
+from kombu_delayq.store.wake import Wake, WakeListener, WakeRefused
+
+logger = get_logger(__name__)
+
+
+class Announcements:
+    """A subscription to new heads that is closed and opened again, with as many channels as Redis allows."""
+
+    def __init__(self) -> None:
+        self._listener: WakeListener | None = None
+        self._may_listen = True
+        self._may_follow = True  # queues in Redisson's form
+
+    @property
+    def are_heard(self) -> bool:
+        """Whether the subscription is open."""
+        return self._listener is not None
+
+    def open(self, store: TransportStore) -> None:
+        """Subscribes, unless Redis has refused it before."""
+        if self._listener is None and self._may_listen:
+            self._listener = store.delivery.listen()
+
+    def close(self) -> None:
+        """Ends the subscription, if there is one."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+
+    def follow(self, queues: Iterable[str]) -> None:
+        """Also hears of these queues in Redisson's form, and of no others in that form."""
+        if self._listener is not None and self._may_follow:
+            self._listener.follow(queues)
+
+    def hears(self, queue: str) -> bool:
+        """Whether the subscription has a queue in Redisson's form."""
+        return self._listener is not None and self._listener.hears(queue)
+
+    def wait(self, timeout_s: float) -> Wake | None:
+        """Waits for one announcement, at most ``timeout_s``.
+
+        Raises:
+            WakeRefused: Redis refuses a channel; see ``narrow``.
+        """
+        return None if self._listener is None else self._listener.wait(timeout_s)
+
+    def narrow(self, error: WakeRefused) -> None:
+        """Closes the subscription, and opens no such one again.
+
+        Redis does not say which channel it refuses. So the next subscription does without the channels of Redisson's
+        form; if there were none, there is no next one.
+        """
+        follows = self._listener is not None and self._listener.follows
+        self.close()
+        if follows:
+            self._may_follow = False
+        else:
+            self._may_listen = False
+        what = "delayed messages in Redisson's form" if follows else "delayed messages"
+        logger.warning("new %s are noticed only every poll interval: %s", what, error)

@@ -1,0 +1,96 @@
+"""Transfers the messages of all queues that are due."""
+
+from collections.abc import Callable, Iterable
+
+from kombu.log import get_logger
+from redis.exceptions import ResponseError
+
+from kombu_delayq.connection.demotion import NotPrimary
+from kombu_delayq.connection.text import readable
+from kombu_delayq.store import TransportStore
+from kombu_delayq.store.types import QueueForm, Transferred
+from kombu_delayq.transfer.due_times import DueTimes
+
+logger = get_logger(__name__)
+
+#: Is called with the name of the queue and the result of each transfer that moved messages.
+OnTransfer = Callable[[str, Transferred], None]
+
+
+class DueMessages:
+    """Knows when messages are due, and transfers them a batch of each queue at a time.
+
+    A queue that cannot be transferred, such as one with a key of another type in the way, holds up no other.
+
+    Args:
+        on_transfer: See ``OnTransfer``.
+
+    Attributes:
+        due_times: When the head of each queue is due.
+    """
+
+    def __init__(self, on_transfer: OnTransfer | None) -> None:
+        self.due_times = DueTimes()
+        self._on_transfer = on_transfer
+        self._refused: set[QueueForm] = set()
+        self._in_other_form: set[QueueForm] = set()
+
+    def look(self, store: TransportStore, registered: Iterable[str]) -> None:
+        """Reads from Redis when the head of each queue is due, and registers queues that nobody has registered.
+
+        Args:
+            store: Of the broker.
+            registered: Names of the registered queues.
+        """
+        heads = store.delivery.heads(self.due_times.queues)
+        self.due_times.update(heads)
+        for form in heads.due_ms:
+            if form.backup != store.backup and form not in self._in_other_form:
+                self._in_other_form.add(form)
+                _warn_of_other_form(store, form)
+            if form.queue not in registered:  # its first message is another client's
+                store.queues.know(form.queue)
+
+    def in_list_form(self, store: TransportStore) -> Iterable[str]:
+        """Returns the names of the queues that may have messages in Redisson's form."""
+        queues = self.due_times.queues
+        others = {form.queue for form in self._in_other_form}
+        return queues if store.backup == "list" else others.intersection(queues)
+
+    def transfer(self, store: TransportStore) -> None:
+        """Transfers one batch of each queue that has messages due."""
+        for form in self.due_times.due():
+            try:
+                done = store.delivery.transfer(*form)
+            except NotPrimary:
+                raise
+            except ResponseError as error:
+                self._put_off(form, error)
+                continue
+            self._refused.discard(form)
+            self.due_times.note_transfer(form, done)
+            self._report(form.queue, done)
+
+    def _put_off(self, form: QueueForm, error: ResponseError) -> None:
+        self.due_times.put_off(form)
+        if form not in self._refused:
+            self._refused.add(form)
+            logger.error(
+                "delayed messages of queue %r stay where they are, tried again every poll interval: %s",
+                *(form.queue, readable(error)),
+            )
+
+    def _report(self, queue: str, done: Transferred) -> None:
+        if done.lost:
+            logger.error("queue %r: %d delayed messages had no body and are lost", queue, done.lost)
+        if done.moved and self._on_transfer is not None:
+            self._on_transfer(queue, done)
+
+
+def _warn_of_other_form(store: TransportStore, form: QueueForm) -> None:
+    logger.warning(
+        "queue %r has delayed messages in the form %r, while the transport option backup is %r here: both are "
+        "delivered. If it is not meant to be so, set the option alike everywhere, and move them with "
+        "`delayq convert %s --to %s`",
+        *(form.queue, form.backup, store.backup, readable(form.queue), store.backup),
+    )

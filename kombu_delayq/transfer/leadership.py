@@ -1,0 +1,65 @@
+"""A transfer worker's place among all: one leads, two are its deputies, all others stand by."""
+
+import random
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from kombu.log import get_logger
+from redis.exceptions import RedisError
+
+from kombu_delayq.store import TransportStore
+
+logger = get_logger(__name__)
+
+#: Poll intervals from one look at Redis to the next: of the leader and its deputies, and of workers that stand by. A
+#: random number within these bounds keeps workers that started together from asking together.
+LOOKS, STANDBY_LOOKS = (1.0, 1.15), (8.0, 12.0)
+
+
+class Leadership:
+    """The lease that one transfer worker holds or waits for.
+
+    Args:
+        name: Of the worker; no other has the same.
+        queues: Returns the names of queues to look after besides the registered ones.
+
+    Attributes:
+        registered: Names of the queues that Redis knows to hold or to have held delayed messages.
+    """
+
+    def __init__(self, name: str, queues: Callable[[], Iterable[str]]) -> None:
+        self.registered: set[str] = set()
+        self._name = name
+        self._queues = queues
+        self._rank: int | None = None  # as of Lease; None before the first answer
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker holds the leader's lease."""
+        return self._rank == 1
+
+    def renew(self, store: TransportStore) -> list[str]:
+        """Takes or renews a lease, if one is free. Returns the names of all queues to look after."""
+        led = self.leads
+        lease = store.leases.lead(self._name)
+        self._rank = lease.rank
+        if self.leads != led:
+            what = f"stands by for {lease.leader}" if led else "leads"
+            logger.info("transfer worker %s %s", self._name, what)
+        self.registered = set(lease.queues)
+        return [*lease.queues, *self._queues()]
+
+    def release(self, store: TransportStore) -> None:
+        """Gives the lease back, if this worker holds one. If Redis does not answer, the lease ends by itself."""
+        rank, self._rank = self._rank, None
+        if rank:
+            with suppress(RedisError, OSError):
+                store.leases.release(self._name)
+
+    def is_idle(self, store: TransportStore) -> bool:
+        """Whether this worker stands by and has nothing to do; one round trip if it stands by."""
+        return self._rank == 0 and store.leases.all_quiet(self.registered, self._queues())
+
+    def look_s(self, store: TransportStore) -> float:
+        """Returns the time from one look at Redis to the next, in s."""
+        return store.options.poll_interval * random.uniform(*(LOOKS if self._rank else STANDBY_LOOKS))
