@@ -1,27 +1,25 @@
-"""What delayed delivery adds to a channel of kombu's Redis transport."""
+"""Adds delayed delivery to a channel of kombu's Redis transport."""
 
 import os
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 from time import time
 from typing import TYPE_CHECKING, Any
 
 import redis
 from kombu.log import get_logger
 from kombu.transport import virtual
-from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq import hooks
-from kombu_delayq.connection import pools
-from kombu_delayq.connection.demotion import NotPrimary, noticing_demotion
+from kombu_delayq.connection import demotion, pools
 from kombu_delayq.connection.sentinel import FollowingPool
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume import mailboxes
+from kombu_delayq.consume.adoption import Adoption
 from kombu_delayq.consume.usage import Usage
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message.due import Due, due_of, eta_of
+from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
 from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.options import Options
@@ -32,24 +30,30 @@ from kombu_delayq.store.types import Offer, PageId
 
 logger = get_logger(__name__)
 
-#: Brokers, by URL, that took no writes when they were last used, though they could be connected to.
-_refusing: set[str] = set()
-
-# Mixed into kombu's channels; only a type checker needs to be told.
+# A base only for the type checker: the class is mixed into kombu's channels.
 _Channel: Any = virtual.Channel if TYPE_CHECKING else object
 
 
 class DelayedChannel(_Channel):
-    """Stands to the left of one of kombu's Redis channels."""
+    """Is mixed into one of kombu's Redis channels, to its left.
+
+    It stores what a publisher delays, adopts what a consumer gets too early, and keeps a transfer worker running beside
+    consumers.
+    """
 
     _store: TransportStore | None = None
     _version_checked = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._usage = Usage(self)
+        self._adoption = Adoption(self)
         super().__init__(*args, **kwargs)
-        if self._broker in _refusing:
-            self._check_writes()
+        broker = self._broker
+        try:
+            demotion.check_writes(broker, lambda: self.client, self.unacked_key)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def options(self) -> Options:
@@ -60,13 +64,13 @@ class DelayedChannel(_Channel):
     @property
     def store(self) -> TransportStore:
         """The delayed messages, over this channel's connections."""
-        pool = self.pool  # another one after a fork
+        pool = self.pool  # kombu makes another one after a fork
         if self._store is None or self._store.client.connection_pool is not pool:
             self._store = connect_store(self, pool)
         return self._store
 
     def own_pool(self) -> redis.ConnectionPool:
-        """Returns connections like this channel's, which outlive it: whoever asks closes them, see ``pools.close``."""
+        """Returns a pool like this channel's that outlives it. The caller closes it with ``pools.close``."""
         kept = vars(self).get("_sentinel_manager")
         try:
             pool: redis.ConnectionPool = self._get_pool()
@@ -76,7 +80,7 @@ class DelayedChannel(_Channel):
         return pool
 
     def separate_pool(self) -> redis.ConnectionPool:
-        """Returns connections of a transfer worker's own, that never wait without end."""
+        """Returns a pool for a transfer worker, whose connections wait for answers at most ``redis_timeout``."""
         pool = self.own_pool()
         pools.make_room(pool)
         if isinstance(pool, FollowingPool):
@@ -84,38 +88,47 @@ class DelayedChannel(_Channel):
         pools.wait_at_most(pool, self.options.redis_timeout)
         return pool
 
+    def is_durable(self, queue: str) -> bool:
+        """Whether a queue may hold delayed messages. Fanouts, and queues for replies of kombu and Celery, may not."""
+        exchanges = [each.exchange for each in self.state.queue_index.get(queue, ())]
+        has_results = mailboxes.has_results(queue, auto_delete=queue in self.auto_delete_queues)
+        return queue not in self._fanout_queues and not has_results and not mailboxes.is_mailbox(queue, exchanges)
+
     def durable_queues(self) -> set[str]:
-        """Names of the queues consumed here that may hold delayed messages."""
+        """Returns the names of the queues consumed here that may hold delayed messages."""
         return {queue for queue in list(self._active_queues) if self.is_durable(queue)}
 
     def expire_ms(self, queue: str) -> int:
-        """``x-expires`` of a queue in ms, 0 for none. kombu has it from 5.7 on."""
+        """Returns ``x-expires`` of a queue in ms, 0 for none. kombu knows it from 5.7 on."""
         return int(getattr(self, "_expires", {}).get(queue) or 0)
 
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
-        """Consumes a queue, with a transfer worker beside it, and adopts messages whose time has not come."""
+        """Consumes a queue, adopts messages whose time has not come, and starts a transfer worker if none runs."""
         result = super().basic_consume(queue, no_ack, *args, **kwargs)
         if self.is_durable(queue):
             callbacks = self.connection._callbacks
-            callbacks[queue] = partial(self._adopt_or_deliver, queue, no_ack, callbacks[queue])
+            callbacks[queue] = self._adoption.before(callbacks[queue], queue, no_ack=no_ack)
             self._usage.anew(queue)
             self._usage.of([queue])
             self.begin_transfer()
         return result
 
-    def stay_in_use(self) -> None:
-        """Keeps the queues consumed here from expiring. Called all the time, it asks Redis now and then."""
-        self._usage.of(self._active_queues)
-
     def begin_transfer(self) -> None:
-        """Sees that a transfer worker runs in this process, if this channel has consumers that need one."""
+        """Starts a transfer worker in this process, unless one runs or no queue consumed here needs one."""
         if self.durable_queues():
             self.connection.start_transfer(self)
 
-    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> None:
-        """Deletes a queue with its delayed messages; with ``if_empty`` only when it has none of either kind."""
-        if not (if_empty and self.store.queues.size(queue)):
-            super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
+    def stay_in_use(self) -> None:
+        """Keeps the queues consumed here from expiring. It may be called all the time: it asks Redis now and then."""
+        self._usage.of(self._active_queues)
+
+    def leaves_primary(self) -> bool:
+        """Whether this consumer is at a Redis that is known to be the primary no longer. Without Sentinels: never."""
+        return False
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
+        self._usage.of([queue])
+        return super()._get(queue)
 
     def create_publish_batch(self, max_size: int) -> DelayedPublishBatch:
         """Makes a batch for ``Producer.batch``, kombu 5.7."""
@@ -127,7 +140,7 @@ class DelayedChannel(_Channel):
         self.store.delivery.put(queue, page, offers, self.expire_ms(queue))
 
     def put_ahead(self, queue: str) -> PutAhead:
-        """Returns what publishes page after page of sealed messages to a queue, over a connection of its own."""
+        """Returns a publisher of page after page of sealed messages to one queue, over a connection of its own."""
 
         def commands_of(page: PageId, offers: Sequence[Offer]) -> list[Command]:
             self._check_version_for(offers)
@@ -135,53 +148,11 @@ class DelayedChannel(_Channel):
 
         return PutAhead(self.own_pool(), commands_of)
 
-    def _check_version_for(self, offers: Sequence[Offer]) -> None:
-        if any(offer.due for offer in offers):
-            self._check_version()
-
-    @cached_property
-    def _broker(self) -> str:
-        return str(self._transport().broker)
-
-    def leaves_primary(self) -> bool:
-        """Whether this consumer is at a primary that is known to be none any more; never, but with Sentinels."""
-        return False
-
-    def _note_refusal(self) -> None:
-        _refusing.add(self._broker)
-        if self.connection is not None:
-            self.connection.cycle.refused = True
-
-    def _check_writes(self) -> None:
-        """Raises the error of a Redis that still takes no writes, so that whoever connects pauses before the next time.
-
-        kombu's check, a PING, goes well on a replica.
-        """
-        try:
-            self.client.hdel(self.unacked_key, "")  # a write that changes nothing
-        except NoPermissionError:
-            pass  # nothing is known then
-        except BaseException:
-            self.close()
-            raise
-        _refusing.discard(self._broker)
-
-    def _check_version(self) -> None:
-        if not self._version_checked:
-            self.store.check_version()
-            self._version_checked = True
-
-    def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
-        self._usage.anew(queue)
-        return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
-
-    def _get(self, queue: str, timeout: float | None = None) -> Any:
-        self._usage.of([queue])
-        return super()._get(queue)
-
-    def _next_delivery_tag(self) -> str:
-        # A random UUID like kombu's, in a third of the time.
-        return uuid_of(os.urandom(16).hex())
+    def offer_of(self, message: Message, due: Due) -> Offer:
+        """Returns a message as the store takes it."""
+        identity, body = seal(message, due.task_id)
+        when = f"+{due.ms!r}" if due.relative else repr(due.ms)
+        return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)
@@ -189,12 +160,12 @@ class DelayedChannel(_Channel):
             return self._put_step(queue, message, due)
         hooks.check_unread(message["properties"])
         if message["properties"].get(CHAIN) is not None:
-            self.store.chains.use_chains()  # before it can run
+            self.store.chains.use_chains()  # before the task can run
         if due is None or not (due.relative or due.ms > time() * 1000):
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
         self._check_version()
-        offer = self._offer(message, due)
+        offer = self.offer_of(message, due)
         batch = kwargs.get("_publish_batch")
         if batch is not None:
             batch.add(DelayedPublishBatch.OFFER, queue, offer, self.expire_ms(queue))
@@ -202,64 +173,43 @@ class DelayedChannel(_Channel):
             self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
         return None
 
+    def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
+        """Stores a step of a delay chain, even one that is due at once, so that a cancelled chain ends."""
+        due = due or Due(0.0, True, message["properties"].get("correlation_id"))
+        self._check_delay(due)
+        chain = message["properties"][CHAIN_ID]
+        if self.store.chains.step(queue, chain, self.offer_of(message, due), self.expire_ms(queue)) == "cancelled":
+            raise DelayChainCancelled(f"the delay chain of task {due.task_id} was cancelled")
+
     def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
         hooks.check_unread(message["properties"])
         super()._put_fanout(exchange, message, *args, **kwargs)
 
-    def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
-        """Publishes a step of a delay chain: also one that is due at once, so that a cancelled chain ends."""
-        due = due or Due(0.0, True, message["properties"].get("correlation_id"))
-        self._check_delay(due)
-        chain = message["properties"][CHAIN_ID]
-        if self.store.chains.step(queue, chain, self._offer(message, due), self.expire_ms(queue)) == "cancelled":
-            raise DelayChainCancelled(f"the delay chain of task {due.task_id} was cancelled")
+    def _next_delivery_tag(self) -> str:
+        # A random UUID like kombu's, in a third of the time.
+        return uuid_of(os.urandom(16).hex())
 
     def _check_delay(self, due: Due) -> None:
         delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
         self.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
 
-    def _offer(self, message: Message, due: Due) -> Offer:
-        identity, body = seal(message, due.task_id)
-        when = f"+{due.ms!r}" if due.relative else repr(due.ms)
-        return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
+    def _check_version_for(self, offers: Sequence[Offer]) -> None:
+        if any(offer.due for offer in offers):
+            self._check_version()
 
-    def _adopt_or_deliver(
-        self, queue: str, no_ack: bool, deliver: Callable[[Message], object], message: Message
-    ) -> None:
-        due = eta_of(message)
-        if due is not None and due.ms > time() * 1000 and self._adopt(queue, no_ack, message, due):
-            return
-        try:
-            deliver(message)
-        except ResponseError:
-            # Redis took the message out of its queue and is too full to note that it is unacked.
-            if not no_ack and message["properties"]["delivery_tag"] not in self.qos._delivered:
-                self.store.delivery.give_back(queue, self._get_message_priority(message, reverse=False), dumps(message))
-            raise
+    def _check_version(self) -> None:
+        if not self._version_checked:
+            self.store.check_version()
+            self._version_checked = True
 
-    def _adopt(self, queue: str, no_ack: bool, message: Message, due: Due) -> bool:
-        """Puts a message that came too early into the store.
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> None:
+        """Deletes a queue with its delayed messages; with ``if_empty`` only if it has no message, delayed or not."""
+        if not (if_empty and self.store.queues.size(queue)):
+            super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
 
-        Where that fails, the consumer keeps it, as with stock kombu; where Redis is gone, it is among the
-        unacked messages, as every message of a lost consumer.
-        """
-        offer = self._offer({**message, "properties": dict(message["properties"])}, due)
-        try:
-            tag = ""  # of nothing: a message is not held for a consumer that does not acknowledge
-            if not no_ack:
-                held = self.Message(message, channel=self)
-                self.qos.append(held, tag := held.delivery_tag)
-            prefix = self.global_keyprefix
-            unacked = (prefix + self.unacked_index_key, prefix + self.unacked_key)
-            adopted = self.store.delivery.adopt(queue, offer, tag, *unacked, self.expire_ms(queue))
-        except RedisError as error:
-            if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
-                raise
-            logger.warning("a message of queue %r that is due later stays with this consumer: %s", queue, error)
-            return False
-        if adopted and not no_ack:
-            virtual.QoS.ack(self.qos, tag)  # the script has removed it from Redis
-        return adopted
+    def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
+        self._usage.anew(queue)
+        return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
 
     def _purge(self, queue: str) -> int:
         return int(super()._purge(queue)) + self.store.queues.purge(queue)
@@ -275,22 +225,25 @@ class DelayedChannel(_Channel):
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()
         params = dict(super()._connparams(asynchronous=asynchronous))
-        params["connection_class"] = noticing_demotion(params["connection_class"], self._note_refusal)
+        params["connection_class"] = demotion.noticing_demotion(params["connection_class"], self._note_refusal)
         return params
 
     def _transport(self) -> Any:
         if self.connection is None or self.connection.client is None:
-            # A consumer of a connection that is lost tries to give its messages back, and a producer that connects
-            # again to declare a queue still has this channel. An error that kombu knows lets the worker reconnect,
-            # and the producer try again; kombu's own AttributeError ends both.
+            # After a lost connection, a consumer tries to give its messages back, and a producer that declares a queue
+            # still has this channel. With an error that kombu knows, both connect again. kombu's own AttributeError
+            # would end them.
             raise RedisConnectionError("the connection is closed")
         return self.connection
 
-    def is_durable(self, queue: str) -> bool:
-        """Whether a queue may hold delayed messages: it is no fanout, and not for replies of kombu or Celery."""
-        exchanges = [each.exchange for each in self.state.queue_index.get(queue, ())]
-        has_results = mailboxes.has_results(queue, auto_delete=queue in self.auto_delete_queues)
-        return queue not in self._fanout_queues and not has_results and not mailboxes.is_mailbox(queue, exchanges)
+    @cached_property
+    def _broker(self) -> str:
+        return str(self._transport().broker)
+
+    def _note_refusal(self) -> None:
+        demotion.note_refusal(self._broker)
+        if self.connection is not None:
+            self.connection.cycle.refused = True
 
 
 def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
@@ -300,7 +253,7 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
         channel: A channel of one of our transports.
         pool: The connections to use.
     """
-    # A plain client: kombu's prefixing one prefixes only the first key of a script.
+    # A plain client, because kombu's own one prefixes only the first key of a script.
     client = redis.Redis(connection_pool=pool)
     keys = Keys(channel.global_keyprefix, pool.connection_kwargs.get("db") or 0, channel.sep)
     return DelayStore(client, keys, channel.priority_steps, channel.options)

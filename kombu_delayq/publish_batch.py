@@ -9,7 +9,7 @@ import redis
 from kombu.transport import redis as stock
 
 from kombu_delayq.connection import pools
-from kombu_delayq.connection.ahead import Ahead
+from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.connection.text import Command
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.types import Offer, PageId
@@ -67,7 +67,7 @@ class PutAhead:
     ) -> None:
         self._pool = pool
         self._commands_of = commands_of
-        self._ahead = Ahead(pool)
+        self._ahead = SendAhead(pool)
 
     def put(self, page: PageId, offers: Sequence[Offer]) -> None:
         """Sends a page, as of ``DelayedChannel.put_many``, and returns before Redis has it."""

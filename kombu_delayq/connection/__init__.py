@@ -1,1 +1,1 @@
-"""How Redis is reached: pools of connections, Sentinel, a primary that is none any more, names as bytes."""
+"""How Redis is reached: pools of connections, Sentinel, a primary that is demoted, names as bytes."""

@@ -1,4 +1,4 @@
-"""Sends commands to Redis and makes the next ones while it is still busy with these."""
+"""Sends commands to Redis without waiting, so that the caller makes the next ones while Redis runs these."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +9,14 @@ from kombu_delayq.connection.pools import OF_USE
 from kombu_delayq.connection.text import Command, as_sent
 
 
-class Ahead:
+class SendAhead:
     """Sends groups of commands one after the other, without waiting for Redis in between.
 
     At most one group is on its way: ``confirm`` it before the next.
 
     Args:
-        pool: Connections. It has one while commands are on their way, so that it leaves a primary as the pool does.
+        pool: Connections. One of them is taken while commands are on their way and then given back, so that the next
+            group follows the pool to another primary.
     """
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
@@ -53,7 +54,7 @@ class Ahead:
         return replies
 
     def close(self) -> None:
-        """Closes the connection if commands are on their way, which may come to Redis or not."""
+        """Closes the connection if commands are on their way. Redis may run them or not."""
         if self._connection is not None:
             self._connection.disconnect()
         self._give_back()

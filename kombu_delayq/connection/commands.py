@@ -5,7 +5,7 @@ from typing import Any
 
 from redis import Redis
 
-from kombu_delayq.connection.ahead import Ahead
+from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.connection.text import Command, as_sent
 
 
@@ -43,7 +43,7 @@ class RedisCommands:
             once: Whether redis-py may send them only once, whatever errors its client is set to retry.
         """
         if once:
-            ahead = Ahead(self.redis.connection_pool)
+            ahead = SendAhead(self.redis.connection_pool)
             ahead.send(commands)
             return ahead.replies()
         with self.redis.pipeline(transaction=False) as pipe:

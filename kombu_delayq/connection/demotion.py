@@ -1,21 +1,26 @@
-"""A Redis that takes no writes because it is not, or not safely, the primary: told as a lost connection.
+"""Reports a Redis that takes no writes because it is not, or not safely, the primary, as a lost connection.
 
-kombu, Celery and publishers connect again then, and come to the primary wherever the address leads to it.
+kombu, Celery and publishers then connect again, and reach the primary wherever the address leads to it.
 """
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from redis import Redis
 from redis.connection import Connection
-from redis.exceptions import MasterDownError, ReadOnlyError, ResponseError
+from redis.exceptions import MasterDownError, NoPermissionError, ReadOnlyError, ResponseError
 from redis.sentinel import SentinelManagedConnection
 
-#: Of replicas: for a write; for one without its primary. The client takes these codes off the text.
+#: Errors of a replica: for a write; for any command while its primary is down. redis-py cuts the codes off their texts.
 _REFUSALS = (ReadOnlyError, MasterDownError)
-#: The same as Redis 6.2 has them inside the text of a script's error; to who waits in BRPOP as a primary becomes a
-#: replica; of a primary that has fewer replicas than ``min-replicas-to-write`` asks for, for a write.
+#: The other texts of such errors: Redis 6.2 has the codes inside the text of a script's error; UNBLOCKED ends a BRPOP
+#: when a primary becomes a replica; NOREPLICAS refuses a write while ``min-replicas-to-write`` is not met.
 _REFUSAL = re.compile(r"UNBLOCKED |NOREPLICAS |.* -(READONLY|MASTERDOWN|NOREPLICAS) ")
+
+#: Brokers, by URL, that took no writes when they were last used, though a connection to them succeeds.
+_refusing: set[str] = set()
 
 _Connection: Any = Connection if TYPE_CHECKING else object
 
@@ -23,15 +28,15 @@ _Connection: Any = Connection if TYPE_CHECKING else object
 class NotPrimary(ResponseError, OSError):
     """Redis takes no writes: it is a replica, or a primary that has lost its replicas.
 
-    For kombu and Celery, to which an ``OSError`` is a lost connection, it is one. For the Redis client it is an answer:
-    a lost connection makes its transactions begin again at once, without end where the same Redis answers again.
+    kombu and Celery take it, as an ``OSError``, for a lost connection. The Redis client takes it for an answer: after a
+    lost connection its transactions begin again at once, and would do so without end at the same Redis.
     """
 
 
 class _NoticesDemotion(_Connection):
-    """Stands to the left of a connection's class: all commands and replies pass it."""
+    """Is mixed into a class of connections, to its left, so that all commands and replies pass it."""
 
-    told: Callable[[], object]
+    on_refusal: Callable[[], object]
     _is_lost = False
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
@@ -42,7 +47,7 @@ class _NoticesDemotion(_Connection):
         super().send_packed_command(*args, **kwargs)
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
-        # The Sentinels' own class would make a lost connection of READONLY.
+        # redis-py's class for Sentinel would turn READONLY into an error of its own.
         own: Any = SentinelManagedConnection if isinstance(self, SentinelManagedConnection) else _NoticesDemotion
         try:
             return super(own, self).read_response(*args, **kwargs)
@@ -50,16 +55,37 @@ class _NoticesDemotion(_Connection):
             if not isinstance(error, _REFUSALS) and not _REFUSAL.match(str(error)):
                 raise
             self._is_lost = True
-            self.told()
+            self.on_refusal()
             raise NotPrimary(f"this Redis is not the primary, or takes no writes now: {error}") from error
 
 
-def noticing_demotion(connection_class: type[Any], told: Callable[[], object]) -> type[Any]:
-    """Returns a class of connections that are lost when Redis takes no writes as it is not the primary.
+def noticing_demotion(connection_class: type[Any], on_refusal: Callable[[], object]) -> type[Any]:
+    """Returns a class of connections that end when Redis refuses a write because it is not the primary.
 
     Args:
-        connection_class: The class as it would be.
-        told: Is called then.
+        connection_class: The class to extend.
+        on_refusal: Is called then.
     """
-    members = {"told": staticmethod(told)}
+    members = {"on_refusal": staticmethod(on_refusal)}
     return type(connection_class.__name__, (_NoticesDemotion, connection_class), members)
+
+
+def note_refusal(broker: str) -> None:
+    """Notes that a broker takes no writes, so that ``check_writes`` looks before its next use."""
+    _refusing.add(broker)
+
+
+def check_writes(broker: str, client: Callable[[], Redis], key: str) -> None:
+    """Raises the error of a broker that still takes no writes, so that the caller pauses before it connects again.
+
+    kombu's own check is a PING, which a replica answers well.
+
+    Args:
+        broker: Its URL.
+        client: Returns a client of the broker; is not called unless the broker refused a write before.
+        key: Name of a HASH; the write that is tried changes nothing in it.
+    """
+    if broker in _refusing:
+        with suppress(NoPermissionError):  # such a user cannot find out
+            client().hdel(key, "")
+        _refusing.discard(broker)

@@ -1,7 +1,7 @@
-"""Leaves a primary that the Sentinels name no longer, though it still answers.
+"""Leaves a primary that the Sentinels no longer name, although it still answers.
 
-After a planned failover Sentinel lets the old primary take writes for about ten seconds. What is published there then
-is lost when it becomes a replica, and what is delivered there is delivered again by the new one.
+After a planned failover the old primary takes writes for about ten seconds more. Messages published there are lost when
+it becomes a replica, and messages delivered there are delivered again by the new primary.
 """
 
 import os
@@ -15,16 +15,16 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 logger = get_logger(__name__)
 
-#: How often a process asks the Sentinels, in s, and at most how rarely while none answers.
-ASK_S, RARELY_S = 1.0, 30.0
-#: How long it waits for the answer of one: whoever asks has something else to do.
+#: A process asks the Sentinels each ``ASK_S``. While none answers, the pause doubles up to ``LONGEST_PAUSE_S``. In s.
+ASK_S, LONGEST_PAUSE_S = 1.0, 30.0
+#: How long it waits for the answer of a Sentinel, in s. Short, because the asking thread has other work.
 ANSWER_S = 0.5
 
 Address = tuple[str, int]
 
 
 class NamedPrimary:
-    """Whom the Sentinels name as the primary. May be asked all the time, by any thread.
+    """The primary that the Sentinels name. Any thread may ask all the time.
 
     Args:
         manager: The Sentinels, and how they are reached.
@@ -43,7 +43,7 @@ class NamedPrimary:
         self._ask_at = monotonic() + ASK_S
 
     def address(self) -> Address | None:
-        """Returns its address as of at most a second ago; None while no Sentinel answers."""
+        """Returns the primary's address, at most a second old; None while no Sentinel answers."""
         if monotonic() >= self._ask_at and self._asking.acquire(blocking=False):
             try:
                 self._ask()
@@ -56,24 +56,24 @@ class NamedPrimary:
             host, port = self._sentinels.discover_master(self._service)
             self._address, self._pause_s = (host, port), ASK_S
         except (RedisError, OSError):
-            self._address, self._pause_s = None, min(self._pause_s * 2, RARELY_S)
+            self._address, self._pause_s = None, min(self._pause_s * 2, LONGEST_PAUSE_S)
         self._ask_at = monotonic() + self._pause_s
 
 
 class FollowingPool(SentinelConnectionPool):
-    """Connections to the primary that the Sentinels name now, and not when they were made."""
+    """Connections to the primary that the Sentinels name now, which may be another than when they were made."""
 
-    #: Whether connections that are in use are left as well; only where all are used by one thread.
+    #: Whether to close connections in use as well. Only safe if one thread uses them all.
     in_one_thread = False
     _asks: tuple[int, NamedPrimary] | None = None
 
     def get_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns a connection, as the class that it extends."""
+        """Returns a connection to the current primary."""
         self.follow()
         return super().get_connection(*args, **kwargs)
 
     def follow(self) -> bool:
-        """Leaves the primary if the Sentinels name another one. Returns whether it has."""
+        """Leaves the primary if the Sentinels name another one. Returns whether it did."""
         before = self.master_address
         if before is None or self._named().address() in (None, before):
             return False

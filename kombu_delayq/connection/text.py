@@ -1,4 +1,4 @@
-"""Texts and bytes: how names, ids and commands go to Redis, and how they come back."""
+"""Turns names, ids and commands into the bytes that Redis gets, and replies into text."""
 
 from typing import Any
 
@@ -7,27 +7,27 @@ Command = tuple[Any, ...]
 
 
 def as_sent(command: Command) -> Command:
-    """Returns a command with all texts as the bytes that Redis is to have.
+    """Returns a command with all its texts as bytes.
 
-    The only place where names become bytes: the Redis client refuses those that are no UTF-8, which others may have
-    put into the registry of queues or into an announcement.
+    This is the only place where names become bytes. The Redis client would refuse names that are not UTF-8, and other
+    clients may have put such names into the registry of queues or into an announcement.
     """
     name, *args = command
     return name, *(as_bytes(each) if isinstance(each, str) else each for each in args)
 
 
 def as_text(reply: Any) -> str:
-    """Returns a reply as text; bytes that are no UTF-8 are kept as surrogates, which go back as the same bytes."""
+    """Returns a reply as text. Bytes that are not UTF-8 become surrogates, which ``as_bytes`` turns back."""
     return reply.decode(errors="surrogateescape") if isinstance(reply, bytes) else str(reply)
 
 
 def readable(text: object) -> str:
-    """Returns a text as a log can take it: bytes that are no UTF-8, such as in the name of a key, are escaped."""
+    """Returns a text for a log, with bytes that are not UTF-8 escaped, such as those in the name of a key."""
     return str(text).encode(errors="backslashreplace").decode()
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text, as of ``as_text``, is bytes that are UTF-8."""
+    """Whether a text of ``as_text`` came from bytes that are UTF-8."""
     return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
@@ -37,5 +37,5 @@ def as_bytes(given: str | bytes) -> bytes:
         return given
     try:
         return given.encode(errors="surrogateescape")
-    except UnicodeEncodeError:  # no publisher can have written such a text, so that nothing is found under it
+    except UnicodeEncodeError:  # no publisher can have written such a text, so nothing is found under it
         return given.encode(errors="surrogatepass")

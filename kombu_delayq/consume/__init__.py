@@ -1,1 +1,1 @@
-"""The consumer's side: what it looks at before it waits, and which queues it keeps alive."""
+"""The consumer's side: what it checks before each wait, which queues it keeps alive, what it puts into the store."""

@@ -1,22 +1,23 @@
-"""Tells kombu's and Celery's own queues of commands and replies from queues of tasks. Knows no Redis.
+"""Recognises the queues that kombu and Celery use for commands and replies. Knows no Redis.
 
-They are told by what they are for: how they are declared is a matter of settings, and queues of tasks may be declared
-in the same ways.
+Their names and exchanges decide. How they are declared depends on settings, and a queue of tasks may be declared in the
+same way.
 """
 
 import re
 from collections.abc import Iterable
 
-#: How kombu names who waits for replies: a UUID that is a hash, of version 3 or 5. Source: kombu.common.generate_oid
+#: kombu's name for a process that waits for replies: a UUID made by a hash, so of version 3 or 5.
+#: Source: kombu.common.generate_oid
 _OID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[35][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def is_mailbox(queue: str, exchanges: Iterable[str]) -> bool:
-    """Whether a queue has commands of remote control, or replies to them.
+    """Whether a queue is for commands of remote control, or for replies to them.
 
     Args:
         queue: Its name.
-        exchanges: Names of those to which it is bound.
+        exchanges: Names of the exchanges to which it is bound.
 
     Source: kombu.pidbox.Mailbox
     """
@@ -24,5 +25,5 @@ def is_mailbox(queue: str, exchanges: Iterable[str]) -> bool:
 
 
 def has_results(queue: str, *, auto_delete: bool) -> bool:
-    """Whether a queue has results for one process. Source: celery.backends.rpc.RPCBackend.binding."""
+    """Whether a queue is for the results of one process. Source: celery.backends.rpc.RPCBackend.binding."""
     return auto_delete and _OID.fullmatch(queue) is not None

@@ -1,4 +1,4 @@
-"""What a consumer looks at before each wait for messages."""
+"""Checks, before a consumer waits for messages, what must not wait as long."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,15 @@ _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
 
 class DelayedPoller(_Poller):
-    """Waits for messages of all channels; before each wait, sees to what their consumers need.
+    """Waits for messages of all channels. Before each wait it does three things for their consumers.
 
-    Each may see to the queues that it consumes, and to a transfer worker: one that became a daemon after it had begun
-    to consume has left that thread behind. And the connection of a consumer that is at the wrong Redis ends. Only
-    here is that noticed in time: a consumer whose acks were all refused asks for no further message, and one that is at
-    a primary which the Sentinels do not name is refused nothing.
+    It keeps their queues in use. It starts a transfer worker after a fork: a process that became a daemon while it
+    consumed has lost that thread. And it ends the connection of a consumer at a Redis that is not the primary. Nothing
+    else notices that in time: a consumer whose acks are all refused asks for no further message, and a primary that the
+    Sentinels no longer name refuses nothing.
 
     Attributes:
-        refused: Whether Redis has refused something to this connection because it is not the primary.
+        refused: Whether Redis has refused a command of this connection because it is not the primary.
     """
 
     refused = False
@@ -29,24 +29,24 @@ class DelayedPoller(_Poller):
         self._pid = os.getpid()
 
     def on_poll_start(self) -> None:
-        """Called with each turn of an event loop.
+        """Runs with each turn of an event loop.
 
         Raises:
-            NotPrimary: The consumer is to connect again.
+            NotPrimary: The consumer must connect again.
         """
-        self._look()
+        self._check()
         super().on_poll_start()
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
-        """Waits for a message where there is no event loop; before kombu 5.7 it does not pass ``on_poll_start``.
+        """Waits for a message without an event loop. Before kombu 5.7 it does not call ``on_poll_start``.
 
         Raises:
-            NotPrimary: The consumer is to connect again.
+            NotPrimary: The consumer must connect again.
         """
-        self._look()
+        self._check()
         return super().get(*args, **kwargs)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
             for channel in list(self._channels):
@@ -56,7 +56,7 @@ class DelayedPoller(_Poller):
             for channel in list(self._channels):
                 connection = getattr(channel.__dict__.get("client"), "connection", None)
                 if connection is not None:
-                    connection.disconnect()  # for those who go on with it
+                    connection.disconnect()  # others may still use it
             raise NotPrimary("this Redis is not the primary, or takes no writes now")
         for channel in list(self._channels):
             channel.stay_in_use()

@@ -1,4 +1,4 @@
-"""Lets Redis know, now and then, which queues are consumed, so that they neither expire nor are forgotten."""
+"""Notes in Redis, now and then, which queues are consumed, so that they neither expire nor are forgotten."""
 
 from collections.abc import Iterable
 from math import inf
@@ -12,17 +12,17 @@ from kombu_delayq.store.queues import FORGET_SHARE
 
 logger = get_logger(__name__)
 
-#: Share of a queue's x-expires after which that is put off again while the queue is consumed.
+#: While a queue is consumed, each third of its x-expires puts the expiry off again.
 KEEP_ALIVE_SHARE = 1 / 3
 #: Pause in s after a failed attempt.
 RETRY_S = 1.0
 
 
 class Usage:
-    """When the queues that a channel consumes are kept alive next.
+    """Keeps the queues alive that a channel consumes.
 
-    The consumer itself sees to it, whoever transfers: it may run no transfer worker, and that of another process does
-    not know for how long a queue is to live.
+    The consumer does so itself, because it may run no transfer worker, and the transfer worker of another process does
+    not know the x-expires of its queues.
 
     Args:
         channel: A channel of one of our transports.
@@ -33,17 +33,17 @@ class Usage:
         self._next_at: dict[str, float] = {}
 
     def of(self, queues: Iterable[str]) -> None:
-        """Notes that queues are being consumed. To be called as often as they are: hardly ever it asks Redis."""
+        """Notes that queues are consumed. It may be called for every message: it rarely asks Redis."""
         now = monotonic()
         for queue in [queue for queue in queues if self._next_at.get(queue, -inf) <= now]:
             self._next_at[queue] = now + self._keep_alive(queue)
 
     def anew(self, queue: str) -> None:
-        """Lets a queue be kept alive the next time, such as when it was declared with another x-expires."""
+        """Keeps a queue alive with the next ``of``, such as after it was declared with another x-expires."""
         self._next_at.pop(queue, None)
 
     def _keep_alive(self, queue: str) -> float:
-        """Keeps a queue alive. Returns in how many s to do so again."""
+        """Keeps a queue alive. Returns after how many s to do so again."""
         expire_ms, forget_after = self._channel.expire_ms(queue), self._channel.options.forget_after
         if not self._channel.is_durable(queue):
             return inf
@@ -53,7 +53,7 @@ class Usage:
         )
         try:
             self._channel.store.queues.keep_alive(queue, expire_ms)
-        except (RedisError, OSError) as error:  # if Redis is gone, who consumes notices it at once
+        except (RedisError, OSError) as error:  # if Redis is gone, the consumer notices it at once
             logger.debug("queue %r is not kept alive: %s", queue, error)
             return float(min(RETRY_S, next_s))
         return float(next_s)

@@ -11,7 +11,7 @@ from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.retry import Retry
 from celery_ext.waiting import by_id
-from kombu_delayq.connection.ahead import Ahead
+from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.message.pages import Page, pages
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
@@ -60,7 +60,7 @@ class Sender:
         self._job = job
         self._most = most = most_in_chunk(options)
         self._retry = Retry(options.write_timeout)
-        self._ahead = Ahead(store.client.connection_pool)
+        self._ahead = SendAhead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
         self.rows = self._most
         self._chunks: defaultdict[str, Page[Offer]] = defaultdict(lambda: Page(most, options.chunk_bytes))

@@ -1,0 +1,80 @@
+"""Puts messages that reach a consumer before their time into the store, such as those of a stock publisher."""
+
+from collections.abc import Callable
+from functools import partial
+from time import time
+from typing import Any
+
+from kombu.log import get_logger
+from kombu.transport import virtual
+from kombu.utils.json import dumps
+from redis.exceptions import RedisError, ResponseError
+
+from kombu_delayq.connection.demotion import NotPrimary
+from kombu_delayq.message.due import Due, eta_of
+from kombu_delayq.message.fields import Message
+
+logger = get_logger(__name__)
+
+#: Takes a message for a consumer. kombu's consumers are called so.
+Deliver = Callable[[Message], object]
+
+
+class Adoption:
+    """Stands between a channel and its consumers.
+
+    Args:
+        channel: A channel of one of our transports.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def before(self, deliver: Deliver, queue: str, *, no_ack: bool) -> Deliver:
+        """Returns a callback that adopts messages whose time has not come, and delivers all others.
+
+        Args:
+            deliver: kombu's own callback of the consumer.
+            queue: Which it consumes.
+            no_ack: Whether the consumer does not acknowledge.
+        """
+        return partial(self._adopt_or_deliver, deliver, queue, no_ack)
+
+    def _adopt_or_deliver(self, deliver: Deliver, queue: str, no_ack: bool, message: Message) -> None:
+        due = eta_of(message)
+        if due is not None and due.ms > time() * 1000 and self._adopt(queue, no_ack, message, due):
+            return
+        try:
+            deliver(message)
+        except ResponseError:
+            # Redis took the message out of its queue and is too full to note that it is unacked.
+            channel = self._channel
+            if not no_ack and message["properties"]["delivery_tag"] not in channel.qos._delivered:
+                priority = channel._get_message_priority(message, reverse=False)
+                channel.store.delivery.give_back(queue, priority, dumps(message))
+            raise
+
+    def _adopt(self, queue: str, no_ack: bool, message: Message, due: Due) -> bool:
+        """Moves a message into the store. Returns whether the store has it.
+
+        If Redis refuses the script, the consumer keeps the message, as with stock kombu. If Redis is gone, the message
+        is among the unacked ones, as every message of a lost consumer.
+        """
+        channel = self._channel
+        offer = channel.offer_of({**message, "properties": dict(message["properties"])}, due)
+        try:
+            tag = ""  # a consumer that does not acknowledge holds no messages
+            if not no_ack:
+                held = channel.Message(message, channel=channel)
+                channel.qos.append(held, tag := held.delivery_tag)
+            prefix = channel.global_keyprefix
+            unacked = (prefix + channel.unacked_index_key, prefix + channel.unacked_key)
+            adopted: bool = channel.store.delivery.adopt(queue, offer, tag, *unacked, channel.expire_ms(queue))
+        except RedisError as error:
+            if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
+                raise
+            logger.warning("a message of queue %r that is due later stays with this consumer: %s", queue, error)
+            return False
+        if adopted and not no_ack:
+            virtual.QoS.ack(channel.qos, tag)  # the script has removed it from Redis
+        return adopted
