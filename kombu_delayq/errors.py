@@ -1,4 +1,4 @@
-"""The exceptions of kombu-delayq. Errors of the Redis client pass as they are, but where more is to be said of one."""
+"""The exceptions of kombu-delayq. Most errors of the Redis client pass through as they are."""
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
@@ -7,7 +7,7 @@ import kombu.exceptions
 
 #: How many ids an error names.
 _NAMED = 5
-#: Longest repr of a value in a message, in characters; and how many of a longer one stand at each end.
+#: Longest repr of a value in a message, in characters; how many characters of a longer one stay at its head and tail.
 _LONGEST, _HEAD, _TAIL = 200, 140, 50
 #: How alike two names are, from 0 to 1, of which one may be meant for the other. Source of the measure: difflib.
 ALIKE = 0.7
@@ -22,7 +22,7 @@ class InvalidOptions(DelayqError, ValueError):
 
 
 class InvalidBrokerURL(DelayqError, ValueError):
-    """The broker URL would not lead to delayed delivery on Redis as it is written."""
+    """The broker URL, as it is written, would not lead to delayed delivery on Redis."""
 
 
 class InvalidDelay(DelayqError, ValueError):
@@ -58,11 +58,11 @@ class DelayChainCancelled(DelayqError):
 
 
 class OtherTransport(DelayqError):
-    """The app's broker does not use a transport of kombu-delayq, so nothing of it waits in Redis."""
+    """The app's broker does not use a transport of kombu-delayq, so none of its tasks wait in Redis."""
 
 
 class AnswerLost(DelayqError, kombu.exceptions.OperationalError):
-    """The connection to Redis was lost before it answered, so that it is not known what became of the tasks ``ids``."""
+    """The connection to Redis was lost before it answered, so the state of the tasks ``ids`` is unknown."""
 
     def __init__(self, done: str, ids: list[str]) -> None:
         named = ", ".join(map(repr, ids[:_NAMED])) + (", …" if len(ids) > _NAMED else "")
@@ -75,10 +75,10 @@ class AnswerLost(DelayqError, kombu.exceptions.OperationalError):
 
 
 def quoted(value: object) -> str:
-    """Returns the repr of a value, its middle left out when it is longer than 200 characters."""
+    """Returns the repr of a value, without its middle if it is longer than 200 characters."""
     try:
         text = repr(value)
-    except Exception:  # an int of 5000 digits has none, and the message must not be about that
+    except Exception:  # such as an int of 5000 digits; that is not what the message is about
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST else f"{text[:_HEAD]} … {text[-_TAIL:]}"
 

@@ -1,6 +1,6 @@
-"""Where a package above the transport is called: it names functions in the entry-point group ``GROUP``.
+"""Calls a package above the transport, which names its functions in the entry-point group ``GROUP``.
 
-Nothing is loaded before it is needed, and the transport knows none of them: plain kombu goes without.
+The transport itself knows none of them, so plain kombu goes without. A function is imported when it is first called.
 """
 
 import sys
@@ -11,8 +11,8 @@ from typing import Any
 
 from kombu_delayq.errors import InvalidDelayLevel
 
-#: ``worker`` is called when a worker of Celery begins, with it as ``sender``, or without when one has begun already;
-#: ``delay_chain`` with the property of this name of a message that is published.
+#: ``worker`` is called when a Celery worker starts, with it as ``sender``, or without ``sender`` if it has started
+#: before. ``delay_chain`` is called with the property of this name of a message that is published.
 GROUP = "kombu_delayq.hooks"
 
 
@@ -23,32 +23,32 @@ def call(name: str, *args: Any, **kwargs: Any) -> None:
 
 
 def expect_worker() -> None:
-    """Has ``worker`` called when a worker of Celery begins in this process, however it is started.
+    """Calls ``worker`` when a Celery worker starts in this process, however it is started.
 
-    A worker makes its first transport before it says that it begins, and before it starts its pool. Where it makes
-    none until then, as with gevent, it has begun when it does.
+    Most workers make their first transport before the signal ``worker_init``, and before they start their pool. With
+    gevent the signal comes first; then ``worker`` is called at once.
     """
-    signals = sys.modules.get("celery.signals")  # not imported here: without it there is no worker
+    signals = sys.modules.get("celery.signals")  # a process that has not imported it is no worker
     if signals is None:
         return
     signals.worker_init.connect(_begin, dispatch_uid="delayq-hooks")
-    if "celery.worker.consumer" in sys.modules:  # which only workers have
+    if "celery.worker.consumer" in sys.modules:  # only workers import it
         call("worker")
 
 
 def check_unread(properties: Mapping[str, Any]) -> None:
-    """Looks at options of a call that Celery, which does not know them, has put into the message.
+    """Checks options of a call that Celery does not know and has therefore put into the message.
 
     Raises:
-        InvalidDelayLevel: There is a ``delay_level``: the publisher's app has not read it.
-        InvalidDelayChain: There is a ``delay_chain`` which is none.
+        InvalidDelayLevel: There is a ``delay_level``, which the publisher's app has not read.
+        InvalidDelayChain: There is a ``delay_chain`` that is not written as one.
     """
     if properties.get("delay_level") is not None:
         raise InvalidDelayLevel(
             f"delay_level={properties['delay_level']!r} of a call was not read: its app does not know delay levels. "
             "Call celery_ext.install(app) where the app is made"
         )
-    if properties.get("delay_chain") is not None:  # workers read it, and only there it could be found to be wrong
+    if properties.get("delay_chain") is not None:  # otherwise only the worker would find the mistake
         call("delay_chain", properties["delay_chain"])
 
 

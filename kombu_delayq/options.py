@@ -11,7 +11,7 @@ from kombu_delayq.errors import DelayTooLong, InvalidOptions, did_you_mean, near
 #: The forms in which delayed messages can be kept.
 BACKUPS = ("hash", "list")
 
-#: What kombu and Celery read from the transport options besides a channel's own list.
+#: Transport options that kombu and Celery read besides those that a channel lists.
 _READ_ELSEWHERE = frozenset(
     (
         *("polling_interval", "reauth_check_interval", "retry", "retry_on_error", "max_retries", "interval_start"),
@@ -56,7 +56,7 @@ def _option(default: Any, check: Callable[[object], Any], unit: str, text: str) 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Transport options, checked. ``dataclasses.fields`` gives each one's default, unit and help."""
+    """Transport options, checked. ``dataclasses.fields`` gives the default, unit and help of each option."""
 
     backup: str = _option(
         "hash",
@@ -82,9 +82,9 @@ class Options:
         1.0,
         _number(0.05, 60),
         "s",
-        "How often, about, the leading transfer worker and its deputies look at Redis when nothing wakes them: what a "
-        "lost wake message, a lost connection or a killed leader costs once Redis answers. The others look eight to "
-        "twelve times more rarely.",
+        "About how often the leading transfer worker and its deputies look at Redis when nothing wakes them. A lost "
+        "wake message, a lost connection or a killed leader delays messages by about as much, once Redis answers. The "
+        "other workers look eight to twelve times more rarely.",
     )
     lease_ttl: float = _option(
         3.0,
@@ -97,40 +97,40 @@ class Options:
         200,
         _number(1, 5000, whole=True),
         "messages",
-        "The most messages that one call of the transfer script moves; half of it in Redisson's form.",
+        "The most messages that one call of the transfer script moves. In Redisson's form it moves half as many.",
     )
     transfer_batch_bytes: int = _option(
         1_000_000,
         _number(1, 100_000_000, whole=True),
         "bytes",
-        "About the most bytes that one call of the transfer script moves, which bounds how long Redis is busy with it; "
-        "a sixteenth of it in Redisson's form.",
+        "About the most bytes that one call of the transfer script moves, which limits how long it keeps Redis busy. "
+        "In Redisson's form it moves a sixteenth of them.",
     )
     cancelled_ttl: float = _option(
         86_400.0,
         _number(1),
         "s",
-        "How long a delay chain that was cancelled while one of its steps ran takes no further step. Keep it above "
-        "the longest time from a step's due time to its end.",
+        "For how long a delay chain that was cancelled while one of its steps ran takes no further step. Keep it "
+        "above the longest time from a step's due time to its end.",
     )
     forget_after: float | None = _option(
         86_400.0,
         _or_none(_number(1)),
         "s",
-        "How long a queue has to be without delayed messages and without a consumer until the leading transfer worker "
-        "forgets its name, which costs a little with each look at Redis. The next delayed message makes it known "
-        "again. None: never.",
+        "After how long without delayed messages and without a consumer the leading transfer worker forgets the name "
+        "of a queue. Each known name makes each look at Redis a little slower. The next delayed message makes the "
+        "queue known again. None: never.",
     )
     redis_timeout: float = _option(
         5.0,
         _number(0.1, 600),
         "s",
         "How long a transfer worker waits for an answer of Redis before it takes the connection for dead. "
-        "The option socket_timeout, if set, goes before it.",
+        "The option socket_timeout, if set, is used instead.",
     )
 
     def check_delay(self, delay_s: float, of: str = "") -> None:
-        """Raises DelayTooLong when ``max_delay`` does not allow a delay; ``of`` says whose it is."""
+        """Raises DelayTooLong if a delay is longer than ``max_delay``. ``of`` names the message in the error."""
         if self.max_delay is not None and delay_s > self.max_delay:
             raise DelayTooLong(
                 f"a delay of {delay_s:.0f} s is longer than the transport option max_delay allows, "
@@ -149,11 +149,12 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
         of_kombu: Names that the kombu channel in use reads.
 
     Returns:
-        The options, and a warning about names that nobody reads; empty if there are none. Stock kombu
-        ignores such names without a word, so they alone do not keep an app from starting.
+        The options, and a warning about names that nobody reads, empty if there are none. Stock kombu ignores such
+        names without a word, so they alone do not stop an app.
 
     Raises:
-        InvalidOptions: Values of ours are wrong, or names look like misspelled ones of ours; names all of them.
+        InvalidOptions: Our options have wrong values, or names look like misspelled ones of ours. The message lists
+            all of them.
     """
     known = NAMES | set(of_kombu) | _READ_ELSEWHERE
     wrong: list[str] = []

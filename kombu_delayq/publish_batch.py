@@ -1,4 +1,4 @@
-"""Many messages at once: ``Producer.batch`` of kombu 5.7 with delayed ones in it, and the pages of ``send_many``."""
+"""Publishes many messages at once: for ``Producer.batch`` of kombu 5.7, and the pages of ``send_many``."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from kombu_delayq.connection.text import Command
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.types import Offer, PageId
 
-#: Most messages, and about the most bytes, that one call of the offer script stores, so that Redis stays responsive.
+#: Most messages that one call of the offer script stores, and about the most bytes. More would keep Redis busy.
 MAX_OFFERS = 200
 MAX_BYTES = 250_000
 
@@ -22,7 +22,7 @@ _PublishBatch: Any = getattr(stock, "PublishBatch", object)
 
 
 class DelayedPublishBatch(_PublishBatch):
-    """Gathers delayed messages, and sends those of a queue in one call, in the round trip of the others."""
+    """Gathers delayed messages and sends those of a queue in one call, together with the messages without a delay."""
 
     OFFER = "delayq_offer"
 
@@ -34,7 +34,7 @@ class DelayedPublishBatch(_PublishBatch):
 
     def flush(self) -> None:
         """Sends all gathered messages, once."""
-        # Not through the pipeline's own methods, which prefix some of the keys.
+        # The pipeline's own methods would prefix some of the keys.
         send = self.pipeline.pipeline_execute_command
         for (queue, expire_ms), offers in self._offers.items():
             for page in pages(offers, MAX_OFFERS, MAX_BYTES, attrgetter("size")):
@@ -58,7 +58,7 @@ class PutAhead:
     At most one page is on its way: ``confirm`` it before the next.
 
     Args:
-        pool: Connections, of which it takes one, and which it closes.
+        pool: Connections. It uses one of them and closes the pool in the end.
         commands_of: Makes the commands that publish a page.
     """
 
@@ -70,14 +70,14 @@ class PutAhead:
         self._ahead = SendAhead(pool)
 
     def put(self, page: PageId, offers: Sequence[Offer]) -> None:
-        """Sends a page, as of ``DelayedChannel.put_many``, and returns before Redis has it."""
+        """Sends a page, with the arguments of ``DelayedChannel.put_many``, and returns before Redis has it."""
         self._ahead.send(self._commands_of(page, offers))
 
     def confirm(self) -> None:
-        """Waits until Redis has the page that is on its way, if one is. Raises its first error."""
+        """Waits until Redis has the page that is on its way, if there is one. Raises its first error."""
         self._ahead.confirm()
 
     def close(self) -> None:
-        """Closes its connection. What is on its way may come to Redis or not."""
+        """Closes its connection. Redis may get a page that is on its way, or not."""
         self._ahead.close()
         pools.close(self._pool)

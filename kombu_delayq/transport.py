@@ -1,4 +1,4 @@
-"""The Kombu transport: stock Redis, where messages that are due later wait in the store until then."""
+"""The Kombu transport: stock Redis, except that delayed messages wait in the store until they are due."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ from kombu_delayq.transfer.worker import TransferWorker
 
 logger = get_logger(__name__)
 
-#: Start of each outage that outlived a connection of this process, by broker. After an outage Celery makes a new
-#: connection, whose transfer worker logs the end.
+#: Start of each outage that outlived a connection of this process, by broker, in s of ``monotonic``. After an outage
+#: Celery makes a new connection, whose transfer worker logs the end.
 _down_since: dict[str, float] = {}
 
 
@@ -32,18 +32,18 @@ class SentinelChannel(DelayedChannel, stock.SentinelChannel):
 
     def _get_pool(self, asynchronous: bool = False) -> FollowingPool:
         pool: FollowingPool = super()._get_pool(asynchronous)
-        pool.__class__ = FollowingPool  # kombu does not let choose it
+        pool.__class__ = FollowingPool  # kombu offers no way to choose it
         return pool
 
     def leaves_primary(self) -> bool:
-        """Whether this consumer is at a primary that the Sentinels name no longer."""
+        """Whether this consumer is at a primary that the Sentinels no longer name."""
         return bool(self.active_queues) and self.async_pool.follow()
 
 
 class _DelayedTransport(_Transport):
-    """What both transports add to those of kombu, to their left."""
+    """Is mixed into kombu's two transports, to their left."""
 
-    #: kombu leaves the URL alone, for ``urls.settle`` to read.
+    #: So kombu does not parse the URL, and ``urls.settle`` can.
     can_parse_url = True
     default_port: Any  # kombu's
     cycle: Any
@@ -60,7 +60,7 @@ class _DelayedTransport(_Transport):
         if warning:
             urls.warn_once(warning)
         steps = client.transport_options.get("priority_steps", self.Channel.priority_steps)
-        Keys().lists_of_priorities(steps)  # kombu itself fails with the first message, and unclearly
+        Keys().lists_of_priorities(steps)  # kombu itself would fail with the first message, and unclearly
         self._transfer_worker: TransferWorker | None = None
         hooks.expect_worker()
 
@@ -69,7 +69,7 @@ class _DelayedTransport(_Transport):
         return urls.describe(self.client, self._scheme, include_password, mask)
 
     def start_transfer(self, channel: DelayedChannel) -> None:
-        """Runs a transfer worker beside the consumers of this connection, if none runs and none is unwanted."""
+        """Runs a transfer worker beside the consumers of this connection, unless one runs or the options forbid it."""
         worker = self._transfer_worker
         if self.options.transfer and (worker is None or not worker.is_own):
             connect = partial(connect_store, channel, channel.separate_pool())
@@ -88,7 +88,7 @@ class _DelayedTransport(_Transport):
 
     @property
     def broker(self) -> str:
-        """Tells it from others: its URL, with its alternates."""
+        """Identifies the broker: its URL, with its alternates."""
         return ";".join(self.client.alt) or self.as_uri("")
 
     def _consumed(self) -> set[str]:

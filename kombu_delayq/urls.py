@@ -1,8 +1,8 @@
-"""How a broker URL leads to this transport, through every turn that kombu takes with one.
+"""Keeps a connection on this transport, whatever kombu does with its broker URL.
 
-kombu takes the transport from the scheme of a URL when it switches to the next of a list, turns TLS on by the
-scheme ``rediss`` alone, and does not look behind a ``+``. So a transport named by its dotted path would end in
-stock behaviour, without TLS, or on localhost. ``settle`` reads the URL itself and leaves a connection that cannot.
+kombu takes the transport from the scheme when it switches to the next URL of a list. It turns TLS on for the scheme
+``rediss`` alone, and it ignores what stands behind a ``+``. So a transport named by its dotted path could end in stock
+behaviour, without TLS, or on localhost. ``settle`` reads the URL itself, so that none of this can happen.
 """
 
 import logging
@@ -19,22 +19,22 @@ from kombu_delayq.errors import InvalidBrokerURL
 
 logger = get_logger(__name__)
 
-#: Warnings that were given in this process.
-_said: set[str] = set()
+#: Warnings that this process has logged.
+_warned: set[str] = set()
 
 _PLAIN = "kombu_delayq.transport:Transport"
 _SENTINEL = "kombu_delayq.transport:SentinelTransport"
 
-#: Our schemes, and the stock scheme of the same meaning.
+#: The stock scheme that means the same, by our scheme.
 STOCK_SCHEMES = {"delayq": "redis", "delayqs": "rediss", "delayq+sentinel": "sentinel", "delayq+socket": "socket"}
 OUR_SCHEMES = {stock: ours for ours, stock in STOCK_SCHEMES.items()}
 
-#: What a URL may set of a connection, in its parts or its query. Source: kombu.Connection
+#: Parameters of a connection that the parts or the query of a URL may set. Source: kombu.Connection
 _PARAMETERS = {"port", "userid", "password", "virtual_host", "ssl", "connect_timeout", "credential_provider"}
 
 
 class _KnownAs(str):
-    """The name that stock tools know, which reads as our transport when a pickled connection is restored."""
+    """A transport name that stock tools know. Unpickled with its connection, it becomes the name of our transport."""
 
     def __new__(cls, name: str, transport: str) -> "_KnownAs":
         known = super().__new__(cls, name)
@@ -48,7 +48,7 @@ class _KnownAs(str):
 
 
 class _SentinelHost(str):
-    """Host of a Sentinel. kombu notes the transport of a clone before ``settle`` can change it; this tells it."""
+    """Host of a Sentinel. kombu sets the transport of a clone before ``settle`` can; this type says which it was."""
 
     __slots__ = ()
 
@@ -71,25 +71,25 @@ def split(given: str | Sequence[str]) -> list[str]:
 def ours(given: str | Sequence[str]) -> str:
     """Returns broker URLs, separated by ``;``, with our schemes in place of the stock ones.
 
-    But ``rediss``, which with this transport's dotted path means what it means in a stock app: no check of the
-    server's certificate unless asked for.
+    ``rediss`` stays, because it means the same with this transport's dotted path as in a stock app: the server's
+    certificate is not checked unless the app asks for it.
     """
     schemes = {**OUR_SCHEMES, "redis+socket": "delayq+socket", "rediss": "rediss"}
     return ";".join(_with_scheme(url, schemes) for url in split(given))
 
 
 def settle(client: Any, *, sentinel: bool = False) -> str:
-    """Gives a connection the host, port, credentials and TLS that its URL means, and keeps it on this transport.
+    """Gives a connection the host, port, credentials and TLS of its URL, and keeps it on this transport.
 
     Args:
-        client: A ``kombu.Connection`` whose URL kombu has not parsed, or one that was settled before.
-        sentinel: Whether the transport that the connection names is the one for Sentinel.
+        client: A ``kombu.Connection`` whose URL kombu has not parsed, or one that this function has settled before.
+        sentinel: Whether the connection names the transport for Sentinel.
 
     Returns:
         The stock scheme of the same meaning: ``redis``, ``rediss``, ``sentinel`` or ``socket``.
 
     Raises:
-        InvalidBrokerURL: The URL, or one of its alternates, would lead elsewhere.
+        InvalidBrokerURL: The URL, or one of its alternates, would not lead to this transport.
     """
     _check_scheme(client.hostname or "")
     given = urlparse(client.hostname).scheme if "://" in (client.hostname or "") else ""
@@ -128,7 +128,7 @@ def describe(client: Any, scheme: str, include_password: bool = False, mask: str
 
 
 class _OurAlternates:
-    """kombu's cycle of alternates, with our schemes: kombu takes the transport from them."""
+    """kombu's cycle of alternates, but with our schemes, because kombu takes the transport from the scheme."""
 
     def __init__(self, urls: Iterator[str]) -> None:
         self._urls = urls
@@ -143,7 +143,7 @@ class _OurAlternates:
 def _check_scheme(url: str) -> None:
     """Refuses a URL without a scheme, which kombu would take as a whole for the name of a host.
 
-    The name of a host alone is none, nor is an IPv6 address.
+    The name of a host alone, and an IPv6 address, pass.
     """
     url = url.strip()
     if "://" in url or not ({*"/@?"} & {*url} or "]:" in url or url.count(":") == 1):
@@ -152,13 +152,13 @@ def _check_scheme(url: str) -> None:
     if not slash or scheme.lower() not in {*STOCK_SCHEMES, *OUR_SCHEMES}:
         scheme, rest = ("redis", url.lstrip("/")) if url.startswith("//") or url[:1] != "/" else ("delayq+socket", url)
     rest = rest.partition("?")[0]
-    # A password, with whatever odd characters in it, is before the last @.
+    # A password, whatever characters it has, ends at the last @.
     written = f"{scheme}://{'**@' * ('@' in rest)}{rest.rpartition('@')[2]}"
     raise InvalidBrokerURL(f"the scheme of the broker URL is missing: write {written}")
 
 
 def _meant(client: Any, given: str, sentinel: bool) -> str:
-    """Tells the stock scheme that a connection means, whose URL has the scheme ``given``."""
+    """Returns the stock scheme that a connection means if its URL has the scheme ``given``."""
     if client.uri_prefix:
         given = f"{client.uri_prefix}+{given}"
     if not given:
@@ -179,7 +179,7 @@ def _meant(client: Any, given: str, sentinel: bool) -> str:
 
 
 def _instead(given: str) -> str:
-    """Returns what to write in place of a scheme that kombu would not understand, if that can be told."""
+    """Returns what to write in place of a scheme that kombu would not understand; empty if there is no good guess."""
     tls, kind = given.startswith(("delayqs", "rediss")), given.rpartition("+")[2]
     kind = STOCK_SCHEMES.get(kind, kind)
     if tls and kind == "redis":
@@ -189,7 +189,7 @@ def _instead(given: str) -> str:
 
 
 def _settle_alternates(client: Any, scheme: str) -> None:
-    """Keeps each switch to an alternate on this transport, and refuses alternates for which that cannot be."""
+    """Keeps each switch to an alternate on this transport, and refuses alternates for which that is impossible."""
     urls = [url for url in client.alt if url.strip()]
     found = {_scheme(url) for url in urls if "://" in url or scheme == "sentinel"}
     kinds = {STOCK_SCHEMES.get(each, each) for each in found}
@@ -208,7 +208,7 @@ def _settle_alternates(client: Any, scheme: str) -> None:
 
 
 def _take(client: Any, url: dict[str, Any]) -> None:
-    """Sets what a parsed URL says, as kombu does with the URLs that it parses."""
+    """Sets the parameters of a parsed URL, as kombu does with the URLs that it parses."""
     host = url.pop("hostname")
     del url["transport"]
     unknown = {name for name in url if name not in _PARAMETERS or not hasattr(client, name)}
@@ -228,25 +228,25 @@ def _take_tls(client: Any, checked: bool) -> None:
     if client.ssl is True:  # kombu would drop it
         client.ssl, checked = {}, True
     if checked:
-        # The name too: before version 6 the Redis client does not check it by itself.
+        # Also the name: before version 6 the Redis client does not check it by itself.
         client.ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True, **(client.ssl or {})}
         if client.ssl["ssl_cert_reqs"] in (ssl.CERT_NONE, "none"):
             client.ssl["ssl_check_hostname"] = False
     elif not client.ssl:
         warn_once("rediss:// without TLS options does not check the server's certificate, as in stock kombu")
         client.ssl = {"ssl_cert_reqs": ssl.CERT_NONE}
-    client._initial_params["ssl"] = client.ssl  # what a switch to an alternate starts from
+    client._initial_params["ssl"] = client.ssl  # a switch to an alternate starts from these
 
 
 def warn_once(text: str) -> None:
-    """Warns once in a process, but again as long as nobody hears it: a worker connects before it sets up its log."""
-    if text not in _said:
+    """Warns once in a process. Until a log is set up, it may warn again: a worker connects before that."""
+    if text not in _warned:
         logger.warning("%s", text)
-        if _is_heard(logger):
-            _said.add(text)
+        if _has_handler(logger):
+            _warned.add(text)
 
 
-def _is_heard(logger: logging.Logger | None) -> bool:
+def _has_handler(logger: logging.Logger | None) -> bool:
     while logger is not None:
         if any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers):
             return True
@@ -255,8 +255,8 @@ def _is_heard(logger: logging.Logger | None) -> bool:
 
 
 def _with_scheme(url: str, schemes: dict[str, str]) -> str:
-    _, mark, rest = url.strip().partition("://")
-    return schemes.get(_scheme(url), _scheme(url)) + mark + rest if mark else url.strip()
+    _, separator, rest = url.strip().partition("://")
+    return schemes.get(_scheme(url), _scheme(url)) + separator + rest if separator else url.strip()
 
 
 def _scheme(url: str) -> str:

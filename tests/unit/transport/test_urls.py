@@ -254,7 +254,7 @@ def test_tls_parameters_of_a_url() -> None:
 
 def test_unchecked_tls_is_said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """``rediss://`` does not check the certificate, as with stock kombu, and says so once; ``delayqs://`` checks it."""
-    monkeypatch.setattr(urls, "_said", set())
+    monkeypatch.setattr(urls, "_warned", set())
     for _ in range(2):
         assert Connection("rediss://a", transport=DOTTED).clone().ssl == {"ssl_cert_reqs": ssl.CERT_NONE}
     assert caplog.text.count("does not check the server's certificate") == 1
