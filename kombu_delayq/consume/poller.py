@@ -1,4 +1,4 @@
-"""Checks, before a consumer waits for messages, what must not wait as long."""
+"""Runs the checks that a consumer needs before each wait for messages."""
 
 import os
 from typing import TYPE_CHECKING, Any
