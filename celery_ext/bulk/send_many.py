@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Options of ``apply_async`` and ``send_task`` that belong to a single call, or that Celery gives its own calls.
+#: Options of ``apply_async`` and ``send_task`` that belong to a single call, or that only Celery itself gives.
 _REFUSED = frozenset(
     (
         *("args", "kwargs", "task_id", "producer", "publisher", "connection", "router", "result_cls", "add_to_parent"),
@@ -46,18 +46,18 @@ def send_many(
 
     Args:
         app: Any app.
-        task: A task of the app, or the name of any.
+        task: A task of the app, or the name of any task.
         calls: What differs from call to call.
-        on_sent: Is called with the ids of each page that has been sent, in the order of the calls.
-        **options: Of ``apply_async``, for all calls, such as ``queue``, ``priority``, ``expires`` or ``link``.
+        on_sent: Called after each page with its task ids, in the order of the calls.
+        **options: Options of ``apply_async`` for all calls, such as ``queue``, ``priority``, ``expires`` or ``link``.
             ``countdown``, ``eta`` or ``delay_level`` are for calls that have neither ``countdown`` nor ``eta``.
 
     Returns:
         How many were sent.
 
     Raises:
-        TypeError: An option is none that many calls can share; nothing was sent. Or the task does not take the
-            arguments of a call.
+        TypeError: Many calls cannot share an option, and nothing was sent; or the task does not take the arguments of
+            a call.
         ValueError: There are both ``countdown`` and ``eta``.
         DelayTooLong: The transport option ``max_delay`` does not allow a delay.
         kombu.exceptions.OperationalError: The broker does not answer, for as long as ``apply_async`` would try.
@@ -79,14 +79,14 @@ def send_many(
 
 
 def _default_due(app: "Celery", options: dict[str, Any]) -> dict[str, Any]:
-    """Takes out of options when calls are due that do not say it."""
+    """Removes ``countdown``, ``eta`` and ``delay_level`` from options, and returns them as fields of ``Call``."""
     level = options.pop("delay_level", None)
     if level is not None:
         options["countdown"] = delay_of_level(app, level, options)
     due = {name: options.pop(name, None) for name in ("countdown", "eta")}
     if due["countdown"] is not None and due["eta"] is not None:
         raise ValueError("give either countdown or eta, not both")
-    return {name: each for name, each in due.items() if each is not None}
+    return {name: value for name, value in due.items() if value is not None}
 
 
 def _complete(call: Call, due: Mapping[str, Any]) -> Call:
@@ -105,18 +105,18 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
     if first is None:
         return
     calls = chain((first,), calls)
-    common, reason = None, target.why_one_by_one()
+    shared, reason = None, target.why_one_by_one()
     if reason is None:
         try:
-            common = target.common(first.args, first.kwargs)
+            shared = target.shared(first.args, first.kwargs)
         except NoTemplate as error:
             reason = str(error)
-    if common is None:
+    if shared is None:
         logger.info("calls of task %s are sent one by one: %s", target.name, reason)
         for results in pages(map(target.call, calls), MAX_OFFERS):
             yield [str(result.id) for result in results]
         return
     with target.app.producer_or_acquire() as producer:
-        messages = BulkMessages(target, common, producer.connection.transport.options)
-    with closing(BulkSender(target.app, common, have_chain=CHAIN in target.options)) as sender:
+        messages = BulkMessages(target, shared, producer.connection.transport.options)
+    with closing(BulkSender(target.app, shared, have_chain=CHAIN in target.options)) as sender:
         yield from sender.sent(pages(map(messages.of, calls), MAX_OFFERS, MAX_BYTES, attrgetter("size")))

@@ -1,4 +1,4 @@
-"""Sends pages of messages, each while the next is made."""
+"""Sends pages of messages. A page is on its way while the next one is made."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.bulk.target import Common
+from celery_ext.bulk.target import Shared
 from kombu_delayq.store.types import Offer, PageId
 
 if TYPE_CHECKING:
@@ -23,20 +23,25 @@ class BulkSender:
 
     Args:
         app: Whose connections are used.
-        common: What the messages have in common.
-        have_chain: Whether they bring a delay chain.
+        shared: What all messages have in common.
+        have_chain: Whether the messages have a delay chain.
     """
 
-    def __init__(self, app: "Celery", common: Common, *, have_chain: bool = False) -> None:
+    def __init__(self, app: "Celery", shared: Shared, *, have_chain: bool = False) -> None:
         self._app = app
         self._have_chain = have_chain
-        self._common = common
+        self._shared = shared
         self._ahead: PutAhead | None = None
-        self._page: Sequence[Offer] = ()  # on its way
-        self._id = PageId(uuid4().hex, 0)  # of the page that was begun last
+        #: The page that is on its way.
+        self._page: Sequence[Offer] = ()
+        #: Id of the last page that was begun.
+        self._page_id = PageId(uuid4().hex, 0)
 
     def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[list[str]]:
-        """Yields the ids of each page that Redis has. When a page cannot be made, those before it come first."""
+        """Sends pages, and yields the task ids of each page once Redis has it.
+
+        When a page cannot be made, the pages before it come first; then its error is raised.
+        """
         declared = False
         while True:
             try:
@@ -47,11 +52,11 @@ class BulkSender:
             yield from self._confirmed()
             if not page:
                 return
-            self._id = self._id._replace(number=self._id.number + 1)
+            self._page_id = self._page_id._replace(number=self._page_id.number + 1)
             if declared:
-                with self._or_again(page):
-                    self._open().put(self._id, page)
-            else:  # often the only one
+                with self._resending(page):
+                    self._open().put(self._page_id, page)
+            else:  # The first page declares queues. Often it is the only page.
                 self._publish(page)
                 declared = True
             self._page = page
@@ -66,41 +71,41 @@ class BulkSender:
         page, self._page = self._page, ()
         if page:
             if self._ahead is not None:
-                with self._or_again(page):
+                with self._resending(page):
                     self._ahead.confirm()
             yield [str(offer.id) for offer in page]
 
     def _open(self) -> "PutAhead":
         if self._ahead is None:
             with self._app.producer_or_acquire() as producer:
-                self._ahead = producer.channel.put_ahead(self._common.template.queue)
+                self._ahead = producer.channel.put_ahead(self._shared.template.queue)
         return self._ahead
 
     @contextmanager
-    def _or_again(self, page: Sequence[Offer]) -> Iterator[None]:
-        """Sends a page again when the connection is lost meanwhile, and the next over a new one.
+    def _resending(self, page: Sequence[Offer]) -> Iterator[None]:
+        """Sends a page again if the connection is lost meanwhile. The next page gets a new connection.
 
-        Redis may have the page already, and knows it again then. With ``retry=False`` nothing is sent again.
+        If Redis has the page already, it recognizes the page. With ``retry=False`` nothing is sent again.
         """
         try:
             yield
         except (RedisConnectionError, RedisTimeoutError, OSError) as error:
             self.close()
-            if self._common.retry_policy is None:
+            if self._shared.retry_policy is None:
                 raise OperationalError(str(error)) from error
             self._publish(page)
 
     def _publish(self, page: Sequence[Offer]) -> None:
-        """Sends a page as ``Producer.publish`` of kombu does a message: again when the connection is lost meanwhile."""
-        policy = self._common.retry_policy
+        """Sends a page, again if the connection is lost meanwhile. Source: kombu.messaging.Producer.publish."""
+        policy = self._shared.retry_policy
         with self._app.producer_or_acquire() as producer:
 
             def put() -> None:
-                for queue in self._common.declare:
+                for queue in self._shared.declare:
                     producer.maybe_declare(queue)
                 if self._have_chain:
                     producer.channel.store.chains.use_chains()
-                producer.channel.put_many(self._common.template.queue, self._id, page)
+                producer.channel.put_many(self._shared.template.queue, self._page_id, page)
 
             if policy is not None:
                 producer.connection.transport_options.update(policy)

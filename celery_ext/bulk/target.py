@@ -1,4 +1,4 @@
-"""What all messages of one ``send_many`` have in common, and when each has to be made by Celery instead."""
+"""What ``send_many`` calls, what the messages have in common, and when Celery has to make each message itself."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -9,14 +9,14 @@ from celery import VERSION, signals
 from celery.app.routes import MapRoute
 from celery.app.task import Task
 
-from celery_ext.bulk.template import EXPIRES, MARK, NoTemplate, Template, caught
+from celery_ext.bulk.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from celery_ext.delays.install import sends_as_celery
 from kombu_delayq.channel import DelayedChannel
 
 if TYPE_CHECKING:
     from celery import Celery
 
-#: What ``send_task`` says of the result of a task that it does not know.
+#: Header ``ignore_result`` that ``send_task`` writes for a task that the app does not know.
 _RESULT_OF_UNKNOWN = None if VERSION >= (5, 7) else False
 
 
@@ -27,8 +27,8 @@ class Call(NamedTuple):
         args: Positional arguments.
         kwargs: Keyword arguments.
         countdown: Delay in s.
-        eta: Or when it is due; without a zone it is in UTC.
-        task_id: Its id; by default a random one.
+        eta: When it is due, instead of ``countdown``; without a zone it is in UTC.
+        task_id: Task id; by default a random one.
     """
 
     args: Sequence[Any] = ()
@@ -38,15 +38,15 @@ class Call(NamedTuple):
     task_id: str | None = None
 
 
-class Common(NamedTuple):
-    """What messages have in common.
+class Shared(NamedTuple):
+    """What all messages of one ``send_many`` have in common.
 
     Attributes:
         template: The message with slots.
-        embed: What a body has beside the arguments.
-        declare: Queues to be declared before a message goes to them.
-        retry_policy: How often, and how long, to try again when the connection is lost, as of ``Connection.ensure``;
-            None for never.
+        embed: Third element of a body, after the arguments.
+        declare: Queues that are declared before the first message.
+        retry_policy: How often, and with which pauses, to try again when the connection is lost, as of
+            ``Connection.ensure``; None for never.
     """
 
     template: Template
@@ -60,8 +60,8 @@ class Target:
 
     Args:
         app: The app.
-        task: Its task, or the name of any.
-        options: Of ``apply_async``, for all calls.
+        task: A task of the app, or the name of any task.
+        options: Options of ``apply_async`` for all calls.
     """
 
     def __init__(self, app: "Celery", task: Any, options: Mapping[str, Any]) -> None:
@@ -81,73 +81,72 @@ class Target:
         return getattr(self.task, "expires", None)
 
     def call(self, call: Call) -> Any:
-        """Lets Celery send a call. Returns its result."""
-        given = {name: each for name, each in call._asdict().items() if each is not None}
-        return self._apply_async(**given, **self.options, add_to_parent=False)
+        """Sends a call by ``apply_async``. Returns its result."""
+        own = {name: value for name, value in call._asdict().items() if value is not None}
+        return self._apply_async(**own, **self.options, add_to_parent=False)
 
     def why_one_by_one(self) -> str | None:
-        """Says what differs from call to call that only Celery knows of; None when a template can stand for all."""
+        """Returns why Celery has to make each message; None if one template serves all."""
         conf = self.app.conf
         reasons = {
             "task_always_eager is set": conf.task_always_eager,
             "task_protocol is 1": conf.task_protocol == 1,
             "task_send_sent_event is set": conf.task_send_sent_event,
             "the broker uses another transport": not self._is_delayed(),
-            "a signal of published tasks has receivers": self._is_heard(),
+            "a signal of published tasks has receivers": self._has_receivers(),
             "a router of task_routes may look at arguments": self._is_routed_by_code(),
-            "its class has an own apply_async, shadow_name or pydantic arguments": self._has_own_ways(),
-            "send_task of the app is another's": not sends_as_celery(self.app),
+            "its class has its own apply_async or shadow_name, or pydantic arguments": self._changes_messages(),
+            "send_task of the app has been replaced": not sends_as_celery(self.app),
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def common(self, args: Any, kwargs: Any) -> Common:
-        """Lets Celery make a message, which is not sent.
+    def shared(self, args: Any, kwargs: Any) -> Shared:
+        """Makes Celery send a message to a broker in memory, and returns it as a template.
 
         Args:
             args: Positional arguments of a call.
             kwargs: Its keyword arguments.
 
         Raises:
-            NoTemplate: Which queues get such messages is known to the broker only.
+            NoTemplate: The task goes to an exchange. Only the broker knows which queues get the message.
         """
         options = {**self.options, "ignore_result": True}  # or the result backend would wait for it
         if self.expires is not None:
             options["expires"] = EXPIRES
-        with caught(self.app.amqp.Producer) as catcher:
+        with catching(self.app.amqp.Producer) as catcher:
             self._apply_async(
                 args,
                 kwargs,
-                task_id=MARK["id"],
-                eta=MARK["eta"],
+                task_id=PLACEHOLDERS.task_id,
+                eta=PLACEHOLDERS.eta,
                 producer=catcher.producer,
                 add_to_parent=False,
                 **options,
             )
             published = catcher.published
             template = catcher.template(self.name, self.expires, {"ignore_result": self._ignores_result()})
-        if published is None or template.way[0]:
+        if published is None or template.exchange:
             raise NoTemplate(f"task {self.name} goes to an exchange")
         sent = published.options
-        return Common(
-            template, published.body[2], sent["declare"] or [], sent["retry_policy"] if sent["retry"] else None
-        )
+        retry_policy = sent["retry_policy"] if sent["retry"] else None
+        return Shared(template, embed=published.body[2], declare=sent["declare"] or [], retry_policy=retry_policy)
 
     def _ignores_result(self) -> Any:
-        unsaid = _RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
-        return self.options.get("ignore_result", unsaid)
+        default = _RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
+        return self.options.get("ignore_result", default)
 
     def _is_delayed(self) -> bool:
         with self.app.producer_or_acquire() as producer:
             return issubclass(producer.connection.transport.Channel, DelayedChannel)
 
-    def _is_heard(self) -> bool:
-        watched = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
-        return any(signal.has_listeners(self.name) for signal in watched)
+    def _has_receivers(self) -> bool:
+        published = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
+        return any(signal.has_listeners(self.name) for signal in published)
 
     def _is_routed_by_code(self) -> bool:
         return not all(isinstance(router, MapRoute) for router in self.app.amqp.router.routes)
 
-    def _has_own_ways(self) -> bool:
+    def _changes_messages(self) -> bool:
         if self.task is None:
             return False
         own = {name for name in ("apply_async", "shadow_name") if name in vars(self.task)}

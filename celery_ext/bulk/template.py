@@ -1,33 +1,65 @@
 """Messages as Celery makes them, with slots for what differs from one to the next.
 
-Each template is a message that Celery itself has made, so that its fields are Celery's, of whatever version.
+Celery itself makes the message of each template, so its fields are those of the Celery version in use.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from operator import itemgetter
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
 from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
-from kombu.utils.json import dumps
 
-#: What differs from message to message, in the order in which ``Template.fill`` takes them. Each is JSON text.
-SLOTS = (
-    *("body", "id", "eta", "expires", "expiration", "group", "root_id", "parent_id"),
-    *("argsrepr", "kwargsrepr", "headers", "tag"),
-)
-#: What stands for a slot; nothing of an app's has the same.
-MARK = {name: f"delayq-slot-{name}-{uuid4()}" for name in SLOTS}
-#: What stands for an expiry while Celery makes the message: it counts with it.
+from kombu_delayq.message.fields import Message, to_json
+
+T = TypeVar("T")
+
+
+class Slots(NamedTuple, Generic[T]):
+    """What differs from message to message: JSON texts, or columns of them.
+
+    Attributes:
+        body: The body, serialized, compressed and in base64.
+        task_id: The task id.
+        eta: The eta in ISO 8601, or ``null``.
+        expires: The expiry in ISO 8601, or ``null``.
+        expiration: Ms until the expiry, as a text, or ``null``.
+        group_id: Id of the group, or ``null``.
+        root_id: Id of the first task of the workflow, or ``null``.
+        parent_id: Id of the task that called, or ``null``.
+        argsrepr: Positional arguments as Celery shows them.
+        kwargsrepr: Keyword arguments as Celery shows them.
+        headers: Further headers, the fields of a JSON object with a comma before them; may be empty.
+        delivery_tag: The delivery tag.
+    """
+
+    body: T
+    task_id: T
+    eta: T
+    expires: T
+    expiration: T
+    group_id: T
+    root_id: T
+    parent_id: T
+    argsrepr: T
+    kwargsrepr: T
+    headers: T
+    delivery_tag: T
+
+
+#: Stands for the content of each slot while Celery makes the message; no app has the same text.
+PLACEHOLDERS: Slots[str] = Slots(*(f"delayq-slot-{name}-{uuid4()}" for name in Slots._fields))
+#: Stands for an expiry meanwhile, because Celery calculates with it.
 EXPIRES = datetime(9999, 1, 1, tzinfo=UTC)
-#: How the marks look in the message. The header that stands for further ones goes with the comma before it.
-_WRITTEN = {f'"{mark}"': name for name, mark in MARK.items()} | {f', "{MARK["headers"]}": null': "headers"}
-_WRITTEN_MARKS = re.compile(f"({'|'.join(map(re.escape, _WRITTEN))})")
+#: Slots by their placeholders as JSON. The header that stands for further headers takes the comma before it along.
+_SLOT_OF = {f'"{text}"': name for name, text in PLACEHOLDERS._asdict().items()}
+_SLOT_OF[f', "{PLACEHOLDERS.headers}": null'] = "headers"
+_PLACEHOLDER = re.compile(f"({'|'.join(map(re.escape, _SLOT_OF))})")
 
 
 class NoTemplate(Exception):
@@ -39,40 +71,38 @@ class Template:
 
     Args:
         queue: The list that it goes to.
-        message: As kombu's virtual transports make it, with marks in its slots.
+        message: As kombu's virtual transports make it, with placeholders in its slots.
         serializer: How its body is written.
         compression: How its body is compressed, or None.
-        expires: Expiry that counts for messages without their own, as Celery takes it; or None.
+        expires: Expiry of messages without their own, as Celery takes it; or None.
     """
 
-    def __init__(
-        self, queue: str, message: dict[str, Any], serializer: str, compression: str | None, expires: Any
-    ) -> None:
+    def __init__(self, queue: str, message: Message, serializer: str, compression: str | None, expires: Any) -> None:
         self.queue = queue
         self.serializer = serializer
         self.compression = compression
         self.expires = expires
         self.priority = int(message["properties"].get("priority") or 0)
         info = message["properties"]["delivery_info"]
-        #: Exchange and routing key.
-        self.way: tuple[str, str] = info["exchange"], info["routing_key"]
-        text, *rest = _WRITTEN_MARKS.split(dumps(message))
-        self._format = "%s".join(piece.replace("%", "%%") for piece in (text, *rest[1::2]))
-        self._order = [SLOTS.index(_WRITTEN[mark]) for mark in rest[::2]]
-        self._pick = itemgetter(*self._order)
+        self.exchange: str = info["exchange"]
+        self.routing_key: str = info["routing_key"]
+        first, *others = _PLACEHOLDER.split(to_json(message))
+        self._format = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
+        # The slots in the order in which they stand in the message; some stand there more than once.
+        self._pick = attrgetter(*(_SLOT_OF[placeholder] for placeholder in others[::2]))
 
-    def fill(self, slots: Sequence[str]) -> str:
-        """Returns a message. slots: JSON text for each of ``SLOTS``; ``headers`` begins with a comma."""
+    def fill(self, slots: Slots[str]) -> str:
+        """Returns a message as JSON text."""
         text: str = self._format % self._pick(slots)
         return text
 
-    def filled(self, columns: Sequence[Iterable[str]]) -> Iterator[str]:
-        """Yields many messages. columns: for each of ``SLOTS``, as of ``fill``, one a message."""
-        return map(self._format.__mod__, zip(*(columns[at] for at in self._order), strict=False))
+    def filled(self, columns: Slots[Iterable[str]]) -> Iterator[str]:
+        """Yields many messages as JSON texts, as many as the shortest column has rows."""
+        return map(self._format.__mod__, zip(*self._pick(columns), strict=False))
 
 
 class Publish(NamedTuple):
-    """What Celery wants to be published.
+    """What Celery gave to a producer.
 
     Attributes:
         body: Positional arguments, keyword arguments, and what comes with them.
@@ -84,7 +114,7 @@ class Publish(NamedTuple):
 
 
 class Catcher:
-    """A broker of its own that keeps what Celery sends.
+    """Keeps the messages that Celery sends, instead of a broker.
 
     Args:
         connection: Of kombu, in memory.
@@ -99,33 +129,34 @@ class Catcher:
         self.published: Publish | None = None
         self._publish = self.producer.publish
         self.producer.publish = self._note
-        self._messages: list[tuple[str, dict[str, Any]]] = []
+        self._messages: list[tuple[str, Message]] = []
 
-    def template(self, of: str, expires: Any = None, said: Mapping[str, Any] = MappingProxyType({})) -> Template:
+    def template(self, task: str, expires: Any = None, headers: Mapping[str, Any] = MappingProxyType({})) -> Template:
         """Returns the only message that was sent, as a template.
 
         Args:
-            of: Name of its task.
+            task: Name of its task, for the error.
             expires: As of ``Template``.
-            said: Headers that are to be others than those of that message.
+            headers: Replace those of the message.
 
         Raises:
             NoTemplate: It went to no queue, or to several.
         """
         if len(self._messages) != 1 or self.published is None:
             queues = ", ".join(sorted(queue for queue, _ in self._messages)) or "none"
-            raise NoTemplate(f"task {of} goes to several queues or none ({queues}): name one")
+            raise NoTemplate(f"task {task} goes to several queues or none ({queues}): name one")
         queue, message = self._messages[0]
-        headers, properties = message["headers"], message["properties"]
-        headers.update(said)
-        message["body"], properties["delivery_tag"] = MARK["body"], MARK["tag"]
-        for name in ("argsrepr", "kwargsrepr", *(("expires",) if headers["expires"] else ())):
-            headers[name] = MARK[name]
+        own, properties = message["headers"], message["properties"]
+        own.update(headers)
+        message["body"], properties["delivery_tag"] = PLACEHOLDERS.body, PLACEHOLDERS.delivery_tag
+        own["argsrepr"], own["kwargsrepr"] = PLACEHOLDERS.argsrepr, PLACEHOLDERS.kwargsrepr
+        if own["expires"]:
+            own["expires"] = PLACEHOLDERS.expires
         if "expiration" in properties:
-            properties["expiration"] = MARK["expiration"]
-        headers[MARK["headers"]] = None
-        written = self.published.options
-        return Template(queue, message, written["serializer"], written["compression"], expires)
+            properties["expiration"] = PLACEHOLDERS.expiration
+        own[PLACEHOLDERS.headers] = None
+        options = self.published.options
+        return Template(queue, message, options["serializer"], options["compression"], expires)
 
     def _note(self, body: Any, **options: Any) -> Any:
         self.published = Publish(body, dict(options))
@@ -139,8 +170,8 @@ class Catcher:
 
 
 @contextmanager
-def caught(make_producer: Callable[..., Any]) -> Iterator[Catcher]:
-    """Gives a producer whose messages are caught. make_producer: As of ``Catcher``."""
+def catching(make_producer: Callable[..., Any]) -> Iterator[Catcher]:
+    """Provides a producer whose messages are caught. make_producer: As of ``Catcher``."""
     with Connection("memory://") as connection:
         connection.transport.state = BrokerState()  # not that of all others in this process
         yield Catcher(connection, make_producer)

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from celery_ext.bulk.encoding import text_to_json
-from celery_ext.bulk.template import Template
+from celery_ext.bulk.template import Slots, Template
 from celery_ext.spark import task_ids
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.column_types import meant_by
@@ -22,6 +21,7 @@ from celery_ext.spark.write.messages.schedule import Schedule, in_ms, iso
 from celery_ext.spark.write.messages.task_fields import TaskFields
 from celery_ext.spark.write.messages.templates import Templates
 from celery_ext.spark.write.messages.values import Values
+from kombu_delayq.message.fields import text_to_json
 from kombu_delayq.store.types import Offer
 
 _DUE = attrgetter("due")
@@ -167,11 +167,13 @@ class BatchBuilder:
             if template is not None:
                 numbers, offers = found[template.queue]
                 numbers.append(row)
-                offers.append(Offer(task_id, when, template.priority, template.fill(texts)))
+                offers.append(Offer(task_id, when, template.priority, template.fill(Slots(*texts))))
         return found
 
-    def _slots(self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]) -> list[Iterable[str]]:
-        """Returns the slots of all rows, in the order of ``SLOTS``. Each can be iterated over more than once."""
+    def _slots(
+        self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
+    ) -> Slots[Iterable[str]]:
+        """Returns the slots of all rows, a column each. Each can be iterated over more than once."""
         arguments = Arguments(
             self._values, self._settings.columns.arguments, self._count, self._errors, self._settings.repr_levels
         )
@@ -179,20 +181,20 @@ class BatchBuilder:
         roots = self._fields.json("root_id")
         if not self._fields.is_constant("root_id"):
             roots = [own if root in ("null", '""') else root for root, own in zip(roots, ids, strict=True)]
-        return [
-            self._bodies(arguments, templates),
-            ids,
-            _json_column(iso, self._due_us),
-            _json_column(iso, expiries_us),
-            _json_column(self._settings.schedule.expiration, expiries_us),
-            self._fields.json("group_id"),
-            ids if self._fields.is_constant("root_id") else roots,
-            self._fields.json("parent_id"),
-            arguments.args_repr(),
-            arguments.kwargs_repr(),
-            self._fields.headers(),
-            task_ids.tags_of(self._digests, self._settings.salt),
-        ]
+        return Slots(
+            body=self._bodies(arguments, templates),
+            task_id=ids,
+            eta=_json_column(iso, self._due_us),
+            expires=_json_column(iso, expiries_us),
+            expiration=_json_column(self._settings.schedule.expiration, expiries_us),
+            group_id=self._fields.json("group_id"),
+            root_id=ids if self._fields.is_constant("root_id") else roots,
+            parent_id=self._fields.json("parent_id"),
+            argsrepr=arguments.args_repr(),
+            kwargsrepr=arguments.kwargs_repr(),
+            headers=self._fields.headers(),
+            delivery_tag=task_ids.tags_of(self._digests, self._settings.salt),
+        )
 
     def _bodies(self, arguments: Arguments, templates: Sequence[Template | None]) -> list[str]:
         used = {template for template in templates if template is not None}

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from celery.utils.nodenames import anon_nodename
 
-from celery_ext.bulk.encoding import to_json
+from celery_ext.bulk.template import Slots
 from celery_ext.dead_letters.letter import DEAD_LETTER, record
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
@@ -15,6 +15,7 @@ from celery_ext.spark.write.messages.arguments import Arguments
 from celery_ext.spark.write.messages.row_errors import RowErrors
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
 from celery_ext.spark.write.messages.values import Values
+from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store.types import Offer
 
@@ -56,14 +57,28 @@ class DeadLetterBuilder:
         own, null = f'"{letter_id}"', "null"
         [body], [kwargs_repr] = arguments.bodies(template.serializer, template.compression), arguments.kwargs_repr()
         [tag] = task_ids.tags_of([digest], self._salt)
-        slots = (body, own, null, null, null, null, own, null, '"()"', kwargs_repr, "", tag)
-        way = self._way(key._replace(queue=queue)) if task is not None else (None, None)
-        return Offer(letter_id, "", template.priority, _with_reason(template.fill(slots), error, *way))
+        slots = Slots(
+            body=body,
+            task_id=own,
+            eta=null,
+            expires=null,
+            expiration=null,
+            group_id=null,
+            root_id=own,
+            parent_id=null,
+            argsrepr='"()"',
+            kwargsrepr=kwargs_repr,
+            headers="",
+            delivery_tag=tag,
+        )
+        address = self._address(key._replace(queue=queue)) if task is not None else (None, None)
+        return Offer(letter_id, "", template.priority, _with_reason(template.fill(slots), error, *address))
 
-    def _way(self, key: TemplateKey) -> tuple[str, str] | tuple[None, None]:
+    def _address(self, key: TemplateKey) -> tuple[str, str] | tuple[None, None]:
         """Returns exchange and routing key of a task; None for both where the row's queue is what is wrong."""
         with suppress(BadRow):
-            return self._templates.of(key).way
+            template = self._templates.of(key)
+            return template.exchange, template.routing_key
         return None, None
 
 

@@ -7,12 +7,12 @@ from functools import cached_property
 from itertools import repeat
 from typing import Any
 
-from celery_ext.bulk.encoding import to_json
 from celery_ext.spark import task_ids
 from celery_ext.spark.option_parsers import check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
 from celery_ext.spark.write.messages.row_errors import RowErrors
 from celery_ext.spark.write.messages.values import Values
+from kombu_delayq.message.fields import to_json
 
 
 class TaskFields:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from celery import signals
 from celery.exceptions import QueueNotFound
 
-from celery_ext.bulk.template import EXPIRES, MARK, NoTemplate, Template, caught
+from celery_ext.bulk.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.messages.row_errors import RowErrors
@@ -113,20 +113,21 @@ class Templates:
 
     def _publish(self, key: TemplateKey, options: dict[str, Any], expires: Any) -> Template:
         """Makes Celery send a message to a broker in memory, and returns it as a template."""
-        slots = {name: MARK[name] for name in ("eta", "root_id", "parent_id")}
-        with caught(self._app.amqp.Producer) as catcher:
+        with catching(self._app.amqp.Producer) as catcher:
             # Workers declare all their queues, and all of them decide which ones get a message.
             for queue in self._app.amqp.queues.values():
                 queue.bind(catcher.channel).declare()
             with _signals_without_receivers():
                 self._app.send_task(
                     key.task,
-                    task_id=MARK["id"],
-                    group_id=MARK["group"],
+                    task_id=PLACEHOLDERS.task_id,
+                    eta=PLACEHOLDERS.eta,
+                    group_id=PLACEHOLDERS.group_id,
+                    root_id=PLACEHOLDERS.root_id,
+                    parent_id=PLACEHOLDERS.parent_id,
                     expires=EXPIRES if key.expires or expires is not None else None,
                     producer=catcher.producer,
                     add_to_parent=False,
-                    **slots,
                     **options,
                 )
             return catcher.template(key.task, expires)

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-from celery.utils.saferepr import saferepr
 
-from celery_ext.bulk.encoding import text_to_json, to_json
+from celery_ext.bulk.argsrepr import texts_of
+from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.times import EPOCH
 
 #: Raised for values that Python does not have: times before the year 1 or after 9999, maps with a key twice, and texts
@@ -55,16 +55,9 @@ class Values:
         return list(map(to_json, self.python))
 
     @cached_property
-    def repr(self) -> list[str] | None:
-        """Texts as in ``argsrepr`` and ``kwargsrepr``; None for containers, of which Celery cuts off parts.
-
-        Source: celery.utils.saferepr. It joins these texts unless the result is too long.
-        """
-        if self.is_text:
-            return ["None" if text is None else "'" + text.replace("'", "\\'") + "'" for text in self.python]
-        if pa.types.is_integer(self._type):
-            return [str(number) for number in self.python]
-        return None if pa.types.is_nested(self._type) else list(map(saferepr, self.python))
+    def reprs(self) -> list[str] | None:
+        """Texts as in ``argsrepr`` and ``kwargsrepr``; None for values of which Celery may cut off parts."""
+        return texts_of(self.python)
 
     @property
     def is_text(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
-from celery_ext.bulk.template import SLOTS
+from celery_ext.bulk.template import Slots
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
@@ -18,9 +18,9 @@ PLAIN = TemplateKey("t", None, None, None, None, None, False)
 
 def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
     """Returns a message in whose slots their names are."""
-    slots = ["" if name == "headers" else json.dumps(f"<{name}>") for name in SLOTS]
+    slots = Slots(*(json.dumps(f"<{name}>") for name in Slots._fields))._replace(headers="")
     template = templates.of(key)
-    [by_columns] = template.filled([[slot] for slot in slots])
+    [by_columns] = template.filled(Slots(*([slot] for slot in slots)))
     assert by_columns == template.fill(slots)
     found: dict[str, Any] = json.loads(by_columns)
     return found
@@ -32,19 +32,19 @@ def test_each_slot_has_its_place() -> None:
     headers, properties = message["headers"], message["properties"]
     assert message["body"] == "<body>"
     for header, slot in {
-        "id": "id",
+        "id": "task_id",
         "eta": "eta",
         "expires": "expires",
-        "group": "group",
+        "group": "group_id",
         "root_id": "root_id",
         "parent_id": "parent_id",
         "argsrepr": "argsrepr",
         "kwargsrepr": "kwargsrepr",
     }.items():
         assert headers[header] == f"<{slot}>"
-    assert properties["correlation_id"] == "<id>"
+    assert properties["correlation_id"] == "<task_id>"
     assert properties["expiration"] == "<expiration>"
-    assert properties["delivery_tag"] == "<tag>"
+    assert properties["delivery_tag"] == "<delivery_tag>"
     assert "delayq" not in json.dumps(message)
 
 
@@ -65,7 +65,7 @@ def test_names_may_have_any_characters(name: str) -> None:
 
 def test_further_headers_come_behind_celerys() -> None:
     """The slot for headers takes what follows the headers of Celery."""
-    slots = [', "x": 1' if name == "headers" else "null" for name in SLOTS]
+    slots = Slots(*("null" for _ in Slots._fields))._replace(headers=', "x": 1')
     headers = json.loads(Templates(AppSettings()).of(PLAIN).fill(slots))["headers"]
     assert headers["x"] == 1
     assert headers["lang"] == "py"

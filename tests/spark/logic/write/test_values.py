@@ -224,3 +224,11 @@ def test_the_moment_of_a_time_is_the_same_in_all_columns() -> None:
     assert datetime.fromisoformat(message["headers"]["expires"]) == at
     assert arguments_in(message)[1]["at"] == at
     assert float(offer.due) == (at - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)
+
+
+def test_bytes_that_celery_cuts_off_are_cut_off() -> None:
+    """Celery counts the bytes of a value and not its characters, so a shorter text may be cut off, too."""
+    value = "ü" * 600
+    message = json.loads(sole(made_of(batch_of(data=pa.array([value.encode()], pa.binary()))))[1].body)
+    assert message["headers"]["kwargsrepr"] == saferepr({"data": value.encode()}, REPR_LENGTH) != str({"data": value})
+    assert "..." in message["headers"]["kwargsrepr"]
