@@ -9,7 +9,7 @@ import kombu.exceptions
 _NAMED = 5
 #: Longest repr of a value in a message, in characters; how many characters of a longer one stay at its head and tail.
 _LONGEST, _HEAD, _TAIL = 200, 140, 50
-#: How alike two names are, from 0 to 1, of which one may be meant for the other. Source of the measure: difflib.
+#: How alike an unknown and a known name have to be for a hint, from 0 to 1 as difflib measures it.
 ALIKE = 0.7
 
 
@@ -84,12 +84,24 @@ def quoted(value: object) -> str:
 
 
 def nearest(name: object, known: Iterable[str], alike: float = ALIKE) -> str | None:
-    """Returns the known name, in lower case all of them, that somebody may have meant by another one; None for none."""
+    """Returns the known name that is most like an unknown one, or None.
+
+    Args:
+        name: The unknown name, in any case.
+        known: Known names, all in lower case.
+        alike: How alike the two have to be, from 0 to 1.
+    """
     found = get_close_matches(str(name).lower(), sorted(known), n=1, cutoff=alike)
     return found[0] if found else None
 
 
 def did_you_mean(name: object, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
-    """Returns the hint that ends an error about an unknown name, with a space before it; empty without a near one."""
+    """Returns a hint for the end of an error about an unknown name; empty if no known name is like it.
+
+    Args:
+        name: The unknown name, in any case.
+        known: Known names, all in lower case.
+        show: Writes the known name.
+    """
     meant = nearest(name, known)
     return "" if meant is None else f" (did you mean {show(meant)}?)"

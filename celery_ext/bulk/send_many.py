@@ -14,6 +14,7 @@ from celery_ext.bulk.target import Call, Target
 from celery_ext.bulk.template import NoTemplate
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
+from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
@@ -27,7 +28,7 @@ logger = get_logger(__name__)
 _REFUSED = frozenset(
     (
         *("args", "kwargs", "task_id", "producer", "publisher", "connection", "router", "result_cls", "add_to_parent"),
-        *("chain", "chord", "group_index", "retries", "replaced_task_nesting", "DelaySeconds", CHAIN_ID),
+        *("chain", "chord", "group_index", "retries", "replaced_task_nesting", DELAY_SECONDS, CHAIN_ID),
     )
 )
 
@@ -90,6 +91,7 @@ def _default_due(app: "Celery", options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _complete(call: Call, due: Mapping[str, Any]) -> Call:
+    """Returns a call with the default due time, if it has none of its own."""
     if not isinstance(call, Call):
         raise TypeError(f"calls are of the type celery_ext.Call, not {type(call).__name__}")
     if call.countdown is None and call.eta is None:
@@ -100,7 +102,7 @@ def _complete(call: Call, due: Mapping[str, Any]) -> Call:
 
 
 def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
-    """Sends calls, and yields the ids of each page."""
+    """Sends calls, and yields the task ids of each page."""
     first = next(calls, None)
     if first is None:
         return

@@ -22,7 +22,7 @@ class BulkSender:
     """Sends the messages of one ``send_many``.
 
     Args:
-        app: Whose connections are used.
+        app: The app, whose connections it uses.
         shared: What all messages have in common.
         have_chain: Whether the messages have a delay chain.
     """

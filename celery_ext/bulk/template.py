@@ -63,7 +63,7 @@ _PLACEHOLDER = re.compile(f"({'|'.join(map(re.escape, _SLOT_OF))})")
 
 
 class NoTemplate(Exception):
-    """Such a message goes to no list, or to several."""
+    """The message goes to no list, or to several."""
 
 
 class Template:
@@ -166,7 +166,7 @@ class Catcher:
         self._messages.append((queue, dict(message)))
 
     def _refuse(self, exchange: str, *args: Any, **kwargs: Any) -> None:
-        raise NoTemplate(f"exchange {exchange} is a fanout, whose queues are no lists to write to")
+        raise NoTemplate(f"exchange {exchange} is a fanout, whose queues are not lists")
 
 
 @contextmanager

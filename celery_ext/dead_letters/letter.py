@@ -8,6 +8,7 @@ from typing import Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.message.rewrite import with_properties
+from kombu_delayq.message.times import in_utc
 from kombu_delayq.store.types import Waiting
 
 #: Message property that says why a message is among the dead letters, see ``record``.
@@ -33,7 +34,7 @@ def record(
         retries: How often it was retried.
         exchange: Exchange through which it had come to its worker.
         routing_key: With which routing key it had come.
-        worker: Node name of who buries it.
+        worker: Node name of the worker, or the host, that buries it.
     """
     return {
         "reason": reason,
@@ -48,7 +49,7 @@ def record(
 
 @dataclass(frozen=True, repr=False)
 class DeadLetter:
-    """A message in a queue of dead letters; not each was buried there by a task that has failed.
+    """A message in a queue of dead letters. Most are of tasks that have failed; others come there in another way.
 
     Its repr has no arguments, so that it may come into logs.
 
@@ -84,42 +85,42 @@ class DeadLetter:
     @property
     def reason(self) -> str | None:
         """Why it was buried; None for a message that came there in another way."""
-        return self._said("reason")
+        return self._text("reason")
 
     @property
     def error(self) -> str | None:
         """The last error of the task."""
-        return self._said("error")
+        return self._text("error")
 
     @property
     def worker(self) -> str | None:
         """Node name of the worker that buried it."""
-        return self._said("worker")
+        return self._text("worker")
 
     @property
     def exchange(self) -> str | None:
         """Exchange through which it had come to its worker; empty for the default one."""
-        return self._said("exchange")
+        return self._text("exchange")
 
     @property
     def routing_key(self) -> str | None:
         """With which routing key it had come; through the default exchange, the queue."""
-        return self._said("routing_key")
+        return self._text("routing_key")
 
     @property
     def retries(self) -> int:
         """How often it was retried."""
-        found = self._reasons.get("retries")
+        found = self._record.get("retries")
         return found if isinstance(found, int) else 0
 
     @property
     def at(self) -> datetime | None:
         """When it was buried, by the clock of the worker."""
         try:
-            at = datetime.fromisoformat(self._said("at") or "")
+            at = datetime.fromisoformat(self._text("at") or "")
         except ValueError:
             return None
-        return at if at.tzinfo else at.replace(tzinfo=UTC)
+        return in_utc(at)
 
     @property
     def priority(self) -> int:
@@ -135,10 +136,10 @@ class DeadLetter:
         return with_properties(self.message, {DEAD_LETTER: None}, delivery_info=address)
 
     @property
-    def _reasons(self) -> Mapping[str, Any]:
+    def _record(self) -> Mapping[str, Any]:
         found = self.task.properties.get(DEAD_LETTER)
         return found if isinstance(found, dict) else {}
 
-    def _said(self, what: str) -> str | None:
-        found = self._reasons.get(what)
+    def _text(self, name: str) -> str | None:
+        found = self._record.get(name)
         return found if isinstance(found, str) else None

@@ -11,9 +11,9 @@ from kombu_delayq.message.times import moment_of
 
 
 def with_eta(raw: bytes, due_ms: float) -> bytes:
-    """Returns a message with another eta, if it has one.
+    """Returns a message with another eta; as it is if it has none.
 
-    A consumer goes by the eta in the message. It would put back a message that is delivered before that.
+    A consumer puts back a message that it gets before the eta in it.
 
     Args:
         raw: A message as it is pushed to its queue.
@@ -38,7 +38,7 @@ def with_eta(raw: bytes, due_ms: float) -> bytes:
             return raw
         return json.dumps(message).encode()
     except Exception as error:  # each format of a body fails in its own way
-        # What formats say of a damaged body may have parts of it.
+        # The error of a format may quote parts of the body, which is not for logs.
         reason = str(error) if isinstance(error, bodies.UnreadableBody) else type(error).__name__
         raise UnreadableMessage(f"the eta of a message cannot be replaced: {reason}") from None
 

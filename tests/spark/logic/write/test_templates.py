@@ -81,7 +81,7 @@ def test_a_template_is_made_once() -> None:
 def test_a_queue_that_is_no_list_is_refused() -> None:
     """A broadcast has a queue for each worker, and none that a job could write to."""
     app = apps.make("broadcasting", task_queues=[Broadcast("all"), Queue("celery")])
-    with pytest.raises(BadRow, match="is a fanout, whose queues are no lists"):
+    with pytest.raises(BadRow, match="is a fanout, whose queues are not lists"):
         Templates(apps.settings_of(app)).of(PLAIN._replace(queue="all"))
 
 
