@@ -8,15 +8,19 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
-    """Returns what ``condition`` gives as soon as that is true; fails the test after ``timeout_s``."""
+    """Returns what ``condition`` gives as soon as that is true; fails the test after ``timeout_s``.
+
+    A condition that is slow to find out is asked less often: other tests need the processor.
+    """
     deadline = monotonic() + timeout_s
     while True:
+        begun = monotonic()
         value = condition()
         if value:
             return value
         if monotonic() > deadline:
             raise AssertionError(f"not within {timeout_s} s: {what or condition}; last value {value!r}")
-        sleep(0.01)
+        sleep(min(max(2 * (monotonic() - begun), 0.01), 0.5))
 
 
 def stays(condition: Callable[[], object], for_s: float, what: str = "") -> None:
