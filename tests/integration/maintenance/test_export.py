@@ -312,6 +312,7 @@ def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store
     assert "1 messages are not in it, because their bodies are lost" in result.stderr
 
 
+@pytest.mark.long
 def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
     broker: PrivateRedis, store: DelayStore, tmp_path: Path
 ) -> None:
