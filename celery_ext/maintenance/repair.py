@@ -11,7 +11,7 @@ from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import fault_of, read
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.formats.hash import body_of, id_of
-from kombu_delayq.store.formats.redisson import mark_of, told_id
+from kombu_delayq.store.formats.redisson import mark_of, own_id
 
 #: How many ids of each kind are remembered, to be named.
 EXAMPLES = 10
@@ -110,7 +110,7 @@ def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iter
     for members in store.repair.index_pages(findings.queue, "list"):
         for member, state in zip(members, _states(store, findings, members, "list", mend=mend), strict=True):
             if state == "lost":
-                findings.note("lost", told_id(mark_of(member), b""))
+                findings.note("lost", own_id(mark_of(member), b""))
             findings.unnamed += state == "unnamed"
             findings.delayed += state not in ("lost", "gone")
             yield

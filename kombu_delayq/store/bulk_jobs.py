@@ -1,4 +1,4 @@
-"""The store's operations on bulk jobs, which send each id once however often their tasks are run."""
+"""The store's operations on bulk jobs, which send each id once, however often their tasks run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
 from kombu_delayq.store.types import Offer
 
-#: Most staged messages that one call sends, and about the most bytes of them.
+#: Most staged messages that one call sends, and about the most bytes.
 PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000
-#: Entries of a staged message.
+#: Entries of the LIST that one staged message takes.
 _ENTRIES = 5
 
 
@@ -18,12 +18,12 @@ class JobRun(NamedTuple):
     """One run of a bulk job, and how it writes.
 
     Attributes:
-        name: Of the job.
-        run: Number of the run; later ones are larger.
-        ttl_ms: For how long the job is remembered.
-        staged: Whether its messages are sent when it is committed, all before then being invisible.
-        max_rate: Messages a second for the whole job, 0 for any number.
-        max_depth: Most messages that may be in a queue, delayed ones among them, 0 for any number.
+        name: Name of the job.
+        run: Number of the run; later runs have larger ones.
+        ttl_ms: For how long Redis remembers the job, in ms.
+        staged: Whether its messages stay invisible until it is committed, and are sent then.
+        max_rate: Messages a second for the whole job, 0 for no limit.
+        max_depth: Most messages that a queue may hold, delayed ones included, 0 for no limit.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Begun(NamedTuple):
     """Whether a run may write.
 
     Attributes:
-        word: ``open``; else it may not: ``committed``, ``aborted``, ``superseded`` by a later run, or ``mixed``: a run
-            before it has sent what this one would stage, or the reverse.
+        word: ``open`` if it may. Otherwise ``committed``, ``aborted``, ``superseded`` by a later run, or ``mixed``: an
+            earlier run has sent messages and this one would stage them, or the reverse.
         base_ms: When the job began, ms since the epoch; the same for all its runs.
     """
 
@@ -51,12 +51,12 @@ class Enqueued(NamedTuple):
     """What became of messages of a bulk job.
 
     Attributes:
-        word: ``enqueued``; with nothing changed, ``wait`` or ``deep``, or why the run may not write: ``committed``,
-            ``aborted``, ``superseded`` or ``unknown``.
+        word: ``enqueued``. Nothing changed with ``wait`` (the rate is used up) or ``deep`` (the queue is full), nor
+            with the reasons why the run may not write: ``committed``, ``aborted``, ``superseded`` or ``unknown``.
         fresh: Number of ids that are new in the job.
         repeated: Number of ids that the job had before.
-        wait_ms: How long to wait for the rate.
-        depth: Number of messages in the queue, when there are too many.
+        wait_ms: With ``wait``: how long to wait, in ms.
+        depth: With ``deep``: number of messages in the queue.
     """
 
     word: str
@@ -71,7 +71,7 @@ class Job:
     """A bulk job as Redis remembers it.
 
     Attributes:
-        name: Of the job.
+        name: Name of the job.
         state: ``open``, ``committed``, ``publishing`` (staged messages are being sent) or ``aborted``.
         run: Number of its latest run.
         base_ms: When it began, ms since the epoch.
@@ -88,18 +88,21 @@ class Job:
 
 
 class BulkJobs(StorePart):
-    """Begins, writes and ends bulk jobs. A fence, a guard of ids and the messages are changed in one call."""
+    """Begins, writes and ends bulk jobs.
+
+    One call checks that the run may still write, notes the ids, and sends the messages, all or nothing.
+    """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
 
     def new_run(self) -> int:
-        """Returns a number that is larger than those of all runs of bulk jobs before."""
+        """Returns a number that is larger than the numbers of all earlier runs of bulk jobs."""
         return int(self._client.redis.incr(self._keys.runs))
 
     def begin(self, job: JobRun, stream: str = "") -> Begun:
-        """Lets a run take part in its job; earlier runs can write no more.
+        """Lets a run write to its job; earlier runs can no longer write.
 
         Args:
             job: The run.
@@ -115,10 +118,10 @@ class BulkJobs(StorePart):
         Args:
             queue: Where they go when they are due.
             job: The run, which has begun.
-            offers: The messages, an empty due time being now; no due time counts from arrival. A few hundred at a
-                time keep Redis responsive; more than 7,999, which Lua cannot hand on at once, are refused whole by
-                Redis, and more than ``max_depth`` are never let through. One with an empty body only claims its id,
-                so that the job sends none of that id any more.
+            offers: The messages. An empty due time is now; a due time relative to arrival is not allowed. A few hundred
+                at a time keep Redis responsive. Redis refuses more than 7,999 as a whole, because Lua cannot pass on
+                more arguments, and more than ``max_depth`` never fit. An offer with an empty body only claims its id,
+                so that the job sends nothing more under it.
         """
         if not offers:
             return Enqueued("enqueued")
@@ -130,32 +133,32 @@ class BulkJobs(StorePart):
         return _enqueued(as_text(word), numbers)
 
     def enqueue_commands(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[Command]:
-        """Returns the commands that do what ``enqueue`` does, for who sends them; ``enqueued`` reads the replies.
+        """Returns the commands of ``enqueue``, for a caller that sends them itself; ``enqueued`` reads the replies.
 
-        Where they fail, ``enqueue`` may do better: it loads a script that Redis does not know, and looks at one form of
-        backup alone where the ACL forbids the other. What they have sent is not sent again.
+        After an error of theirs, ``enqueue`` may succeed: it loads a script that Redis does not know, and leaves out
+        the form of backup that the ACL forbids. It sends no message again that they have sent.
         """
         keys, args = self._enqueue_call(queue, job, offers, self._client.forms)
         sha = self._client.script("enqueue").sha
         return self._registry.around(queue, ("EVALSHA", sha, len(keys), *keys, *args))
 
     def enqueued(self, replies: Sequence[Any]) -> Enqueued:
-        """Returns what the replies to ``enqueue_commands`` say."""
+        """Returns the result that is in the replies to ``enqueue_commands``."""
         word, *numbers = replies[1]
         return _enqueued(as_text(word), numbers)
 
     def finish(self, job: JobRun, word: str) -> str:
-        """Commits or aborts a job: from then on none of its tasks can write.
+        """Commits or aborts a job, so that none of its tasks can write any more.
 
-        Of an aborted job the ids that it sent are kept, so that a later run sends what is missing.
+        Redis keeps the ids that an aborted job has sent, so that a later run sends only what is missing.
 
         Args:
-            job: The run that ends; with the number 0 the latest.
+            job: The run that ends; the number 0 stands for the latest run.
             word: ``committed`` or ``aborted``.
 
         Returns:
-            The state of the job: ``committed``, ``publishing`` (``publish`` has to send what it staged), ``aborted``;
-            or, with nothing changed, ``superseded`` (a later run has begun).
+            The state of the job: ``committed``, ``publishing`` (``publish`` must send the staged messages) or
+            ``aborted``; or ``superseded``, with nothing changed, because a later run has begun.
         """
         return as_text(self._client.run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms]))
 
@@ -163,8 +166,8 @@ class BulkJobs(StorePart):
         """Sends some of the messages that a committed job has staged.
 
         Returns:
-            As of ``enqueue``: ``enqueued`` and how many, 0 of them when none is left. As many are sent as
-            ``max_depth`` has room for. Instead of ``enqueued``, the state of a job that was not committed.
+            As ``enqueue`` does: ``enqueued`` and how many messages were sent, 0 when none is left. It sends no more
+            than ``max_depth`` has room for. A job that is not committed has its state in place of ``enqueued``.
         """
         return self._client.in_each_form(lambda forms: self._publish(job, forms))
 
@@ -180,13 +183,13 @@ class BulkJobs(StorePart):
         word, *numbers = self._registry.run("publish", queue, keys, args)
         if as_text(word) == "published":
             count, place, left = numbers
-            if left and not count:  # meanwhile somebody else has come to the messages of another queue
+            if left and not count:  # another caller has sent the rest of this queue's messages
                 return self._publish(job, forms)
             return _enqueued("enqueued", [count, 0, place])
         return _enqueued(as_text(word), numbers)
 
     def find(self, name: str) -> Job | None:
-        """Returns what is remembered of a job, or None."""
+        """Returns what Redis remembers of a job, or None."""
         with self._client.redis.pipeline(transaction=False) as pipe:
             pipe.hgetall(self._keys.job(name))
             pipe.llen(self._keys.staged(name))

@@ -12,18 +12,18 @@ from kombu_delayq.store.types import Offer
 
 logger = get_logger(__name__)
 
-#: About how many cancelled ids are kept where nobody is known to use delay chains, for chains that begin just now.
+#: About how many cancelled ids are kept while no use of delay chains is known, in case a chain begins just now.
 NOTES_WITHOUT_CHAINS = 1_000
-#: Of how many chains whose latest step has left it is kept that there is one.
+#: How many chains are remembered after their latest step has left.
 KNOWN_CHAINS = 10_000
 
 
 class Refused(NamedTuple):
-    """What a call knows that has noted cancelled ids.
+    """The result of noting cancelled ids.
 
     Attributes:
         queues: Names of the queues that may hold their messages.
-        chains: Those of the ids that are known as those of delay chains, of which a step may wait, or run.
+        chains: The ids that belong to known delay chains, of which a step may wait, or run.
     """
 
     queues: list[str]
@@ -43,27 +43,27 @@ class DelayChains(StorePart):
 
         Args:
             queue: Where it goes when it is due.
-            chain: What the bodies of this chain's steps contain, and no other body.
+            chain: A text that all steps of this chain have in their bodies, and no other message has.
             offer: The message.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
-            The place of the message, instead of an earlier step of the chain that may wait: ``first``, ``head`` or
-            ``behind``. With nothing stored, ``waits`` when as late a step waits already, ``cancelled`` when the chain
-            was cancelled.
+            The place of the message: ``first``, ``head`` or ``behind``; it replaces an earlier step that still waits.
+            Nothing is stored with ``waits`` (this step or a later one waits already) and ``cancelled`` (the chain was
+            cancelled).
         """
         args = [self._client.wake(queue), queue, expire_ms, chain, self._ttl_ms, KNOWN_CHAINS, *offer]
         return as_text(self._registry.run("step", queue, [*self._client.stored(queue), *self._of_chains], args))
 
     def refuse(self, ids: Sequence[str], *, in_use: bool = False) -> Refused:
-        """Notes ids whose delay chains are to take no further step, and then reads which queues there are.
+        """Notes ids whose delay chains must take no further step, then reads which queues there are; one round trip.
 
-        One round trip. A step that is stored before it is in one of the queues; one that is offered later is refused.
-        A Redis that is too full for the notes is logged: what frees memory has to work all the same.
+        A step stored before this call is in one of these queues; a step offered after it is refused. If Redis is too
+        full for the notes, that is logged and no error: cancelling frees memory, so it must work then too.
 
         Args:
             ids: Task ids.
-            in_use: Whether the caller knows that chains are in use. Where nobody does, only the latest notes are kept.
+            in_use: Whether the caller knows that chains are in use. Otherwise Redis may keep only the latest notes.
         """
         args = [self._ttl_ms, NOTES_WITHOUT_CHAINS, int(in_use), *map(as_bytes, ids)]
         note: Command = ("EVALSHA", self._client.script("refuse").sha, len(self._of_chains), *self._of_chains, *args)
@@ -80,11 +80,11 @@ class DelayChains(StorePart):
         return Refused(sorted(map(as_text, queues)), {ids[at - 1] for at in known})
 
     def accept(self, ids: Sequence[str]) -> int:
-        """Takes ``refuse`` back. Returns for how many it was noted."""
+        """Takes ``refuse`` back. Returns how many of the ids were noted."""
         return int(self._client.ask("ZREM", self._keys.cancelled, *map(as_bytes, ids))) if ids else 0
 
     def use_chains(self) -> None:
-        """Notes, once, that delay chains are in use, so that cancelled ids are kept for as long as a step may run."""
+        """Notes, once, that delay chains are in use, so that Redis keeps cancelled ids as long as a step may run."""
         if not self._is_noted:
             self._client.ask("ZADD", self._keys.chains, "inf", "")
             self._is_noted = True

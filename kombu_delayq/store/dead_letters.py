@@ -10,7 +10,8 @@ from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import hidden
 
-#: How long one may go through dead letters without a sign of life, and how often others ask whether it is done, in s.
+#: After how long without a sign of life a caller loses its hold on a queue of dead letters, and how often others ask
+#: whether it is free, in s.
 REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
 
 
@@ -19,9 +20,9 @@ class Letter(NamedTuple):
 
     Attributes:
         message: As it is in the list of dead letters.
-        to: ``queue`` to be consumed, ``back`` to the other end of its list, or ``away``.
-        queue: Name of the queue, if it goes to one.
-        priority: 0 to 9, which decides on the list of that queue.
+        to: ``queue`` to be consumed, ``back`` to the other end of its list, or ``away`` to be deleted.
+        queue: With ``queue``: name of that queue.
+        priority: 0 to 9; selects the list of that queue.
         body: The message as it is pushed there.
     """
 
@@ -42,7 +43,7 @@ class DeadLetters(StorePart):
     """Reads queues of dead letters, and sends their messages on. All calls are short, however much a queue holds."""
 
     def lists(self, queue: str) -> dict[str, int]:
-        """Returns the lists of a dead letter queue, one a priority step, each with its length."""
+        """Returns the lists of a dead letter queue, one for each priority step, with their lengths."""
         return {key: int(self._client.ask("LLEN", key)) for key in self._client.ready(queue)}
 
     def page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
@@ -51,10 +52,10 @@ class DeadLetters(StorePart):
 
     @contextmanager
     def replaying(self, queue: str) -> Iterator[Callable[[], None]]:
-        """Keeps others from going through a queue of dead letters, whose order is not the same meanwhile.
+        """Holds a queue of dead letters, so that no other caller changes its order meanwhile.
 
-        Waits until they are through. Gives a function to be called at least every ``REPLAYING_TTL_S``: it keeps others
-        away for as long again, and waits if one has come between all the same.
+        Waits until the queue is free. The caller must call the function that it gets at least every
+        ``REPLAYING_TTL_S``. It renews the hold, and waits if another caller got hold of the queue in between.
         """
         name = uuid4().hex
 
@@ -70,14 +71,14 @@ class DeadLetters(StorePart):
             self._client.run("release", [self._keys.replaying(queue)], [name])
 
     def replay(self, key: str, letters: Sequence[Letter]) -> int:
-        """Takes dead letters from the end of their list, and does with each what it says.
+        """Takes dead letters from the end of their list and sends each where it says.
 
         Args:
             key: The list.
             letters: The oldest ones, as they were read from it.
 
         Returns:
-            Number of dead letters taken; fewer than given when another took some meanwhile.
+            Number of dead letters taken; fewer than given if another caller took some meanwhile.
         """
         ready = list(dict.fromkeys(self._list_of(letter) for letter in letters if letter.to == "queue"))
         args: list[str | bytes] = []

@@ -24,19 +24,19 @@ class Keys:
     separator: str = "\x06\x16"
 
     def due(self, queue: str) -> str:
-        """ZSET: id of each delayed message, some with a mark before it, with its due time in ms since the epoch."""
+        """ZSET: id of each delayed message, with its due time in ms since the epoch; some have a mark before them."""
         return self._of_queue(queue, "due")
 
     def backup(self, queue: str) -> str:
-        """HASH: id of each delayed message, with its body, the only copy; some have a mark before it."""
+        """HASH: body of each delayed message by its id, the only copy of it; some bodies have a mark before them."""
         return self._of_queue(queue, "backup")
 
     def order(self, queue: str) -> str:
-        """STRING: count of messages marked, which orders those due in the same instant."""
+        """STRING: count of marked messages, which orders those that are due in the same instant."""
         return self._of_queue(queue, "order")
 
     def twins(self, queue: str) -> str:
-        """ZSET: ids of the delayed messages that are stored beside another of the same id, under one of their own."""
+        """ZSET: ids, with a suffix, of the delayed messages that are stored beside another of the same id."""
         return self._of_queue(queue, "twins")
 
     def timeout(self, queue: str) -> str:
@@ -52,7 +52,7 @@ class Keys:
         return self._of_redisson("redisson_delay_queue_channel", queue)
 
     def notes(self, queue: str) -> str:
-        """HASH beside Redisson's keys: count of messages marked, and what is known of the list."""
+        """HASH beside Redisson's keys: count of marked messages, and what is known of the list."""
         return self._of_queue(queue, "notes")
 
     def ids(self, queue: str) -> str:
@@ -78,7 +78,7 @@ class Keys:
         return list(dict.fromkeys(self.prefix + lists._q_for_pri(queue, step) for step in priority_steps))
 
     def lists_of_priorities(self, priority_steps: Sequence[int]) -> list[int]:
-        """Returns to which of the ``ready`` lists, counted from 0, kombu pushes each priority, 0 to 9.
+        """Returns, for each priority from 0 to 9, the index of the list among ``ready`` to which kombu pushes it.
 
         Raises:
             InvalidOptions: With these steps kombu can neither publish nor consume.
@@ -93,11 +93,11 @@ class Keys:
 
     @property
     def of_any_queue(self) -> str:
-        """Pattern, as SCAN takes it, that the keys of every queue match."""
+        """Pattern for SCAN that the keys of every queue match."""
         return "".join(f"\\{each}" if each in "*?[]\\" else each for each in self.prefix) + "delayq:*:*"
 
     def queue_of(self, key: str) -> str | None:
-        """Returns the name of the queue whose index or bodies a key of ours holds, or None."""
+        """Returns the queue of a key that holds an index or bodies of ours, or None."""
         if not key.startswith(f"{self.prefix}delayq:"):
             return None
         tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
@@ -116,7 +116,7 @@ class Keys:
 
     @property
     def used(self) -> str:
-        """ZSET: names of these queues, with when each was last seen in use, in ms since the epoch."""
+        """ZSET: names of these queues, with the time of their last use, in ms since the epoch."""
         return f"{self.prefix}delayq:used"
 
     @property
@@ -141,7 +141,7 @@ class Keys:
 
     @property
     def second_deputy(self) -> str:
-        """STRING with a TTL: name of another one."""
+        """STRING with a TTL: name of another deputy."""
         return f"{self.prefix}delayq:deputy:2"
 
     @property
@@ -150,11 +150,11 @@ class Keys:
         return [self.lease, self.deputy, self.second_deputy]
 
     def replaying(self, queue: str) -> str:
-        """STRING with a TTL: name of who goes through a queue of dead letters, one at a time."""
+        """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
         return f"{self.prefix}delayq:replaying:{queue}"
 
     def sender(self, name: str) -> str:
-        """STRING with a TTL: number of the page that a ``send_many`` has published last, so that it is known again."""
+        """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognise a repetition."""
         return f"{self.prefix}delayq:sender:{name}"
 
     @property
@@ -163,7 +163,7 @@ class Keys:
         return f"{self.prefix}delayq:runs"
 
     def job(self, name: str) -> str:
-        """HASH with a TTL: state of a bulk job, which refuses what its tasks write after its end."""
+        """HASH with a TTL: state of a bulk job, so that its tasks cannot write after its end."""
         return f"{self.prefix}delayq:job:{name}"
 
     def guard(self, name: str) -> str:

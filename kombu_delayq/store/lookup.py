@@ -15,21 +15,21 @@ from kombu_delayq.store.types import QueueForm, Waiting, hidden, rows_of, waitin
 
 logger = get_logger(__name__)
 
-#: Most messages beside the first of an id that one call finds.
+#: Most further messages of one id that one call finds.
 MAX_TWINS = 100
-#: About the most bytes that one call looks up, which bounds how long Redis is busy with it.
+#: About the most bytes that one call looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
 #: Most messages of other clients that one call makes findable.
 INDEX_COUNT = 100
 
 
 class Change(NamedTuple):
-    """What is to become of a waiting message.
+    """A change of a waiting message.
 
     Attributes:
-        message: As it was read; another that took its place is left alone.
+        message: As it was read. Another message that has taken its place stays as it is.
         due_ms: New due time, ms since the epoch.
-        body: New body, which says the new due time too.
+        body: New body, which contains the new due time.
     """
 
     message: Waiting
@@ -60,13 +60,13 @@ class Lookup(StorePart):
     ) -> dict[str, list[Waiting]]:
         """Removes the waiting messages of some ids; one round trip. The result is as of ``get``.
 
-        What is returned will never be delivered. What is not returned did not wait. Of ids with messages, none of which
-        is a step of a delay chain, it takes ``refuse`` back.
+        The returned messages will never be delivered. Ids that are not returned had none. If none of an id's messages
+        is a step of a delay chain, it takes ``refuse`` back for this id.
 
         Args:
             queues: Where to look.
             ids: As of ``get``.
-            found: Where to put the result, part by part, so that a caller has what came before an error.
+            found: Gets the result, part by part, so that a caller has what came before an error.
         """
         return self._of_ids("cancel", queues, ids, {} if found is None else found)
 
@@ -74,8 +74,8 @@ class Lookup(StorePart):
         """Changes when messages of one queue are due.
 
         Returns:
-            For each: ``rescheduled``, or with nothing changed ``not_delayed``, ``changed`` (another body waits under
-            the id by now) or ``due`` (the new due time is past by Redis's clock).
+            A word for each change: ``rescheduled``; or, with nothing changed, ``not_delayed``, ``changed`` (another
+            body waits under the id by now) or ``due`` (the new due time is past by Redis's clock).
         """
 
         def call(backup: str, part: Sequence[Change]) -> ScriptCall:
@@ -87,10 +87,11 @@ class Lookup(StorePart):
         return self._change("reschedule", changes, call)
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
-        """Pushes messages of one queue to its lists before they are due; the changes' due times are not read.
+        """Pushes messages of one queue to its lists before they are due. Ignores the due times of the changes.
 
         Returns:
-            For each: ``transferred``, or with nothing changed ``not_delayed`` or ``changed``, as of ``reschedule``.
+            A word for each change: ``transferred``; or, with nothing changed, ``not_delayed`` or ``changed``, as in
+            ``reschedule``.
         """
 
         def call(backup: str, part: Sequence[Change]) -> ScriptCall:
@@ -102,7 +103,7 @@ class Lookup(StorePart):
         return self._change("run_now", changes, call)
 
     def index(self, queue: str) -> int:
-        """Makes messages of Redisson's form that other clients have offered findable by their ids. Returns how many."""
+        """Makes messages that other clients have offered in Redisson's form findable by their ids. Returns how many."""
         found: int = 0
         after: list[Any] = ["", "", ""]
         while True:
@@ -145,9 +146,9 @@ class Lookup(StorePart):
     def _search(
         self, operation: str, forms: Sequence[QueueForm], ids: Sequence[str], found: dict[str, list[Waiting]]
     ) -> list[QueueForm]:
-        """Searches queues for ids, and adds what it finds. Returns where there are messages in the other form too.
+        """Searches queues for ids and adds what it finds. Returns the queues that also have messages in the other form.
 
-        A queue that cannot be searched is logged and left: it must not hide what was found, or removed, in others.
+        It logs a queue that cannot be searched and goes on, so that the results of other queues are not lost.
 
         Raises:
             redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
@@ -156,7 +157,7 @@ class Lookup(StorePart):
             QueueForm(form.queue, each) for form in forms for each in self._client.forms[1:] if form.backup != each
         ]
         there: list[QueueForm] = []
-        done = dict.fromkeys(forms, 0)  # for how many of the ids each was searched
+        done = dict.fromkeys(forms, 0)  # how many of the ids were searched in each
         while done:
             calls = [self._search_call(operation, form, ids[count:]) for form, count in done.items()]
             # Before and after: a conversion may move the last message there, or the first one away, in between.
@@ -185,14 +186,14 @@ class Lookup(StorePart):
         return keys, args, form.backup
 
     def _is_there(self, reply: Any) -> bool:
-        """Reads a reply on the number of messages in the other form; what Redis cannot tell, a search will report."""
+        """Whether a reply says that there are messages in the other form. After an error, a search will report it."""
         if isinstance(reply, NoPermissionError):
             self._client.drop_other_form(reply)
             return False
         return bool(reply)
 
     def _check(self, replies: dict[QueueForm, Any], most: int) -> None:
-        """Logs which queues cannot be searched; raises what Redis says when these are ``most``."""
+        """Logs which queues cannot be searched; raises the first error if these are ``most``."""
         failed = {form: reply for form, reply in replies.items() if isinstance(reply, Exception)}
         if len(failed) == most:
             raise next(iter(failed.values()))

@@ -8,12 +8,12 @@ from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import StorePart
 
-#: How many entries one call of ZSCAN, HSCAN or SCAN looks at, about.
+#: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
 SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
-#: How many entries of Redisson's form one call looks at: at first, as nobody knows how large they are, and at most; and
-#: about the most bytes of them.
+#: How many entries of Redisson's form one call looks at: the first one, which does not know how large they are, and at
+#: most; and about the most bytes.
 FIRST_ENTRIES, MAX_ENTRIES, ENTRIES_BYTES = 8, 250, 300_000
-#: Which share of a page of the list is looked at again with the next one, as others may have removed entries between.
+#: The next page begins with the last quarter of this one, because others may have removed entries in between.
 OVERLAP = 4
 
 
@@ -21,9 +21,9 @@ class ListPage(NamedTuple):
     """A page of the list of Redisson's form.
 
     Attributes:
-        entries: Number of entries on it.
-        size: Bytes of them.
-        unindexed: Marks of those that lost their place in the index.
+        entries: Number of entries on the page.
+        size: Bytes of these entries.
+        unindexed: Marks of the entries that are missing from the index.
     """
 
     entries: int
@@ -32,7 +32,7 @@ class ListPage(NamedTuple):
 
 
 class Repair(StorePart):
-    """Finds and mends what is damaged. All calls are short, however much a queue holds."""
+    """Finds and mends damage. All calls are short, however much a queue holds."""
 
     def kept_forms(self, queue: str) -> list[str]:
         """Returns the forms of backup in which a queue has any key."""
@@ -69,20 +69,20 @@ class Repair(StorePart):
     def repair_list(self, queue: str, skip: int, *, mend: bool, count: int = FIRST_ENTRIES) -> ListPage:
         """Looks in the list of Redisson's form for messages that would never be delivered.
 
-        With ``mend``, they get the due time again that they had.
+        With ``mend``, they get their former due time again.
 
         Args:
             queue: Its name.
-            skip: How many entries at the end of the list not to look at.
+            skip: How many entries at the end of the list to leave out.
             mend: Whether to change anything.
-            count: How many before those to look at.
+            count: How many entries before these to look at.
         """
         args = [self._client.wake(queue, "list"), int(mend), skip, count]
         found, size, *marks = self._client.run("repair_list", self._client.stored(queue, "list"), args, "list")
         return ListPage(int(found), int(size), list(map(as_bytes, marks)))
 
     def index_pages(self, queue: str, backup: str | None = None) -> Iterator[list[bytes]]:
-        """Yields the members of a queue's index in parts, in any order; some twice."""
+        """Yields the members of a queue's index in parts, in any order; some members come twice."""
         cursor = -1
         while cursor:
             cursor, found = self._client.redis.zscan(
@@ -92,7 +92,7 @@ class Repair(StorePart):
             yield from pages(members, inf, ENTRIES_BYTES, len)  # entries of Redisson's form are as long as messages
 
     def backup_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
-        """Yields the bodies of a queue in the default form by id in parts, in any order, as they are kept."""
+        """Yields the stored values of a queue in the default form, by id, in parts and in any order."""
         cursor = -1
         while cursor:
             cursor, found = self._client.redis.hscan(
@@ -101,7 +101,7 @@ class Repair(StorePart):
             yield {as_bytes(identity): as_bytes(value) for identity, value in cast(Any, found).items()}
 
     def list_pages(self, queue: str, *, mend: bool) -> Iterator[ListPage]:
-        """Yields what ``repair_list`` finds in a queue's list, from its end on; what is found, once."""
+        """Yields the pages of ``repair_list``, from the end of a queue's list on; each entry found comes once."""
         skip, count, before = 0, FIRST_ENTRIES, set[bytes]()
         while True:
             page = self.repair_list(queue, skip, mend=mend, count=count)
@@ -113,7 +113,7 @@ class Repair(StorePart):
             count = max(min(MAX_ENTRIES, ENTRIES_BYTES * count // max(page.size, 1)), 1)
 
     def queue_pages(self) -> Iterator[set[str]]:
-        """Yields the names of queues that have keys of ours, in parts: searches the whole database; some twice."""
+        """Yields the names of queues that have keys of ours, in parts, from the whole database; some come twice."""
         cursor = -1
         while cursor:
             cursor, found = self._client.redis.scan(max(cursor, 0), match=self._keys.of_any_queue, count=SCAN_KEYS)

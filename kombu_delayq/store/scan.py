@@ -9,12 +9,12 @@ from typing import Any
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.formats.hash import id_of
-from kombu_delayq.store.formats.redisson import cursor_of, mark_of, message_of, named_field, told_id
+from kombu_delayq.store.formats.redisson import cursor_of, mark_of, message_of, named_field, own_id
 from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
 
-#: About the most bytes of bodies on a page, which bounds how long Redis is busy with it, and the memory of a reader.
+#: About the most bytes of bodies on a page, which limits how long it keeps Redis busy, and the memory of a reader.
 PAGE_BYTES = 500_000
-#: About the most bytes that one call of ``browse`` looks up, which bounds how long Redis is busy with it.
+#: About the most bytes that one call of ``browse`` looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
 
 
@@ -37,7 +37,7 @@ class Scan(StorePart):
             queue: Its name.
             after: The page before; None for the first.
             from_ms: Least due time, ms since the epoch.
-            to_ms: Due time before which messages are wanted, ms since the epoch.
+            to_ms: Due time that all messages are before, ms since the epoch.
             count: Most messages to return; fewer come when they are large.
         """
         return self._client.in_each_form(lambda forms: self._browse(queue, after, from_ms, to_ms, count, forms))
@@ -47,7 +47,7 @@ class Scan(StorePart):
     ) -> Page:
         own, another = self._client.backup, self._client.other_backup
         ends = {own: after.last, another: after.other} if after is not None else {}
-        # What a conversion has moved to the other form meanwhile is not to be read there again.
+        # A conversion may have moved these to the other form meanwhile; they must not be read there again.
         moved = {_as_moved(each, *forms) for each in after.messages} if after is not None else set()
         from_ms = max([from_ms, *(float(due) for _, due in ends.values() if due)])
         bounds = (repr(from_ms), repr(to_ms))
@@ -80,7 +80,7 @@ class Scan(StorePart):
         """Counts messages that are due from ``from_ms`` on and before ``to_ms``; one round trip.
 
         Returns:
-            For each queue how many there are, first in the store's own form of backup, then in the other.
+            Their number by queue and form; of each queue first in the store's own form of backup, then in the other.
         """
 
         def look(backups: Sequence[str]) -> dict[QueueForm, int]:
@@ -101,17 +101,18 @@ class Scan(StorePart):
     ) -> list[Part]:
         """Cuts a queue's waiting messages, in one form of backup, into parts; one round trip.
 
-        Parts end at messages, not at ranks, so that what waits stays in its part while others come and go.
+        Parts end at messages, not at ranks, so that a message stays in its part while others come and go.
 
         Args:
             queue: Its name.
-            ranks: Of the last message of each part but the last, among those within the bounds, from 0 on, ascending.
+            ranks: Ranks of the last messages of all parts but the last: positions among the messages within the bounds,
+                from 0, ascending.
             from_ms: Least due time, ms since the epoch.
-            to_ms: Due time before which messages are wanted, ms since the epoch.
+            to_ms: Due time that all messages are before, ms since the epoch.
             backup: The form, by default the store's own.
 
         Returns:
-            One part more than there are ranks, in order; fewer when there is no message at some of them any more.
+            One part more than there are ranks, in order; fewer if some of these messages have left.
         """
         backup = backup or self._client.backup
         bounds = [repr(from_ms), repr(to_ms)]
@@ -123,34 +124,34 @@ class Scan(StorePart):
     def scan(
         self, part: Part, after: Scanned | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 500
     ) -> Scanned:
-        """Reads which messages of a part wait, a page of them; one round trip.
+        """Reads a page of the messages of a part, without bodies; one round trip.
 
         Args:
-            part: Of a queue.
+            part: The part of a queue.
             after: The page before; None for the first.
             from_ms: Least due time, ms since the epoch.
-            to_ms: Due time before which messages are wanted, ms since the epoch.
+            to_ms: Due time that all messages are before, ms since the epoch.
             count: Most messages to return; fewer come when they are large.
         """
         last = (after.last if after is not None else part.after) or (b"", b"")
         if after is not None and after.last is not None and part.backup == "list":
-            last = (cursor_of(last[0]), last[1])  # an entry has its message, which need not go back
+            last = (cursor_of(last[0]), last[1])  # without the message in the entry, which Redis does not need
         args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES, "0"]
         more, found, lengths = self._client.run("scan", self._client.stored(part.queue, part.backup), args, part.backup)
         return Scanned(found[0::2], found[1::2], lengths, as_text(more) == "more")
 
     def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:
-        """Reads what is stored of messages, with their marks.
+        """Reads the stored bodies of messages, with their marks.
 
-        One round trip, and one more where some is missing; none where the index members have the messages.
+        One round trip, and one more if some are missing; none if the index members contain the messages.
 
         Args:
-            part: Where they wait.
-            members: Their index members, one at least.
+            part: The part that they are in.
+            members: Their index members, at least one.
 
         Returns:
-            For each what is stored, see ``kombu_delayq.store.formats.hash``; empty when it is lost, None when it does
-            not wait any more.
+            The value of each message, see ``kombu_delayq.store.formats.hash``; empty if it is lost, None if the message
+            no longer waits.
         """
         if part.backup == "list":
             return [message_of(member) or b"" for member in members]
@@ -164,18 +165,18 @@ class Scan(StorePart):
         return found
 
     def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
-        """Returns the ids under which messages are stored; one round trip where the index members do not tell them.
+        """Returns the ids under which messages are stored; one round trip if the index members do not contain them.
 
         Args:
-            part: Where they wait.
-            members: Their index members, one at least.
+            part: The part that they are in.
+            members: Their index members, at least one.
         """
         if part.backup != "list":
             return list(map(id_of, members))
         marks = list(map(mark_of, members))
         named = self._client.ask("HMGET", self._keys.ids(part.queue), *map(named_field, marks))
         return [
-            each if each is not None else told_id(mark, message_of(member) or b"")
+            each if each is not None else own_id(mark, message_of(member) or b"")
             for each, mark, member in zip(named, marks, members, strict=True)
         ]
 

@@ -7,7 +7,7 @@ from kombu_delayq.connection.text import as_bytes, as_text
 
 
 def hidden(body: str | bytes | None) -> str:
-    """Returns how a body is shown in a repr, which may come into logs: by its length, for it has arguments."""
+    """Returns a body as a repr shows it: only its length, because logs must not get a task's arguments."""
     return "None" if body is None else f"<{len(body)} {'bytes' if isinstance(body, bytes) else 'characters'}>"
 
 
@@ -36,11 +36,11 @@ class Offer(NamedTuple):
 
 
 class PageId(NamedTuple):
-    """Which page of messages it is, by which it is known when it is sent again.
+    """Identifies a page of messages, so that Redis recognises it when it comes again.
 
     Attributes:
-        sender: Who sends it: the same for all its pages, and for those of no other.
-        number: From 1 on.
+        sender: Name of the sender, which no other sender has.
+        number: Number of the page, from 1.
     """
 
     sender: str
@@ -51,10 +51,10 @@ class Offered(NamedTuple):
     """What became of offered messages.
 
     Attributes:
-        place: ``first`` (the queue held none), ``head`` (one is due before all others) or ``behind``.
+        place: ``first`` (the queue was empty), ``head`` (one of them is due before all others) or ``behind``.
         offered: Number of messages newly stored under their ids.
         repeated: Number that were in the store already, byte for byte.
-        renamed: Number stored under an id of their own, because other bytes held theirs.
+        renamed: Number stored under an id with a suffix, because another message has theirs.
     """
 
     place: str
@@ -69,7 +69,7 @@ class Transferred(NamedTuple):
     Attributes:
         moved: Number of messages moved.
         lost: Number of index entries without a body; they are gone from the index.
-        lateness_ms: How late the message due first was, by Redis's clock; 0 when none was due.
+        lateness_ms: How late the message due first was, by Redis's clock, in ms; 0 if none was due.
         now_ms: Redis's clock.
         next_due_ms: When the queue's next message is due, or None.
     """
@@ -99,11 +99,11 @@ class QueueForm(NamedTuple):
 
 
 class QueueHeads(NamedTuple):
-    """When the next message of each queue is due.
+    """The due time of each queue's head, which is the message that is due next.
 
     Attributes:
-        now_ms: Redis's clock.
-        due_ms: By queue and form of backup; those without delayed messages are left out.
+        now_ms: Redis's clock, ms since the epoch.
+        due_ms: Due times in ms since the epoch, by queue and form of backup; without empty queues.
     """
 
     now_ms: float
@@ -111,14 +111,14 @@ class QueueHeads(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A message that waits, as the store keeps it.
+    """A waiting message, as the store keeps it.
 
     Attributes:
         queue: Where it goes.
-        id: Under which it is stored: its own, or with a suffix when another message has that.
+        id: The id under which it is stored: its own, with a suffix if another message has the same.
         due_ms: When it is due, ms since the epoch.
         priority: 0 to 9.
-        body: The message as it will be pushed to its queue, JSON; None when it is lost.
+        body: The message as it will be pushed to its queue, JSON; None if it is lost.
         backup: Form of backup in which it is.
     """
 
@@ -149,7 +149,7 @@ def waiting_of(queue: str, backup: str, row: Iterable[Any]) -> Waiting:
     )
 
 
-#: Where a part of a queue ends, or a page: index member, or what stands for it, and due time of a message.
+#: Where a page or a part of a queue ends: a message's index member, or a stand-in for it, and its due time.
 Cursor = tuple[bytes, bytes]
 
 
@@ -193,7 +193,7 @@ class Scanned(NamedTuple):
     Attributes:
         members: Index members, the next due first.
         dues: Due times in ms since the epoch, as Redis writes them.
-        lengths: Bytes that are stored of each body, with its mark; 0 for one that is lost.
+        lengths: Stored bytes of each body, with its mark; 0 for a lost one.
         more: Whether there is a next page.
     """
 
@@ -207,5 +207,5 @@ class Scanned(NamedTuple):
 
     @property
     def last(self) -> Cursor | None:
-        """Where the next page begins; None when there is nothing on this one."""
+        """Where the next page begins; None if this page is empty."""
         return (self.members[-1], self.dues[-1]) if self.members else None

@@ -17,9 +17,9 @@ class Wake(NamedTuple):
     """An announcement.
 
     Attributes:
-        form: Which queue, and in which form of backup, has a new head; None when announcements of any may have been
+        form: The queue that has a new head, and its form of backup; None if announcements of any queue may have been
             missed before this one.
-        due_ms: When the new head is due, ms since the epoch; 0 when announcements of this queue may have been missed.
+        due_ms: When the new head is due, ms since the epoch; 0 if announcements of this queue may have been missed.
     """
 
     form: QueueForm | None
@@ -46,7 +46,7 @@ class WakeListener:
 
     @property
     def follows(self) -> bool:
-        """Whether it hears of queues in Redisson's form."""
+        """Whether it hears of any queue in Redisson's form."""
         return bool(self._of_channel)
 
     def hears(self, queue: str) -> bool:
@@ -54,10 +54,10 @@ class WakeListener:
         return self._keys.channel(queue) in self._of_channel
 
     def follow(self, queues: Iterable[str]) -> None:
-        """Also hears of these queues in Redisson's form, which has a channel for each, and of no others.
+        """Also hears of these queues in Redisson's form, which has a channel for each, and of no others in that form.
 
-        Queues whose names are no UTF-8 are left to the polls: the Redis client cannot subscribe to their channels again
-        when its connection was lost, and no JVM service can name them.
+        Queues whose names are not UTF-8 are left to the polls: after a lost connection the Redis client cannot
+        subscribe to their channels again, and no JVM service can name them.
         """
         channels = ((self._keys.channel(queue), queue) for queue in queues)
         wanted = {channel: QueueForm(queue, "list") for channel, queue in channels if is_utf8(channel)}
@@ -72,7 +72,7 @@ class WakeListener:
         """Waits for one announcement, at most ``timeout_s``.
 
         Raises:
-            WakeRefused: Redis lets it hear none, or not those of all queues that it follows; it hears no more.
+            WakeRefused: Redis refuses a channel; the subscription hears nothing more.
         """
         try:
             message = self._pubsub.get_message(timeout=max(timeout_s, 0.0))
@@ -82,7 +82,7 @@ class WakeListener:
             return None
         form = self._of_channel.get(as_text(message["channel"]))
         if message["type"] != "message":
-            return Wake(form, 0.0)  # (re)subscribed; what was announced before is lost
+            return Wake(form, 0.0)  # subscribed, perhaps again: earlier announcements may be lost
         if form is not None:
             return Wake(form, _due_ms(message["data"]))
         due_ms, blank, queue = as_text(message["data"]).partition(" ")
@@ -102,7 +102,7 @@ class WakeListener:
 
 
 def _due_ms(data: bytes | str) -> float:
-    """Returns a due time; of what is none, for anybody may publish there, that the queue is to be looked at."""
+    """Returns a due time, and 0 for any other text: anybody may publish there, so the queue is looked at."""
     try:
         due_ms = float(data)
     except ValueError:

@@ -1,1 +1,1 @@
-"""How each form of backup writes ids, priorities and bodies: a module a form."""
+"""How each form of backup writes ids, priorities and bodies: one module for each form."""

@@ -1,4 +1,7 @@
-"""What the scripts put before ids and bodies, and behind ids. Source: ``lua/include/hash/marks.lua``."""
+"""Reads the marks that scripts put before ids and bodies, and the suffixes behind ids.
+
+Source: ``lua/include/hash/marks.lua``.
+"""
 
 _MARK = b"\x7f"
 #: Length of a mark and the order in it; in a body, a digit of priority follows.
@@ -38,10 +41,10 @@ def length_of(member: bytes, stored: int) -> int:
 
 
 def may_be_twin(stored: bytes) -> bool:
-    """Whether an id may be that of a message which is stored beside another of the same id."""
+    """Whether a message with this id may be stored beside another of the same id."""
     return stored[-_TWIN_SUFFIX:][:1] == b"~" and len(stored) >= _TWIN_SUFFIX
 
 
 def shared_id(stored: str) -> str | None:
-    """Returns the id that a message shares with another, of one that may be stored beside it; else None."""
+    """Returns the id without the suffix of a message that is stored beside another of the same id; else None."""
     return stored[:-_TWIN_SUFFIX] if stored[-_TWIN_SUFFIX:][:1] == "~" else None

@@ -1,4 +1,4 @@
-"""What is in an entry of Redisson's form. Source: ``lua/include/list/entry.lua`` and ``lua/include/list/names.lua``."""
+"""Reads the entries of Redisson's form. Source: ``lua/include/list/entry.lua`` and ``lua/include/list/names.lua``."""
 
 import re
 from contextlib import suppress
@@ -11,14 +11,14 @@ _ID, _ID_VALUE = b'"id":', re.compile(rb' ?"([^"\\]+)"')
 
 
 def mark_of(entry: bytes) -> bytes:
-    """Returns what tells an entry from all others of its queue."""
+    """Returns the first bytes of an entry, which no other entry of its queue has."""
     return entry[:_MARK]
 
 
 def cursor_of(entry: bytes) -> bytes:
-    """Returns what stands for an entry where a page or a part ends: it sorts directly behind it.
+    """Returns a stand-in for an entry at the end of a page or a part, which sorts directly behind the entry.
 
-    What is no entry stands for itself: nobody knows with which bytes others begin.
+    A member that is no entry stands for itself, because other members may begin with any bytes.
     """
     return entry if message_of(entry) is None else mark_of(entry) + b"\xff" * _LENGTH
 
@@ -33,7 +33,7 @@ def message_of(entry: bytes) -> bytes | None:
 
 
 def is_ours(mark: bytes) -> bool:
-    """Whether an entry with this mark was made by us, and not by Redisson."""
+    """Whether kombu-delayq, and not Redisson, made the entry with this mark."""
     return mark[:1] == bytes((_OURS,)) and mark[_OURS : _OURS + 1] == b"\0"
 
 
@@ -43,26 +43,26 @@ def priority_of(mark: bytes, message: bytes) -> int:
     if is_ours(mark):
         priority = mark[_PRIORITY]
     elif b'"priority"' in message:
-        told = properties_of(read(message)).get("priority")
+        value = properties_of(read(message)).get("priority")
         with suppress(ValueError):
-            priority = float(told) if isinstance(told, (int, float, str)) and not isinstance(told, bool) else 0.0
+            priority = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else 0.0
     return int(min(priority, 9)) if priority > 0 else 0  # so that NaN is 0 too
 
 
 def named_field(mark: bytes) -> bytes:
-    """Returns the field of the index of ids that has the id of a message, if that tells none or another."""
+    """Returns the field of the index of ids that has the id of a message which contains none, or another."""
     return _NAMED + mark
 
 
-def told_id(mark: bytes, message: bytes) -> bytes:
-    """Returns the id that a message tells, else one that is made from the mark of its entry."""
+def own_id(mark: bytes, message: bytes) -> bytes:
+    """Returns the id in a message, or one made from the mark of its entry if it has none."""
     if is_ours(mark):
         at = message.find(_ID)
         found = _ID_VALUE.match(message, at + len(_ID)) if at >= 0 else None
         if found is not None:
             return found[1]
-    said = read(message)
-    headers, properties = headers_of(said), properties_of(said)
+    fields = read(message)
+    headers, properties = headers_of(fields), properties_of(fields)
     task_id = headers.get("id") if headers.get("task", False) is not False else None
     for identity in (task_id, properties.get("delivery_tag")):
         if isinstance(identity, str) and identity:
