@@ -85,7 +85,7 @@ def _tasks(state: Any, search: Callable[["WaitingStore"], Iterable["Waiting"]]) 
         found = (DelayedTask(message, accept=("application/json",)) for message in search(store))
         return list(islice((task for task in found if task.name is not None), MOST_TOLD))
     except Exception as error:  # whatever it is, Celery's own reply has to go out
-        logger.error("the waiting tasks cannot be told: %s", error)
+        logger.error("the waiting tasks cannot be listed: %s", error)
         return []
 
 
@@ -93,7 +93,7 @@ def _browse(store: "WaitingStore", queue: str) -> Iterator["Waiting"]:
     try:
         yield from by_id.browse(store, queue)
     except RedisError as error:  # one queue that cannot be read must not hide the others
-        logger.error("the waiting tasks of queue %r cannot be told: %s", queue, error)
+        logger.error("the waiting tasks of queue %r cannot be listed: %s", queue, error)
 
 
 def _request(task: DelayedTask) -> dict[str, Any]:

@@ -108,6 +108,6 @@ def test_a_queue_that_cannot_be_read_hides_no_other(proj: Proj) -> None:
     proj.server.client().set(proj.keys("other")[0], "in the way")
     task = proj.send("record", "x", countdown=60)
     assert [each["request"]["id"] for each in _inspect(proj, worker).scheduled()[worker.node]] == [task.id]
-    assert "the waiting tasks of queue 'other' cannot be told" in worker.log
+    assert "the waiting tasks of queue 'other' cannot be listed" in worker.log
     assert _inspect(proj, worker).query_task(task.id)[worker.node].keys() == {task.id}
     assert "Traceback" not in worker.log
