@@ -63,7 +63,7 @@ def check_reserved(kind: spark.DataType, name: str) -> None:
     """
     fits, described = RESERVED[meant_by(name)]
     if not fits(kind):
-        raise InvalidColumns(f"column {name} is of type {kind.simpleString()}; it is to be a {described}")
+        raise InvalidColumns(f"column {name} is of type {kind.simpleString()}; expected: {described}")
 
 
 def check_type(kind: spark.DataType, where: str) -> None:

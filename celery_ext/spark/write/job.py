@@ -122,7 +122,7 @@ class JobWriter:
             state = retry.until_done(lambda: store.jobs.finish(job, "aborted"))
         finally:
             store.close()
-        log(logging.WARNING, f"job {name} is {state}; run with the same name, it sends what is missing")
+        log(logging.WARNING, f"job {name} is {state}; a run with the same name sends what is missing")
 
     def abort_stream(self, stream: str, batch: int) -> None:
         """Aborts the job of a stream's batch if it has begun. Spark passes neither query nor run on here."""

@@ -77,7 +77,7 @@ def test_a_failed_job_run_again(
     with pytest.raises(Exception, match="on purpose"):
         append_stepped(frame, redis_server, fail_half_way, job_id="nightly")
     assert numbers(client) == list(range(60))
-    until(lambda: "job nightly is aborted; run with the same name, it sends what is missing" in spark_log())
+    until(lambda: "job nightly is aborted; a run with the same name sends what is missing" in spark_log())
     append(frame, redis_server, job_id="nightly")
     assert numbers(client) == list(range(80))
     until(lambda: "job nightly is committed: 80 rows, 80 messages in all, 60 sent before\n" in spark_log())

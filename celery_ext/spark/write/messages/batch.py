@@ -67,8 +67,8 @@ class Known(NamedTuple):
     """What is known of some rows before their messages are made.
 
     Attributes:
-        digests: As of ``TaskFields.digests``; None when not known.
-        due_us: As of ``Schedule.due_us``; None when not known.
+        digests: Result of ``TaskFields.digests`` for these rows, or None.
+        due_us: Result of ``Schedule.due_us`` for these rows, or None.
     """
 
     digests: Sequence[str] | None = None
@@ -89,7 +89,7 @@ class BatchBuilder:
     Args:
         settings: Settings of its job.
         batch: The rows.
-        known: What is known of the rows.
+        known: What is known of the rows already.
     """
 
     def __init__(self, settings: MessageSettings, batch: pa.RecordBatch, known: Known = NOTHING_KNOWN) -> None:
@@ -114,7 +114,7 @@ class BatchBuilder:
         if due_us is None:
             return self._batch, NOTHING_KNOWN
         digests = self._digests if self._settings.options.spread else None
-        # Errors belong to the rows of this batch; due times that are looked for again give the errors again.
+        # Errors have the row numbers of this batch. Without known due times the parts find their errors again.
         known = Known(digests, None if self._errors.by_row else due_us)
         order = sorted(range(self._count), key=lambda row: due_us[row] or 0)
         if order == list(range(self._count)):
@@ -126,7 +126,7 @@ class BatchBuilder:
         self._fields.check()
         cancels = self._fields.cancels
         offers: dict[str, list[Offer]] = {}
-        for queue, (rows, all_offers) in self._offers().items():  # adds errors
+        for queue, (rows, all_offers) in self._offers().items():  # _offers adds errors
             left_out = self._errors.by_row.keys() | cancels
             good = [offer for row, offer in zip(rows, all_offers, strict=True) if row not in left_out]
             if good:
@@ -173,14 +173,15 @@ class BatchBuilder:
     def _slots(
         self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
     ) -> Slots[Iterable[str]]:
-        """Returns the slots of all rows, a column each. Each can be iterated over more than once."""
+        """Returns the slots of all rows, by column. A column can be iterated over more than once."""
         arguments = Arguments(
             self._values, self._settings.columns.arguments, self._count, self._errors, self._settings.repr_levels
         )
         ids = list(map(text_to_json, self._task_ids))
-        roots = self._fields.json("root_id")
+        roots = ids
         if not self._fields.is_constant("root_id"):
-            roots = [own if root in ("null", '""') else root for root, own in zip(roots, ids, strict=True)]
+            given = self._fields.json("root_id")
+            roots = [own if root in ("null", '""') else root for root, own in zip(given, ids, strict=True)]
         return Slots(
             body=self._bodies(arguments, templates),
             task_id=ids,
@@ -188,7 +189,7 @@ class BatchBuilder:
             expires=_json_column(iso, expiries_us),
             expiration=_json_column(self._settings.schedule.expiration, expiries_us),
             group_id=self._fields.json("group_id"),
-            root_id=ids if self._fields.is_constant("root_id") else roots,
+            root_id=roots,
             parent_id=self._fields.json("parent_id"),
             argsrepr=arguments.args_repr(),
             kwargsrepr=arguments.kwargs_repr(),

@@ -67,7 +67,7 @@ def test_a_reserved_column_has_its_types(name: str) -> None:
         if kind not in GOOD[name]:
             with pytest.raises(InvalidColumns) as caught:
                 plan({"task_id": TEXT, name: kind})
-            told = f"column {name} is of type {kind.simpleString()}; it is to be a {RESERVED[name][1]}"
+            told = f"column {name} is of type {kind.simpleString()}; expected: {RESERVED[name][1]}"
             assert told in str(caught.value)
 
 
