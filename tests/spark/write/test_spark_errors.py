@@ -46,7 +46,7 @@ def test_rows_tell_that_they_are_read(
         (["id"], {"qeue": "x", "max_speed": 3}, "qeue is not an option (did you mean queue?)"),
         (["id"], {"qeue": "x", "max_speed": 3}, "max_speed is not an option"),
         (["id"], {"priority": 10}, "priority='10' is not a whole number from 0 to 9"),
-        (["id"], {"countdown": "soon"}, "countdown='soon'"),
+        (["id"], {"countdown": "soon"}, "countdown: 'soon' is not a duration"),
         (["id"], {"on_bad_row": "ignore"}, "on_bad_row='ignore' is not one of fail, drop, dead_letter"),
         (["id"], {"on_bad_row": "dead_letter"}, "on_bad_row=dead_letter and dead_letter_queue go together"),
         (["id"], {"id_columns": "order_id"}, "id_columns names order_id, which is not a column"),
