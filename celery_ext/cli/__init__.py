@@ -33,8 +33,8 @@ _EPILOG = """
 \b
 Exit codes:
   0  Done.
-  1  It failed, in whole or in part, or nothing was found of what it was asked for; stderr says what.
-  2  The command was not understood, or needs --yes because nobody can be asked.
+  1  The command failed, in whole or in part, or found nothing to work on; stderr says what.
+  2  The command line is wrong, or the command needs --yes because it cannot ask anybody.
 """
 
 
@@ -51,7 +51,7 @@ Exit codes:
     metavar="URL",
     envvar=["DELAYQ_BROKER_URL", "CELERY_BROKER_URL"],
     help="Broker URL, as in Celery's broker_url; several separated by ';'. "
-    "Not needed in `celery -A app delayq`, where it is the app's; the variables are not looked at there.",
+    "`celery -A app delayq` takes the app's broker and ignores the variables.",
 )
 @click.option(
     "-o",
@@ -60,12 +60,12 @@ Exit codes:
     metavar="NAME=VALUE",
     multiple=True,
     callback=parse_transport_options,
-    help="A transport option, its value in JSON or as it is, such as -o master_name=main. May be repeated.",
+    help="A transport option, such as -o master_name=main. The value is JSON, or else text. May be repeated.",
 )
 @click.pass_context
 def delayq(context: click.Context, /, **params: Any) -> None:
     """Look after the delayed messages of Celery on Redis."""
-    # Any text may be in a message, and a terminal may know less than that.
+    # A message may have characters that the terminal's encoding lacks.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -41,7 +41,7 @@ class CliBroker:
 
     @classmethod
     def of(cls, context: click.Context, app: Celery | None) -> "CliBroker":
-        """Returns the broker that the options of ``delayq`` name. A variable does not go before what an app says."""
+        """Returns the broker that the options of ``delayq`` name. An app's broker goes before the variables."""
         broker, options = context.params.get("broker"), context.params.get("options") or {}
         if context.get_parameter_source("broker") is ParameterSource.ENVIRONMENT:
             return cls(app, None, options, broker)
@@ -49,7 +49,7 @@ class CliBroker:
 
     @classmethod
     def of_completion(cls, context: click.Context) -> "CliBroker":
-        """Returns the broker of a command line that is still being written, in which nothing has run yet."""
+        """Returns the broker of an incomplete command line, for shell completion."""
         while context.parent is not None and context.command.name != "delayq":
             context = context.parent
         app = context.parent and context.parent.params.get("app")
@@ -60,7 +60,7 @@ class CliBroker:
 
         Args:
             options: Transport options that go before all others.
-            hurried: Whether no answer may take long; else only to connect may not.
+            hurried: Whether every answer has a time limit; otherwise only connecting has one.
 
         Raises:
             click.UsageError: There is no broker.
@@ -71,7 +71,7 @@ class CliBroker:
             raise click.UsageError("which broker? Give --broker URL, or run it as `celery -A app delayq …`")
         url = urls.ours(url)
         given = {**((conf and conf.broker_transport_options) or {}), **self._options}
-        # kombu waits without end for a server that does not answer, and minutes for a host that does not.
+        # Without limits, kombu waits minutes for a host that is away, and forever for a server that does not answer.
         limits = ("socket_connect_timeout", "socket_timeout")[: 1 + hurried]
         options = {**dict.fromkeys(limits, _patience_s(given)), **given, **(options or {})}
         if self.app is None:
@@ -81,7 +81,7 @@ class CliBroker:
 
     @contextmanager
     def store(self) -> Iterator[tuple[Connection, DelayStore]]:
-        """Connects, and gives the connection and the store; what goes wrong ends the command in words."""
+        """Connects, and gives the connection and the store. An error ends the command with a message."""
         connection = self.connection()
         try:
             with connection, errors_in_words(connection), logs_on_stderr():
@@ -91,13 +91,13 @@ class CliBroker:
 
 
 def _patience_s(options: dict[str, Any]) -> float:
-    """Returns how long to wait for Redis by some transport options, in s."""
+    """Returns how long some transport options let a command wait for Redis, in s."""
     patience: float = options.get("redis_timeout", Options().redis_timeout)
     return patience
 
 
 def broker_in_words(connection: Connection) -> str:
-    """Returns what a question calls a broker: its URL without the password, and the prefix of its keys."""
+    """Returns the broker's URL without its password, and the key prefix, for a question."""
     prefix = (connection.transport_options or {}).get("global_keyprefix")
     return escaped(f"{connection.as_uri()}{f' with key prefix {prefix!r}' if prefix else ''}")
 

@@ -11,7 +11,7 @@ PREFIXES_NAMED = 5
 
 
 def stock_transport(app: Celery | None) -> str | None:
-    """Returns the name of the transport by which an app itself publishes or consumes, if it is none of ours."""
+    """Returns the name of the transport that an app itself uses, if it is not ours; else None."""
     if app is None:
         return None
     for connection in (app.connection_for_write(), app.connection_for_read()):
@@ -25,11 +25,11 @@ def stock_transport(app: Celery | None) -> str | None:
 
 
 def prefixes_in_words(prefixes: Mapping[str, int], *, app: bool) -> str:
-    """Tells of delayed messages under other key prefixes; an empty text if there are none.
+    """Returns a hint about delayed messages under other key prefixes; an empty text if there are none.
 
     Args:
         prefixes: Number of messages by prefix.
-        app: Whether the command has its options from an app.
+        app: Whether the command takes its options from an app.
     """
     if not prefixes:
         return ""

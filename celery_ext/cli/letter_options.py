@@ -1,4 +1,4 @@
-"""Which dead letters a command is about."""
+"""The options that choose dead letters, and the queues in which they are."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -33,11 +33,11 @@ class LetterFilter:
 
     @property
     def narrow(self) -> bool:
-        """Whether it is about less than all."""
+        """Whether only some letters are chosen, not all."""
         return bool(self.ids or self._tasks)
 
     def __call__(self, letter: DeadLetter) -> bool:
-        """Tells whether it is one of them."""
+        """Whether a letter is chosen."""
         chosen = (not self.ids or letter.id in self.ids) and (not self._tasks or letter.name in self._tasks)
         if chosen and self.ids:
             self.met.add(letter.id)
@@ -47,15 +47,17 @@ class LetterFilter:
 def letter_filter_options(command: F) -> F:
     """Adds ``--id``, ``--task`` and ``--all``: the arguments ``ids``, ``tasks`` and ``every`` of ``letter_filter``."""
     for option in (
-        click.option("-a", "--all", "every", is_flag=True, help="All of them."),
-        click.option("-t", "--task", "tasks", metavar="NAME", multiple=True, help="Those of a task. May be repeated."),
+        click.option("-a", "--all", "every", is_flag=True, help="All dead letters."),
+        click.option(
+            "-t", "--task", "tasks", metavar="NAME", multiple=True, help="Dead letters of this task. May be repeated."
+        ),
         click.option(
             "-i",
             "--id",
             "ids",
             metavar="ID",
             multiple=True,
-            help="The one with this task id; - reads ids from the standard input, one a line. May be repeated.",
+            help="The dead letter with this task id; - reads ids from the standard input, one a line. May be repeated.",
         ),
     ):
         command = option(command)
@@ -63,10 +65,10 @@ def letter_filter_options(command: F) -> F:
 
 
 def letter_filter(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> LetterFilter:
-    """Returns what the options of ``letter_filter_options`` choose: with both ids and tasks, what is among both.
+    """Returns the filter that the options of ``letter_filter_options`` describe. A letter has to match ids and tasks.
 
     Raises:
-        click.UsageError: They do not say.
+        click.UsageError: There is neither ``--all`` nor an id or a task, or both.
     """
     if every == bool(ids or tasks):
         raise click.UsageError("which of the dead letters? Give --id, --task or --all")
@@ -77,10 +79,10 @@ def letter_filter(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> L
 
 
 def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
-    """Returns the queues of dead letters that were given, or else those that the app's tasks name.
+    """Returns the given queues of dead letters, or else every queue that a task of the app names.
 
     Raises:
-        click.UsageError: There are none.
+        click.UsageError: No queue is given, and no task of the app names one.
     """
     if given:
         return list(dict.fromkeys(given))
@@ -93,7 +95,7 @@ def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
 
 
 def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Sequence[str]) -> list[str]:
-    """Returns those of some queues of dead letters that there are, and complains of the others.
+    """Returns the queues of dead letters that are known, and names the others on stderr.
 
     A queue is known while it holds messages, or when the app or the transfer workers know it.
     """
@@ -125,7 +127,7 @@ def _named_by_tasks(app: Celery) -> list[str]:
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
         names = dead_letter_queues(CliBroker.of_completion(context), ())
-    except Exception:  # whatever it is, the command itself will say it
+    except Exception:  # the command itself will report it
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
 

@@ -20,19 +20,19 @@ def json_option(help: str = "Print JSON instead, one object a line.") -> Callabl
 
 
 def ids_argument(command: F) -> F:
-    """Adds the argument ``ID...``, a tuple ``ids``, which ``read_ids`` reads."""
+    """Adds the argument ``ID...``: a tuple ``ids`` for ``read_ids``."""
     return click.argument("ids", metavar="ID...", nargs=-1, required=True)(command)
 
 
 def read_ids(given: Sequence[str]) -> Iterator[str]:
-    """Yields task ids while they are read.
+    """Yields task ids as they come in.
 
     Args:
         given: Ids; ``-`` stands for those on the standard input, one a line.
     """
-    for each in given:
-        if each != STDIN:
-            yield each
+    for given_id in given:
+        if given_id != STDIN:
+            yield given_id
             continue
         for line in sys.stdin.buffer:
             identity = line.rstrip(b"\r\n")
@@ -42,20 +42,20 @@ def read_ids(given: Sequence[str]) -> Iterator[str]:
 
 
 def count_of_ids(given: Sequence[str]) -> int | None:
-    """Returns how many ids there are, or None where only their end tells."""
+    """Returns how many ids there are; None if the standard input has some."""
     return None if STDIN in given else len(given)
 
 
 def yes_option(command: F) -> F:
-    """Adds ``--yes``, which is to be handed to ``confirm``."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+    """Adds ``--yes``, for ``confirm``."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def due_options(command: F) -> F:
     """Adds ``--due-after`` and ``--due-before``, each a ``Moment`` or None."""
-    before = click.option("--due-before", type=MOMENT, help="Only those due earlier.")
+    before = click.option("--due-before", type=MOMENT, help="Only messages due earlier.")
     after = click.option(
-        "--due-after", type=MOMENT, help="Only those due then or later: ISO 8601, or from now such as 10m."
+        "--due-after", type=MOMENT, help="Only messages due at this time or later: ISO 8601, or from now, such as 10m."
     )
     return after(before(command))
 
@@ -66,7 +66,7 @@ def confirm(question: str, *, yes: bool, stdin_is_read: bool = False) -> None:
     Args:
         question: Such as ``Cancel 3 tasks?``.
         yes: Whether ``--yes`` was given; then nobody is asked.
-        stdin_is_read: Whether the command reads something else there, so that no answer can come.
+        stdin_is_read: Whether the command reads its ids from stdin, so that no answer can come from there.
 
     Raises:
         click.UsageError: Nobody can be asked.

@@ -1,4 +1,4 @@
-"""What became of tasks that a command was given by their ids."""
+"""Prints what became of the tasks whose ids a command got, and chooses the exit code."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,11 +31,11 @@ def report(
     as_json: bool,
     words: Mapping[Outcome, str] = WORDS,
 ) -> Counter[Outcome]:
-    """Prints what became of each task; of ids from the standard input, the sum alone unless it is JSON.
+    """Prints what became of each task; for ids from the standard input only the totals, unless as JSON.
 
     Args:
-        outcomes: Ids and what became of them, worked on while they are read.
-        label: What is done, for the progress bar.
+        outcomes: Ids and what became of them; reading one does the work.
+        label: Label of the progress bar, such as ``cancelling``.
         ids: As they were given.
         as_json: Whether to print JSON.
         words: Each outcome in words.
@@ -60,6 +60,6 @@ def report(
 
 
 def exit_code(counts: Counter[Outcome]) -> int:
-    """Returns 0, or 1 if tasks were asked for and none of them waited, or a message could not be changed."""
+    """Returns 1 if none of the tasks waited or a message could not be changed, else 0."""
     done = sum(count for outcome, count in counts.items() if outcome not in _NOT_DONE)
     return int(bool(counts["unreadable"]) or (not done and bool(counts)))

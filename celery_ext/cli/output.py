@@ -1,4 +1,4 @@
-"""What the commands print: tables, moments, and waiting messages as rows or as lines of JSON."""
+"""Formats what the commands print: tables, times, and waiting messages as rows or lines of JSON."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ ARGUMENTS_WIDTH = 40
 
 
 def escaped(text: str) -> str:
-    """Returns a text for the terminal: what is not printable, such as a control character, as Python escapes it."""
+    """Returns a text for the terminal, with Python's escapes for control characters and the like."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
@@ -54,8 +54,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
 def fit_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, title: int
 ) -> list[str]:
-    """Sets rows in columns that fit the terminal: with less of the last column, or else a block for each row.
+    """Sets rows in columns that fit the terminal.
 
+    Rows that are too long lose the end of their last column; if that is not enough, each row becomes a block of lines.
     Where stdout is no terminal, each row is a line, whatever its length.
 
     Args:
@@ -113,7 +114,7 @@ def json_line(value: Any) -> str:
 
 
 def chain_of(task: DelayedTask) -> DelayChain | None:
-    """Returns the retry schedule that a message has; whether a task's own counts is its worker's to know."""
+    """Returns the retry schedule of a message; None for a message without one, whose task may have one."""
     try:
         return None if task.delay_chain is None else DelayChain.parse(task.delay_chain)
     except InvalidDelayChain:
@@ -121,7 +122,7 @@ def chain_of(task: DelayedTask) -> DelayChain | None:
 
 
 def summary(task: DelayedTask, now_ms: float) -> dict[str, Any]:
-    """Returns what a listing says of a message, for JSON."""
+    """Returns the JSON fields of a message in a listing."""
     due_ms = task.message.due_ms
     return {
         "id": task.id,
@@ -150,17 +151,17 @@ def row(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[str]
 
 
 def task_name(task: DelayedTask) -> str:
-    """Returns the name of the task, or in words what is there instead."""
+    """Returns the name of the task, or ``(lost)`` or ``(no task)``."""
     if task.name is not None:
         return str(task.name)
     return "(lost)" if task.message.body is None else "(no task)"
 
 
 def arguments(task: DelayedTask) -> str:
-    """Returns the arguments as the task wants them shown."""
+    """Returns the arguments by the task's own ``argsrepr`` and ``kwargsrepr``."""
     return " ".join(text for text in (task.argsrepr, task.kwargsrepr) if text not in ("", "()", "[]", "{}"))
 
 
 def cell(text: str, length: int = CELL_WIDTH) -> str:
-    """Returns a text as it is put into a table."""
+    """Returns a text for a cell of a table: escaped, and cut to a length."""
     return shortened(escaped(text[: length + 1]), length)

@@ -1,4 +1,4 @@
-"""How times are given to the commands."""
+"""Types of the commands' options for times and durations."""
 
 import re
 from datetime import datetime
@@ -26,7 +26,7 @@ class Moment(NamedTuple):
     relative: bool
 
     def at(self, now_ms: float) -> float:
-        """Returns it in ms since the epoch, given Redis's clock."""
+        """Returns the time in ms since the epoch, given Redis's clock in ms."""
         return now_ms + self.ms if self.relative else self.ms
 
 

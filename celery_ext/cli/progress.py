@@ -1,4 +1,4 @@
-"""The progress bar of what takes its time."""
+"""The progress bar of a command that takes long."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,20 +10,20 @@ import click
 
 T = TypeVar("T")
 
-#: A bar appears after this time in s, so that what is quick has none.
+#: A bar appears after this time in s, so that a quick command has none.
 AFTER_S = 0.5
 #: How often it is drawn, in s.
 EVERY_S = 0.1
 
 
 def with_progress(items: Iterable[T], label: str, total: int | None = None, *, printing: bool = False) -> Iterator[T]:
-    """Yields items, with a progress bar on stderr if that is a terminal and it takes longer than half a second.
+    """Yields items, with a progress bar on stderr if that is a terminal and the work takes longer than ``AFTER_S``.
 
     Args:
-        items: What is worked on.
-        label: What is done, such as ``cancelling``.
-        total: How many items there are, or None if nobody knows; then the bar counts.
-        printing: Whether the command prints meanwhile. Then no bar stands in the way if stdout is a terminal too.
+        items: The items; reading one does the work.
+        label: Label of the bar, such as ``cancelling``.
+        total: Number of items; None if it is unknown, and the bar only counts.
+        printing: Whether the command prints meanwhile. There is no bar then if stdout is a terminal, too.
     """
     if not sys.stderr.isatty() or (printing and sys.stdout.isatty()):
         yield from items

@@ -1,4 +1,4 @@
-"""Queues that a command is about."""
+"""The argument ``QUEUE...`` of the commands, and which of the queues exist."""
 
 import sys
 from collections.abc import Iterable
@@ -14,21 +14,21 @@ from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_store
 from kombu_delayq.store import WaitingStore
 
-#: Where the option leaves its queues for the argument.
+#: Key of ``context.meta`` under which ``-q`` leaves its queues for the argument.
 _OPTION = "delayq.queues"
 #: How long the completion of a name may wait for the broker, in s.
 COMPLETION_S = 0.5
 
 
 def complete_queue(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offers the names of the queues that hold or held delayed messages; none if the broker does not answer soon."""
+    """Completes the names of queues that hold or held delayed messages; none if the broker does not answer soon."""
     try:
-        with redirect_stdout(sys.stderr):  # an app may print when it is imported; the shell would take that for names
+        with redirect_stdout(sys.stderr):  # the shell would take what an app prints at its import for names
             broker = CliBroker.of_completion(context)
             timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
             with broker.connection(timeouts) as connection:
                 names = open_store(connection).queues.names()
-    except Exception:  # whatever it is, the command itself will say it
+    except Exception:  # the command itself will report it
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
 
@@ -52,24 +52,24 @@ def queues_argument(*, required: bool = False) -> Any:
         metavar="QUEUE",
         multiple=True,
         expose_value=False,
-        is_eager=True,  # before the argument, which takes what it notes
+        is_eager=True,  # before the argument, which joins these queues to its own
         callback=note,
         shell_complete=complete_queue,
-        help="A queue, as the argument is. May be repeated.",
+        help="A queue, as the argument. May be repeated.",
     )
     return lambda command: argument(option(command))
 
 
 def known_queues(broker: CliBroker, store: WaitingStore, given: Iterable[str], *, ready: bool = False) -> list[str]:
-    """Returns those of some queues that there are, each once, and complains of the others.
+    """Returns the given queues that are known, each once, and names the others on stderr.
 
     A queue is known while it holds delayed messages, or when the transfer workers or the app know it.
 
     Args:
-        broker: What the command is about.
-        store: Of its broker.
+        broker: The broker of the command.
+        store: Its delayed messages.
         given: Names of queues.
-        ready: Whether one with messages that are ready for a consumer, and no others, is known too.
+        ready: Whether a queue that only has messages ready for a consumer is known, too.
     """
     known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
     queues = []

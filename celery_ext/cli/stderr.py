@@ -1,4 +1,4 @@
-"""What a command reports while it works: on stderr, and in the exit code."""
+"""What a command reports on stderr while it works, and the exit code that follows from it."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from celery_ext.cli.output import escaped
 
 #: Loggers whose warnings and errors a command shows.
 LOGGERS = ("kombu_delayq", "celery_ext")
-#: How many different lines of one kind are shown; of half a million tasks each might have one.
+#: Most different lines of one kind that are shown: half a million tasks may fail one by one.
 LINES = 10
 
 
@@ -27,7 +27,7 @@ class QuietGroup(click.Group):
     """Ends a command quietly when nobody reads its output any more, as in ``… | head``.
 
     Args:
-        readers: Commands that only look, of which nothing is left to do then: their exit code is 0, not 1.
+        readers: Commands that only read. They have nothing left to do then: their exit code is 0, not 1.
     """
 
     def __init__(self, *args: Any, readers: Collection[str] = (), **kwargs: Any) -> None:
@@ -41,8 +41,8 @@ class QuietGroup(click.Group):
         except BrokenPipeError:
             if ctx.invoked_subcommand not in self._readers:
                 raise  # click ends it quietly with 1
-            # So that nothing is said when Python flushes what is left at its end. Source: the note on SIGPIPE in the
-            # documentation of Python's module signal.
+            # Python flushes the streams when it ends, and would report the broken pipe. Source: the note on SIGPIPE in
+            # the documentation of Python's module signal.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(BrokenPipeError):
@@ -53,13 +53,13 @@ class QuietGroup(click.Group):
 
 
 def warn_of_old_option(option: str, new: str) -> None:
-    """Says that an option has another name by now."""
-    print_stderr(f"{option} is {new} by now; it still works, and will go")
+    """Says on stderr that an option has another name now."""
+    print_stderr(f"{option} is called {new} now; the old name still works, and will go")
 
 
 @contextmanager
 def logs_on_stderr() -> Iterator[None]:
-    """Writes what is logged as warning or error to stderr; after an error the exit code is 1."""
+    """Writes warnings and errors of our loggers to stderr; after an error the exit code is 1."""
     handler = _StderrHandler(logging.WARNING)
     loggers = [logging.getLogger(name) for name in LOGGERS]
     for logger in loggers:

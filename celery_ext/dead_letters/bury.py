@@ -1,4 +1,4 @@
-"""Messages of tasks that have failed for good, in a queue of their own until somebody replays them."""
+"""Buries tasks that have failed for good: puts their messages into a dead letter queue."""
 
 import sys
 import warnings
@@ -14,24 +14,24 @@ from kombu_delayq.message.fields import CHAIN_ID
 
 logger = get_logger(__name__)
 
-#: What ``dead_letter_queue`` of a task was called first; it still works.
+#: The old name of the attribute ``dead_letter_queue``. It still works.
 OLD_ATTRIBUTE = "dead_letter"
 
 #: When a task's message is buried: after its last retry, or after any failure that is final. The first is the default.
 OCCASIONS = ("exhausted", "failure")
-#: The app's setting for tasks that do not say themselves.
+#: The app's setting for tasks without a ``dead_letter_on``.
 SETTING = "delayq_dead_letter_on"
 
 
 def check_occasion(given: Any, where: str) -> str:
-    """Returns when messages are buried, one of ``OCCASIONS``; None is the default.
+    """Returns when messages are buried: one of ``OCCASIONS``.
 
     Args:
-        given: What a task or a setting says.
-        where: Which, for the error.
+        given: Value of ``dead_letter_on`` or of the setting; None for the default.
+        where: Names the task or the setting, for the error.
 
     Raises:
-        InvalidDeadLetter: It is something else.
+        InvalidDeadLetter: The value is not one of ``OCCASIONS``.
     """
     if given is None:
         return OCCASIONS[0]
@@ -59,7 +59,7 @@ def warn_of_old_attribute(task: Any) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns in words why a task failed that may have had retries left."""
+    """Returns the reason for the dead letter of a task that failed, whether or not it had retries left."""
     if isinstance(error, TimeLimitExceeded):
         return "time limit exceeded"
     return "worker lost" if isinstance(error, WorkerLostError) else "failed"
@@ -68,15 +68,15 @@ def reason_of(error: BaseException) -> str:
 def bury(task: Any, request: Any, reason: str, exception: Any) -> None:
     """Puts the message of a task that has failed into its dead letter queue, with the reason, once.
 
-    It is published as it was first sent, so that it can be consumed or replayed as it is: without retries, without
-    the expiry, and outside the chord, which has failed without it. Where that fails, it is logged, and the task fails
-    with its own error all the same.
+    The message is published as it was first sent, so that it can be consumed or replayed: without retries, without
+    expiry, and outside its chord, which has failed. If publishing fails, that is logged; the task still fails with its
+    own error.
 
     Args:
-        task: It names the queue, as ``dead_letter_queue``.
-        request: Of the run that failed.
-        reason: In words.
-        exception: Why it failed; None for the exception that is handled just now.
+        task: The task, with a ``dead_letter_queue``.
+        request: The request that failed.
+        reason: Why it is buried, in words.
+        exception: Why it failed; None for the exception that is being handled.
     """
     if request.get("buried"):
         return
@@ -95,16 +95,16 @@ def bury(task: Any, request: Any, reason: str, exception: Any) -> None:
         # By the default exchange, which needs no declaration, whether or not the app may create queues.
         queue = Queue(task.dead_letter_queue, Exchange(""), routing_key=task.dead_letter_queue)
         letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None, countdown=None)
-        letter.options.pop(CHAIN_ID, None)  # replayed, it begins a chain
+        letter.options.pop(CHAIN_ID, None)  # when it is replayed, its chain begins anew
         _send(task, letter, {"add_to_parent": False, DEAD_LETTER: buried})
-    except Exception:  # a serializer's, a broker's; the task is to fail with its own
+    except Exception:  # publishing failed; the task still fails with its own error
         logger.exception("task %s[%s] could not be put into %r", task.name, request.id, task.dead_letter_queue)
 
 
 def _send(task: Any, letter: Any, options: dict[str, Any]) -> None:
     try:
         letter.apply_async(**options)
-    except TypeError:  # arguments that the task does not take may be why it failed, and Celery looks at them here
+    except TypeError:  # Celery checks the arguments here; wrong ones may be why the task failed
         options = {**task._get_exec_options(), **letter.options, **options}
         task.app.send_task(task.name, letter.args, letter.kwargs, **options)
 
@@ -112,5 +112,5 @@ def _send(task: Any, letter: Any, options: dict[str, Any]) -> None:
 def _text_of(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception as reason:  # the error's own, which is anybody's
+    except Exception as reason:  # the error's own __str__ failed
         return f"{type(error).__name__}, which cannot be shown: {reason!r}"

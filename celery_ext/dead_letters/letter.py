@@ -32,8 +32,8 @@ def record(
         reason: Why the message is buried, in words.
         error: The last error of the task, which is cut to ``ERROR_LENGTH``.
         retries: How often it was retried.
-        exchange: Exchange through which it had come to its worker.
-        routing_key: With which routing key it had come.
+        exchange: Exchange through which it came to its worker.
+        routing_key: Its routing key.
         worker: Node name of the worker, or the host, that buries it.
     """
     return {
@@ -49,13 +49,13 @@ def record(
 
 @dataclass(frozen=True, repr=False)
 class DeadLetter:
-    """A message in a queue of dead letters. Most are of tasks that have failed; others come there in another way.
+    """A message in a queue of dead letters. Not all were buried by a failed task: anybody may put messages there.
 
-    Its repr has no arguments, so that it may come into logs.
+    The repr has no arguments of the task, so that it may be logged.
 
     Attributes:
         buried_in: Name of the queue of dead letters.
-        message: As it is in the list.
+        message: The message as it is in the list.
     """
 
     buried_in: str
@@ -74,17 +74,17 @@ class DeadLetter:
 
     @property
     def id(self) -> str:
-        """The task id; for what is no task, the delivery tag."""
+        """The task id; for a message that is no task, the delivery tag."""
         return self.task.id
 
     @property
     def name(self) -> str | None:
-        """Name of the task; None for what is no task."""
+        """Name of the task; None for a message that is no task."""
         return self.task.name
 
     @property
     def reason(self) -> str | None:
-        """Why it was buried; None for a message that came there in another way."""
+        """Why it was buried; None for a message that nobody buried."""
         return self._text("reason")
 
     @property
@@ -99,12 +99,12 @@ class DeadLetter:
 
     @property
     def exchange(self) -> str | None:
-        """Exchange through which it had come to its worker; empty for the default one."""
+        """Exchange through which it came to its worker; empty for the default exchange."""
         return self._text("exchange")
 
     @property
     def routing_key(self) -> str | None:
-        """With which routing key it had come; through the default exchange, the queue."""
+        """Its routing key; with the default exchange, the queue."""
         return self._text("routing_key")
 
     @property
@@ -140,6 +140,6 @@ class DeadLetter:
         found = self.task.properties.get(DEAD_LETTER)
         return found if isinstance(found, dict) else {}
 
-    def _text(self, name: str) -> str | None:
-        found = self._record.get(name)
+    def _text(self, what: str) -> str | None:
+        found = self._record.get(what)
         return found if isinstance(found, str) else None

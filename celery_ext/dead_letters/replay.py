@@ -1,4 +1,4 @@
-"""Dead letters: looked at, replayed and dropped. Knows the store, and no app."""
+"""Browses, replays and drops dead letters. Knows the store, and no app."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -10,15 +10,15 @@ from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
 
-#: Most dead letters of one call, and about the most bytes of them.
+#: Most dead letters of one call, and about their most bytes.
 PAGE, PAGE_BYTES = 100, 1_000_000
 
-#: Says of a dead letter where it goes.
+#: Decides where a dead letter goes.
 Decide = Callable[[DeadLetter], Letter]
 
 
 def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
-    """Yields the dead letters of a queue as ``browse`` does, with none left out because others go through them."""
+    """Yields all dead letters of a queue, as ``browse`` does, while it keeps others from replaying them."""
     with store.letters.replaying(queue) as hold:
         for number, letter in enumerate(browse(store, queue)):
             if number % PAGE == 0:
@@ -27,9 +27,9 @@ def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
 
 
 def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
-    """Yields dead letters of a queue while reading them a page at a time, of each priority the oldest first.
+    """Yields the dead letters of a queue, a page at a time, the oldest of each priority first.
 
-    It is not a snapshot: when letters are taken meanwhile, others may be left out.
+    This is no snapshot: if others take letters meanwhile, some may be left out.
     """
     for key, length in store.letters.lists(queue).items():
         skip, count = 0, PAGE
@@ -42,45 +42,45 @@ def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
 
 
 def to_queue(letter: DeadLetter, queue: str, *, as_before: bool) -> Letter:
-    """Says that a dead letter goes to a queue.
+    """Sends a dead letter to a queue.
 
     Args:
         letter: The dead letter.
-        queue: Its name.
-        as_before: Whether that is where it came from, so that it keeps the exchange by which it had come.
+        queue: Name of the queue.
+        as_before: Whether it came from this queue; then it keeps its exchange and routing key.
     """
     way = (letter.exchange or "", letter.routing_key or queue) if as_before else ("", queue)
     return Letter(letter.message, "queue", queue, letter.priority, letter.released(*way))
 
 
 def away(letter: DeadLetter) -> Letter:
-    """Says that a dead letter is dropped."""
+    """Drops a dead letter."""
     return Letter(letter.message, "away")
 
 
 def back(letter: DeadLetter) -> Letter:
-    """Says that a dead letter stays."""
+    """Keeps a dead letter."""
     return Letter(letter.message, "back")
 
 
 def replay(
     store: OperatorStore, queue: str, decide: Decide, newest: datetime | None
 ) -> Iterator[tuple[DeadLetter, Letter]]:
-    """Goes once through the dead letters of a queue and does with each what is decided.
+    """Goes once through the dead letters of a queue and sends each where ``decide`` says.
 
-    What stays goes to the back of its list, so that the order is as before when the round is over. Each page is one
-    step: a round that is broken off loses nothing and doubles nothing. Letters that come meanwhile are left alone.
-    Another round at the same time waits until this one is through.
+    A letter that stays goes to the back of its list, so that after the round the order is as before. Each page is one
+    step: a round that is stopped loses no letter and doubles none. Letters that come meanwhile stay. A second round
+    waits until this one is over.
 
     Args:
         store: Of the broker.
-        queue: Its name.
-        decide: What is to be done with a letter; asked again when a consumer took some meanwhile.
-        newest: When the newest letter was buried, as found before; None if none told. Those that say they were buried
-            later have come meanwhile.
+        queue: Name of the queue.
+        decide: Decides where a letter goes; called again when a consumer took some letters meanwhile.
+        newest: When the newest letter was buried, as found before; None if no letter says. A letter that was buried
+            later came meanwhile.
 
     Yields:
-        Each letter, and what was done with it.
+        Each letter, and where it went.
     """
 
     def decide_unless_new(letter: DeadLetter) -> Letter:
@@ -92,10 +92,10 @@ def replay(
 
 
 def route_of(channel: Any, fanouts: Collection[str] = ()) -> Callable[[DeadLetter], str | None]:
-    """Makes a function that tells the queue from which a dead letter came.
+    """Makes a function that returns the queue from which a dead letter came.
 
-    It gives None where that cannot be told: nobody knows by which exchange it had come, or the exchange is bound to
-    no queue for the letter's routing key by now, or to several.
+    The function returns None if the queue is unknown: the letter does not name its exchange, or the exchange is now
+    bound to no queue for the letter's routing key, or to several.
 
     Args:
         channel: A channel of one of our transports, to read the bindings.
@@ -144,6 +144,6 @@ def _round(
 
 
 def _next_count(page: list[bytes]) -> int:
-    """Returns how many dead letters to read next, judged by the size of those before."""
+    """Returns how many dead letters to read next, by the size of those of the last page."""
     size = sum(map(len, page)) // len(page)
     return max(1, min(PAGE, PAGE_BYTES // max(size, 1)))

@@ -14,7 +14,7 @@ from kombu_delayq.errors import InvalidDelayChain, quoted
 #: Most steps that a chain may have; its text goes along with every message.
 MAX_STEPS = 1000
 
-_MARK = re.compile(r"(?=[*~])")
+_SUFFIX = re.compile(r"(?=[*~])")
 _REPEATS = re.compile(r"[1-9][0-9]*")
 _PERCENT = re.compile(rf"({durations.NUMBER})%")
 
@@ -72,7 +72,7 @@ class DelayChain:
 
         Args:
             n: The step, counted from 0.
-            random: Gives a number from 0 to 1, all equally likely; the jitter is made of it.
+            random: Returns a random number from 0 to 1, of which the jitter is made.
 
         Raises:
             IndexError: The chain has no such step.
@@ -110,7 +110,7 @@ def _chain(text: str) -> DelayChain:
 
 def _read(text: str) -> tuple[list[_Step], float]:
     """Returns the steps, repeated ones as often as they come, and the jitter of those that have none."""
-    # The last piece is what a longer text has left; an item before it is already one too many.
+    # The last piece is the rest of a text that is too long: some item before it is already one too many.
     items = durations.SEPARATOR.split(text.strip(), maxsplit=MAX_STEPS + 1)
     if items == [""]:
         raise InvalidDelayChain(f"the delay chain {quoted(text)} has no step: write one such as '4m,10m,1h'")
@@ -132,31 +132,31 @@ def _read(text: str) -> tuple[list[_Step], float]:
 def _step(item: str) -> _Step:
     if not item:
         raise ValueError("it is empty: write a duration, or leave out a comma")
-    duration, *marks = _MARK.split(item)
+    duration, *suffixes = _SUFFIX.split(item)
     if not duration:
         raise ValueError(
             "a step begins with its delay, as in 10m*3~10%; only the jitter of all steps stands alone, last"
         )
-    of = {mark[0]: mark for mark in marks}
-    if len(of) < len(marks):
+    by_sign = {suffix[0]: suffix for suffix in suffixes}
+    if len(by_sign) < len(suffixes):
         raise ValueError("* and ~ may each be there once")
     return _Step(
         delay=timedelta(seconds=durations.parse(duration)),
-        repeats=_repeats(of["*"]) if "*" in of else 1,
-        jitter=_percent(of["~"]) if "~" in of else None,
+        repeats=_repeats(by_sign["*"]) if "*" in by_sign else 1,
+        jitter=_percent(by_sign["~"]) if "~" in by_sign else None,
     )
 
 
-def _repeats(mark: str) -> int:
-    if not _REPEATS.fullmatch(mark, 1):
-        raise ValueError(f"after * comes a whole number from 1, as in 10m*3, not {quoted(mark[1:])}")
+def _repeats(suffix: str) -> int:
+    if not _REPEATS.fullmatch(suffix, 1):
+        raise ValueError(f"after * comes a whole number from 1, as in 10m*3, not {quoted(suffix[1:])}")
     # Python reads no number of several thousand digits.
-    return int(mark[1:]) if len(mark) < 10 else MAX_STEPS + 1
+    return int(suffix[1:]) if len(suffix) < 10 else MAX_STEPS + 1
 
 
-def _percent(mark: str) -> float:
-    match = _PERCENT.fullmatch(mark, 1)
+def _percent(suffix: str) -> float:
+    match = _PERCENT.fullmatch(suffix, 1)
     percent = float(match[1]) if match else None
     if percent is None or percent > 100:
-        raise ValueError(f"after ~ comes a number from 0 to 100 and %, as in 10m~10%, not {quoted(mark[1:])}")
+        raise ValueError(f"after ~ comes a number from 0 to 100 and %, as in 10m~10%, not {quoted(suffix[1:])}")
     return percent

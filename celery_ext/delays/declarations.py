@@ -1,4 +1,4 @@
-"""What tasks are declared with in vain: nobody reads it, or it can have no effect."""
+"""Finds tasks whose declaration has no effect: nobody reads it, or no failure would wait for the delay chain."""
 
 import dis
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from celery_ext.delays.install import ATTRIBUTES, is_installed
 if TYPE_CHECKING:
     from celery import Celery
 
-#: What is done with an attribute of what was loaded just before.
+#: Bytecode that uses an attribute of the object that was loaded just before.
 _OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR")
-#: What stands between; and what only hands a name to a function within, whose own code is looked at, too.
+#: Bytecode between the two; and that which passes a name to an inner function, whose own code is searched, too.
 _NO_USE = ("CACHE", "PUSH_NULL", "LOAD_CLOSURE")
 #: A name that a function closes over and that has no value yet.
 _EMPTY = CellType()
 
-#: How far the functions are followed that a task uses.
+#: How many calls deep the functions that a task uses are searched.
 DEPTH = 4
 
 
-def complaints(app: "Celery") -> Iterator[str]:
-    """Yields what is wrong with the tasks of an app, a sentence or two each."""
+def problems(app: "Celery") -> Iterator[str]:
+    """Yields a sentence or two for each way in which tasks of an app are declared without effect."""
     tasks = [task for name, task in sorted(app.tasks.items()) if not name.startswith("celery.")]
     if not is_installed(app):
         unread = [
@@ -33,22 +33,22 @@ def complaints(app: "Celery") -> Iterator[str]:
         ]
         if unread:
             yield (
-                f"delay_chain and dead_letter_queue of {_named(unread)} have no effect: the app does not use the "
+                f"delay_chain and dead_letter_queue of {_in_words(unread)} have no effect: the app does not use the "
                 "transport of kombu-delayq, and celery_ext.install(app) was not called where it is made"
             )
         return
     idle = [task.name for task in tasks if task.delay_chain is not None and not may_retry(task)]
     if idle:
         yield (
-            f"delay_chain of {_named(idle)} has no effect: only a failure that autoretry_for names, or that calls "
+            f"delay_chain of {_in_words(idle)} has no effect: only a failure that autoretry_for names, or that calls "
             "retry(), waits for its next step. Any other ends the task"
         )
 
 
 def may_retry(task: Any) -> bool:
-    """Whether a failure of a task may be followed by a retry, as far as can be told from its code.
+    """Whether the code of a task may retry it after a failure.
 
-    It may if it is not certain that it cannot: where the task hands itself on, or is no function of Python.
+    In doubt it may: where the task passes itself on, or is no Python function.
     """
     if getattr(task, "autoretry_for", None) or getattr(task, "retry_on_worker_lost", False):
         return True
@@ -64,7 +64,7 @@ def may_retry(task: Any) -> bool:
     if not isinstance(run, FunctionType):
         return True
     seen: set[CodeType] = set()
-    return _hands_itself_on(run, bound) or any(_names_retry(each, DEPTH, seen) for each in [run, *methods])
+    return _passes_itself_on(run, bound) or any(_names_retry(each, DEPTH, seen) for each in [run, *methods])
 
 
 def _names_retry(function: FunctionType, depth: int, seen: set[CodeType]) -> bool:
@@ -72,7 +72,7 @@ def _names_retry(function: FunctionType, depth: int, seen: set[CodeType]) -> boo
     if not depth or function.__code__ in seen:
         return False
     seen.add(function.__code__)
-    names = {name for code in _codes(function.__code__) for name in code.co_names}
+    names = {name for code in _nested_code(function.__code__) for name in code.co_names}
     if any("retry" in name.lower() for name in names):
         return True
     found = [function.__globals__.get(name) for name in names]
@@ -81,11 +81,11 @@ def _names_retry(function: FunctionType, depth: int, seen: set[CodeType]) -> boo
     return any(_names_retry(each, depth - 1, seen) for each in found if isinstance(each, FunctionType))
 
 
-def _hands_itself_on(run: FunctionType, bound: bool) -> bool:
-    """Whether the function of a task uses its task, as its first argument or by its name, for more than attributes."""
+def _passes_itself_on(run: FunctionType, bound: bool) -> bool:
+    """Whether a task's function uses the task itself, not only its attributes: as first argument or by its name."""
     code = run.__code__
     own = {run.__name__, *code.co_varnames[: int(bound)]}
-    for each in _codes(code):
+    for each in _nested_code(code):
         steps = [step for step in dis.get_instructions(each) if step.opname not in _NO_USE]
         for step, after in zip(steps, [*steps[1:], None], strict=True):
             loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
@@ -97,13 +97,13 @@ def _hands_itself_on(run: FunctionType, bound: bool) -> bool:
     return False
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def _nested_code(code: CodeType) -> Iterator[CodeType]:
     """Yields the code of a function and of those within it."""
     yield code
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            yield from _codes(each)
+            yield from _nested_code(each)
 
 
-def _named(names: list[str]) -> str:
+def _in_words(names: list[str]) -> str:
     return f"task {names[0]}" if len(names) == 1 else f"tasks {', '.join(names)}"

@@ -14,14 +14,14 @@ UNITS = {
     "s": Fraction(1),
     "ms": Fraction(1, 1000),
 }
-#: Longest duration in s: 100 years of 365.25 days. What is longer is taken for a slip.
+#: Longest duration in s: 100 years of 365.25 days. A longer one is taken for a slip.
 MAX_S = 36_525 * 86400
 #: A number as durations and percentages have it: no sign, no exponent.
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
-#: What stands between the durations of a list.
+#: Separates the durations of a list.
 SEPARATOR = re.compile(r"\s*,\s*|\s+")
 
-#: Longest text in characters that is read at all; any sensible number has room in it.
+#: Longest text that is read, in characters; any sensible duration is shorter.
 _MAX_LENGTH = 100
 #: Units that ``in_words`` uses beside seconds, in s.
 _SHOWN = ((86400, "d"), (3600, "h"), (60, "m"))

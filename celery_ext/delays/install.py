@@ -1,4 +1,4 @@
-"""Gives an app's tasks delay chains, and its calls ``delay_chain`` and ``delay_level``."""
+"""Adds delay chains to the tasks of an app, and ``delay_chain`` and ``delay_level`` to its calls."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,7 +14,7 @@ from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.lost import note_failure
 from celery_ext.delays.task import DelayChainTask, note_internal_error
 
-#: What a task may be declared with, beside what Celery knows.
+#: Attributes of a task that Celery itself does not know.
 ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on")
 
 #: The threads of a process may each make the first connection of an app.
@@ -27,9 +27,9 @@ def extend_app(app: "Celery") -> None:
     A second call changes nothing.
 
     Raises:
-        InvalidDelayChain: A task that is declared already has no valid schedule. One that is declared later raises
-            it then, or, as all of Celery's tasks are lazy, when the app is first used.
-        InvalidDeadLetter: The same of ``dead_letter_on``.
+        InvalidDelayChain: A task that is declared already has a wrong schedule. A task that is declared later raises
+            the error at its declaration or, as Celery's tasks are lazy, when the app is first used.
+        InvalidDeadLetter: The same for ``dead_letter_on``.
     """
     app = getattr(app, "_get_current_object", lambda: app)()  # current_app is another one later
     with _lock:
@@ -39,8 +39,8 @@ def extend_app(app: "Celery") -> None:
             for task in list(registry.values()):
                 _extend(task)
             registry.__class__ = type(type(registry).__name__, (_Registry, type(registry)), {})
-        if not isinstance(app.send_task, _Sender):
-            app.send_task = _Sender(app)
+        if not isinstance(app.send_task, _SendTask):
+            app.send_task = _SendTask(app)
     task_failure.connect(note_failure, dispatch_uid="delayq-failure")
     task_internal_error.connect(note_internal_error, dispatch_uid="delayq-internal-error")
 
@@ -51,10 +51,10 @@ def is_installed(app: "Celery") -> bool:
 
 
 def sends_as_celery(app: "Celery") -> bool:
-    """Whether calls of ``send_task`` pass nothing but Celery's own and, after ``install``, ours."""
+    """Whether ``send_task`` is Celery's own, or after ``install`` ours, and nobody else has replaced it."""
     app = getattr(app, "_get_current_object", lambda: app)()
     sender = vars(app).get("send_task")
-    if isinstance(sender, _Sender):
+    if isinstance(sender, _SendTask):
         sender = sender.before
     return sender is None and type(app).send_task is Celery.send_task
 
@@ -67,12 +67,12 @@ class _Registry(dict[str, Any]):
         super().__setitem__(name, task)
 
 
-class _Sender:
-    """Takes the place of an app's ``send_task``, where all its calls pass, and reads our options."""
+class _SendTask:
+    """Replaces ``send_task`` of an app, through which all its calls pass, and reads our options."""
 
     def __init__(self, app: "Celery") -> None:
         self._app = app
-        #: What stood in its place; None for the class's.
+        #: The ``send_task`` that was set on the app before; None for that of the class.
         self.before = vars(app).get("send_task")
         self._last_eta: dict[float, datetime] = {}
 
@@ -92,8 +92,8 @@ class _Sender:
             **options: As of ``send_task``.
 
         Raises:
-            InvalidDelayChain: The schedule is none.
-            InvalidDelayLevel: The level is none, or there is a ``countdown`` or an ``eta`` too.
+            InvalidDelayChain: The schedule is not a delay chain.
+            InvalidDelayLevel: There is no such level, or there is a ``countdown`` or an ``eta`` too.
         """
         if delay_chain is not None:
             options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
@@ -101,20 +101,20 @@ class _Sender:
             delay_s = delay_of_level(self._app, delay_level, options)
             if delay_s:
                 options["eta"] = self._eta(delay_s)
-        # That of the class is looked up now: tracers replace it when the process begins its work.
+        # The method of the class is looked up now: tracers replace it when the process begins its work.
         send_task = self.before or partial(type(self._app).send_task, self._app)
         return send_task(*args, **options)
 
     def _eta(self, delay_s: float) -> datetime:
-        """Returns an eta not before the one before, so that messages of one level keep their order."""
-        # In UTC: local times, where summer time begins and ends, are neither added up nor compared as time passes.
+        """Returns an eta that is not before the last one of this delay: messages of one level keep their order."""
+        # In UTC: local times jump where summer time begins and ends.
         eta: datetime = self._app.now().astimezone(UTC) + timedelta(seconds=delay_s)
         self._last_eta[delay_s] = eta = max(eta, self._last_eta.get(delay_s, eta))
         return eta
 
 
 def _extend(task: Any) -> None:
-    """Makes a task one with a delay chain, if it is not yet."""
+    """Makes a task follow delay chains, if it does not yet."""
     kind = type(task)
     if issubclass(kind, DelayChainTask):
         return
@@ -122,5 +122,5 @@ def _extend(task: Any) -> None:
     names |= {name: getattr(task, name, None) for name in ("name", *ATTRIBUTES)}
     names["dead_letter_queue"] = queue_of(task)
     extended: Any = type(kind.__name__, (DelayChainTask, kind), names)
-    extended.take_declared()
+    extended.read_declaration()
     task.__class__ = extended

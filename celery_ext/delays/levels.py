@@ -34,7 +34,7 @@ class DelayLevels:
                 it is.
 
         Raises:
-            InvalidDelayLevel: The text is no table. The error names the level whose entry is wrong.
+            InvalidDelayLevel: The text is not a table. The error names the level whose entry is wrong.
         """
         if isinstance(text, DelayLevels):
             return text
@@ -82,7 +82,7 @@ def levels_of(app: Any) -> DelayLevels:
     """Returns the table of an app: its setting ``delayq_levels``, else RocketMQ's.
 
     Raises:
-        InvalidDelayLevel: The setting is no table.
+        InvalidDelayLevel: The setting is not a table.
     """
     table = app.conf.get("delayq_levels") or DEFAULT
     return _parsed(table) if isinstance(table, str) else DelayLevels.parse(table)
@@ -97,7 +97,7 @@ def delay_of_level(app: Any, level: int, options: Mapping[str, Any]) -> float:
         options: The other options of the call.
 
     Raises:
-        InvalidDelayLevel: The level or the table is none, or there is a ``countdown`` or an ``eta`` too.
+        InvalidDelayLevel: The level or the table is wrong, or there is a ``countdown`` or an ``eta`` too.
     """
     for other in ("countdown", "eta"):
         if options.get(other) is not None:

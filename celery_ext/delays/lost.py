@@ -1,4 +1,4 @@
-"""What ends a task without its own process being able to say so: a hard time limit, a process that was lost."""
+"""Notices tasks that end without their own process: by a hard time limit, or because the process was lost."""
 
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -7,15 +7,15 @@ from billiard.einfo import ExceptionWithTraceback
 from celery.exceptions import Reject, TaskPredicate, Terminated, TimeLimitExceeded
 from celery.utils.imports import symbol_by_name
 
-# Mixed into the classes of requests; only a type checker needs to be told.
+# A mixin for classes of requests; only a type checker sees it as a request itself.
 _Request: Any = Any if TYPE_CHECKING else object
 
-#: The request whose failure the worker's main process handles just now.
+#: The request whose failure the worker's main process is handling.
 _handled: ContextVar[Any] = ContextVar("request_that_failed", default=None)
 
 
-def watching(base: Any) -> Any:
-    """Makes a class of requests that tell their task how it ended.
+def request_class(base: Any) -> Any:
+    """Makes a class of requests that tell their task when it has failed for good.
 
     Args:
         base: The class that the task had, or its dotted name.
@@ -25,13 +25,13 @@ def watching(base: Any) -> Any:
 
 
 class WatchingRequest(_Request):
-    """Stands to the left of a class of requests. It lives in the worker's main process.
+    """Stands to the left of a class of requests, in the worker's main process.
 
-    A child that failed by itself has told its task already: then Celery hands over its failure with ``return_ok``.
+    A task that failed in its own process knows already: Celery passes ``return_ok`` then.
     """
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Handles a failure as Celery does; of those that are final Celery then sends ``task_failure``."""
+        """Handles a failure as Celery does. After a final failure Celery sends ``task_failure``."""
         token = _handled.set(None if return_ok else self)
         try:
             return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
@@ -46,7 +46,7 @@ class WatchingRequest(_Request):
             _handled.reset(token)
 
     def on_timeout(self, soft: bool, timeout: float) -> Any:
-        """Handles a time limit as Celery does. Not with each pool is ``on_failure`` called as well."""
+        """Handles a time limit as Celery does. Some pools do not call ``on_failure`` as well."""
         from celery.worker import state  # brings in all of Celery's worker
 
         done = super().on_timeout(soft, timeout)

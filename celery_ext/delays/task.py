@@ -1,4 +1,4 @@
-"""What a task does with its delay chain when it fails."""
+"""The class of tasks that follow a delay chain when they fail, and are buried after the last step."""
 
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,13 @@ from celery_ext.waiting.revoke import announce_revoked
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message.fields import CHAIN_ID
 
-# Mixed into the classes of tasks; only a type checker needs to be told.
+# A mixin for classes of tasks; only a type checker sees it as a task itself.
 _Task: Any = Task if TYPE_CHECKING else object
 
-#: Schedule of the call that is just applied eagerly, which has no message that could carry it.
+#: Schedule of an eager call while it runs; there is no message that could carry it.
 _eager_chain: ContextVar[DelayChain | None] = ContextVar("delay_chain_of_eager_call", default=None)
 
-#: Request of a task whose tracing has just failed, of which Celery then tells ``on_failure`` without it.
+#: Request of a task that has just failed with an internal error; Celery calls ``on_failure`` without it then.
 _untraced: ContextVar[Any] = ContextVar("request_of_internal_error", default=None)
 
 
@@ -38,8 +38,8 @@ class DelayChainTask(_Task):
     Attributes:
         delay_chain: Retry schedule, a ``DelayChain`` or its text. It decides how often the task is retried.
         dead_letter_queue: Name of the queue that gets the message when the task has failed for good.
-        dead_letter_on: When that is: ``exhausted``, no retry is left; ``failure``, any failure that is final. None for
-            what the setting ``delayq_dead_letter_on`` says, or the first.
+        dead_letter_on: When the message goes there: ``exhausted``, when no retry is left; ``failure``, after any final
+            failure. None for the setting ``delayq_dead_letter_on``, whose default is ``exhausted``.
     """
 
     delay_chain: DelayChain | str | None
@@ -48,19 +48,19 @@ class DelayChainTask(_Task):
 
     @classmethod
     def on_bound(cls, app: Any) -> None:
-        """Takes what the setting ``task_annotations`` gave to the task."""
+        """Reads the declaration again, with the attributes that ``task_annotations`` gave to the task."""
         super().on_bound(app)
-        cls.take_declared()
+        cls.read_declaration()
 
     @classmethod
-    def take_declared(cls) -> None:
-        """Reads the chain of a task that is declared, whose length is the limit of retries, and when it is buried.
+    def read_declaration(cls) -> None:
+        """Reads what a task is declared with. The length of its delay chain becomes its limit of retries.
 
         Raises:
-            InvalidDelayChain: It is none, or the task has ``retry_backoff`` too.
-            InvalidDeadLetter: ``dead_letter_on`` is wrong, or there is no ``dead_letter_queue`` for it.
+            InvalidDelayChain: ``delay_chain`` is not a delay chain, or the task has ``retry_backoff`` too.
+            InvalidDeadLetter: ``dead_letter_on`` is wrong, or the task has no ``dead_letter_queue`` for it.
         """
-        cls._take_dead_letter_queue()
+        cls._read_dead_letter_queue()
         if cls.delay_chain is None:
             return
         try:
@@ -72,14 +72,14 @@ class DelayChainTask(_Task):
         cls.max_retries = len(chain)
 
     @classmethod
-    def _take_dead_letter_queue(cls) -> None:
+    def _read_dead_letter_queue(cls) -> None:
         if OLD_ATTRIBUTE in vars(cls):  # from task_annotations, which go before what the task says
             warn_of_old_attribute(cls)
             cls.dead_letter_queue = vars(cls)[OLD_ATTRIBUTE]
             delattr(cls, OLD_ATTRIBUTE)
         check_occasion(cls.dead_letter_on, f"dead_letter_on of task {cls.name}")
         if not cls.__bound__:
-            return  # task_annotations may say more
+            return  # task_annotations may still name the queue
         if cls.dead_letter_on is not None and cls.dead_letter_queue is None:
             raise InvalidDeadLetter(f"task {cls.name} has a dead_letter_on, but no dead_letter_queue")
         if cls.dead_letter_queue is not None:
@@ -98,14 +98,14 @@ class DelayChainTask(_Task):
 
     @property
     def Request(self) -> Any:  # noqa: N802  # Celery's name
-        """The class of requests in the worker's main process, which learns of what a task cannot tell itself."""
+        """The class of requests in the worker's main process, which notices when a task's own process is lost."""
         base = super().Request
-        return base if self.dead_letter_queue is None and self.delay_chain is None else lost.watching(base)
+        return base if self.dead_letter_queue is None and self.delay_chain is None else lost.request_class(base)
 
     def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
-        """Does what the task's own class does when it has failed, and buries its message if that is wanted.
+        """Does what the task's own class does after a failure, and buries the message if the task wants that.
 
-        What ends a task from outside is told to ``fail_from_outside``, for which Celery's versions differ.
+        ``fail_from_outside`` handles what ends a task from outside: there Celery's versions differ.
         """
         done = super().on_failure(exc, task_id, args, kwargs, einfo)
         request, untraced = self.request, _untraced.get()
@@ -117,11 +117,11 @@ class DelayChainTask(_Task):
         return done
 
     def fail_from_outside(self, request: Any, exc: BaseException) -> None:
-        """Does what is to be done when a task has failed for good, and its own process could not say so.
+        """Gives up or buries a task that has failed for good and whose own process could not do it.
 
         Args:
             request: Its request in the worker's main process.
-            exc: Such as of a time limit, or of a process that was lost.
+            exc: Such as ``TimeLimitExceeded`` or ``WorkerLostError``.
         """
         if isinstance(exc, WorkerLostError) and getattr(self, "retry_on_worker_lost", False):  # from Celery 5.7 on
             chain = self._chain_of(request)
@@ -141,16 +141,16 @@ class DelayChainTask(_Task):
         max_retries: int | None = None,
         **options: Any,
     ) -> Any:
-        """Retries the task: with a delay chain after its next delay, unless ``eta`` or ``countdown`` say otherwise.
+        """Retries the task. A task with a delay chain waits for its next step, unless the call says how long.
 
-        So may ``delay_level``. Other arguments, result and errors are as of ``celery.Task.retry``. With a delay chain,
-        its length is the limit of retries, which ``max_retries`` can only lower.
+        The call says so with ``eta``, ``countdown`` or ``delay_level``. Other arguments, result and errors are those of
+        ``celery.Task.retry``. The length of a delay chain is the limit of retries; ``max_retries`` can only lower it.
 
         Raises:
             celery.exceptions.Ignore: The chain was cancelled while this step ran.
-            DelayqError: The next step cannot wait, such as one that is longer than ``max_delay``.
+            DelayqError: The next step cannot wait, such as a step that is longer than ``max_delay``.
         """
-        # Only what is given: an override of retry in a project's own base class may know no other argument.
+        # Only arguments that were given: a project's own base class may override retry with fewer arguments.
         given = {"args": args, "kwargs": kwargs, "exc": exc, "eta": eta, "countdown": countdown}
         given["throw"] = None if throw else False
         options |= {name: value for name, value in given.items() if value is not None}
@@ -178,10 +178,10 @@ class DelayChainTask(_Task):
             raise
 
     def signature_from_request(self, request: Any = None, *args: Any, **options: Any) -> Any:
-        """Returns the signature that sends a request again, as Celery's does, as a step of the same delay chain.
+        """Returns the signature that sends a request again, as a step of the same delay chain.
 
-        Celery calls it for each retry, also for one that it makes itself when a worker process was lost, whose request
-        is not the one that runs here, and which is to wait as the chain says.
+        Celery calls it for each retry. When a worker process was lost, Celery makes the retry itself; then ``request``
+        is not the request that runs here, and the retry waits as the chain says.
         """
         request = self.request if request is None else request
         chain = self._chain_of(request)
@@ -198,7 +198,7 @@ class DelayChainTask(_Task):
         delay_level: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Runs the task here, as ``celery.Task.apply`` does; a delay chain limits the retries, and nothing waits."""
+        """Runs the task here, as ``celery.Task.apply`` does. A delay chain limits the retries; nothing waits."""
         if delay_level is not None:
             delay_of_level(self.app, delay_level, kwargs)
         token = _eager_chain.set(None if delay_chain is None else DelayChain.parse(delay_chain))
@@ -208,13 +208,13 @@ class DelayChainTask(_Task):
             _eager_chain.reset(token)
 
     def _chain_of(self, request: Any) -> DelayChain | None:
-        """Returns the schedule of a message that is run: its own, else the task's."""
+        """Returns the schedule of a request: that of its message, else that of the task."""
         of_message = (request.properties or {}).get("delay_chain")
         text = of_message or (_eager_chain.get() if request.is_eager else None) or self.delay_chain
         return None if text is None else DelayChain.parse(text)
 
     def _limit(self, chain: DelayChain | None, max_retries: int | None) -> int | None:
-        """Returns how many retries the message that is run may have; None for any number."""
+        """Returns the limit of retries of the request that runs; None for no limit."""
         gave_up_at: int | None = self.request.get("gave_up_at")
         if gave_up_at is not None:
             return gave_up_at
@@ -223,9 +223,9 @@ class DelayChainTask(_Task):
         return len(chain) if max_retries is None else min(max_retries, len(chain))
 
     def _give_up(self, request: Any, chain: DelayChain | None, exc: Any) -> None:
-        """Does what is to be done once when there is no retry left; Celery's own error follows."""
+        """Buries the message and sends the signal, once, when no retry is left. Celery's own error follows."""
         if request.get("gave_up_at") is not None:
-            return  # a task's own retry gave up, and autoretry_for catches what it raised
+            return  # the task's own retry gave up before, and autoretry_for caught the error of that
         request.gave_up_at = request.retries
         if self.dead_letter_queue and not request.is_eager:
             bury(self, request, "delay chain exhausted" if chain is not None else "retries exhausted", exc)
@@ -233,16 +233,16 @@ class DelayChainTask(_Task):
             delay_chain_exhausted.send(sender=self, task_id=request.id, request=request, chain=chain, exception=exc)
 
     def _fail(self, request: Any, exc: BaseException) -> None:
-        """Buries the message of a task that has failed for good, where any such failure is to be seen."""
+        """Buries the message of a task that has failed for good, if the task is buried after any final failure."""
         occasion = self.dead_letter_on or self.app.conf.get(SETTING)
         if self.dead_letter_queue and occasion == "failure" and not request.is_eager:
             bury(self, request, reason_of(exc), exc)
 
     @property
     def override_max_retries(self) -> int:
-        """Limit that the running message's last call of ``retry`` had; Celery keeps it for its next autoretry.
+        """The limit of the last call of ``retry``, which Celery keeps for its next autoretry.
 
-        Celery keeps it in the task, where messages that run in other threads, and the next one, would find it.
+        Celery keeps it in the task, where other threads and the next message would find it; here it is in the request.
         """
         try:
             return int(self.request.__dict__["override_max_retries"])
@@ -265,6 +265,6 @@ def note_internal_error(sender: Any, request: Any, args: Any, kwargs: Any, **mor
 
 
 def _id_of_chain(request: Any) -> str:
-    """Returns what all steps of a chain have in common; a redelivered message begins the same chain."""
+    """Returns the id that all steps of a chain share. A message that is delivered again begins the same chain."""
     properties = request.properties or {}
     return str(properties.get(CHAIN_ID) or properties.get("delivery_tag") or request.id)

@@ -1,4 +1,4 @@
-"""What the demo's tasks write down, and the verdict on it."""
+"""The journal of the demo's tasks, and the verdict on it."""
 
 import json
 from collections import Counter

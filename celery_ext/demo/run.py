@@ -27,7 +27,7 @@ CANCELLED_COUNTDOWN, CANCEL_AT_S = 8.0, 4.2
 CHAINED, CANCELLED = len(COUNTDOWNS), len(COUNTDOWNS) + 1
 #: When the leading worker is killed, in s after sending. Nothing is due just then, so nothing runs in it.
 KILL_AT_S = 5.0
-#: How long nothing may be due for it, in ms; on a busy machine it takes a moment.
+#: A worker is killed only if nothing is due within this time in ms: on a busy machine a task takes a moment.
 QUIET_MS = 150
 #: How long the workers may take to start, and how long the last task may take after its due time, in s.
 START_S = 30.0
@@ -80,7 +80,7 @@ class Demo:
         return to_cancel
 
     def _watch(self, acts: list[tuple[float, Callable[[], None]]]) -> None:
-        """Shows what happens until all have run, and does some things, each at its time in s."""
+        """Shows what happens until all tasks have run, and does each act at its time in s."""
         start = monotonic()
         expected = len(COUNTDOWNS) + len(self._chain) + 1
         while monotonic() - start < COUNTDOWNS[-1] + PATIENCE_S:
@@ -95,7 +95,7 @@ class Demo:
         _clear_line()
 
     def _is_quiet(self) -> bool:
-        """Whether no worker has a task or gets one in the next moment: on a busy machine, the time does not tell."""
+        """Whether no worker has a task or gets one within ``QUIET_MS``; on a busy machine the time does not tell."""
         stats = self._store.queues.stats(self.QUEUE)
         soon = stats.next_due_ms is not None and stats.next_due_ms - stats.now_ms < QUIET_MS
         return not (soon or stats.ready or self._store.client.hlen("unacked"))
@@ -103,15 +103,15 @@ class Demo:
     def _show_arrivals(self) -> None:
         for arrival in self._journal.read(after=len(self._arrivals)):
             self._arrivals.append(arrival)
-            what, why = self._told(arrival)
+            what, why = self._in_words(arrival)
             _clear_line()
             click.echo(
                 f"  task {arrival.number:2} {what:9} in {arrival.worker:5}  {why:17}"
                 f"{arrival.late_ms:6.1f} ms late   {self._waiting()}"
             )
 
-    def _told(self, arrival: Arrival) -> tuple[str, str]:
-        """Returns what an arrival did, and what it had waited for."""
+    def _in_words(self, arrival: Arrival) -> tuple[str, str]:
+        """Returns what a task did when it arrived, and for what it had waited."""
         if arrival.number != CHAINED:
             countdown = CANCELLED_COUNTDOWN if arrival.number == CANCELLED else COUNTDOWNS[arrival.number]
             return "ran", f"countdown {countdown:4g} s"
@@ -144,7 +144,7 @@ class Demo:
 
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
-    """Lets SIGTERM end the demo as Ctrl-C does, so that its processes end with it."""
+    """Makes SIGTERM raise KeyboardInterrupt, so that the processes of the demo end with it."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

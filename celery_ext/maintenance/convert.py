@@ -11,7 +11,7 @@ from kombu_delayq.store import WaitingStore
 
 @dataclass
 class Conversion:
-    """What was moved of one queue.
+    """The conversion of one queue, and how far it is.
 
     Attributes:
         queue: Its name.
@@ -35,13 +35,13 @@ def convert(store: WaitingStore, conversion: Conversion) -> Iterator[None]:
 
     Args:
         store: Of the broker.
-        conversion: With the name of the queue and the form; gets the rest.
+        conversion: Names the queue and the form, and receives the counts.
 
     Yields:
-        For each message, when it is moved.
+        Once for each message, when it is moved.
     """
     left = 0
-    with suppress(ResponseError):  # of a key of the wrong type, which is told in words below
+    with suppress(ResponseError):  # of a key of the wrong type; the conversion below names it
         left = store.queues.convertible(conversion.queue, conversion.to)
     if left:
         store.queues.know(conversion.queue)  # what another client has offered may not be known yet

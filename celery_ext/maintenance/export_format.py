@@ -22,7 +22,7 @@ FORMAT, VERSION = "delayq-export", 1
 
 
 class BadLine(ValueError):
-    """A line is none of an export."""
+    """A line is not a line of an export."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def parse(line: bytes) -> Header | Closing | Exported:
     """Reads a line.
 
     Raises:
-        BadLine: It is none, for this reason.
+        BadLine: The line is not a line of an export; the error says why.
     """
     try:
         fields = json.loads(line)
@@ -150,7 +150,7 @@ def _offer(fields: dict[str, Any]) -> Offer:
 
 
 def _check_iso(due: object, due_ms: float) -> None:
-    """Finds a due time that was changed in one place only."""
+    """Raises BadLine if ``due`` and ``due_ms`` differ: somebody changed only one of them."""
     if due is None:
         return
     try:
@@ -164,6 +164,6 @@ def _check_iso(due: object, due_ms: float) -> None:
 
 
 def _own_id(message: Waiting) -> str:
-    """Returns the id under which a message is to be offered: without the suffix that it has beside another."""
+    """Returns the id without the suffix that a message has if another has the same id."""
     shared = shared_id(message.id)
     return shared if shared is not None and shared == DelayedTask(message).id else message.id

@@ -1,4 +1,4 @@
-"""Puts the messages of an export into a store."""
+"""Imports the messages of an export into a store."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Offer
 
-#: Most messages that are offered together, and about the most bytes of them.
+#: Most messages of one call, and about their most bytes.
 CHUNK, CHUNK_BYTES = 300, 500_000
 
 
@@ -31,7 +31,7 @@ class Import:
     Args:
         store: Where the messages go.
         renames: New names of queues, by the old ones.
-        skip_bad: Whether to go on after a line that is none of an export.
+        skip_bad: Whether to go on after a line that cannot be imported.
 
     Attributes:
         counts: What became of the messages, by queue.

@@ -1,4 +1,4 @@
-"""Finds and mends what lost or damaged keys leave of delayed messages. Knows the store, and no app."""
+"""Finds and mends delayed messages that lost or damaged keys have left. Knows the store, and no app."""
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.formats.hash import body_of, id_of
 from kombu_delayq.store.formats.redisson import mark_of, own_id
 
-#: How many ids of each kind are remembered, to be named.
+#: How many ids of each kind are remembered, to name them.
 EXAMPLES = 10
 #: How many ids with an entry that is not their body's are remembered, so that the body is not counted too.
 UNNAMED_KNOWN = 100_000
@@ -49,16 +49,16 @@ class Findings:
 
     @property
     def mendable(self) -> bool:
-        """Whether there is something that can be mended."""
+        """Whether there is damage that can be mended."""
         return self.unknown or bool(self.lost + self.unindexed + self.unnamed)
 
     @property
     def beyond_repair(self) -> bool:
-        """Whether there is something that cannot."""
+        """Whether there is damage that cannot be mended."""
         return self.error is not None or bool(self.unreadable)
 
     def note(self, kind: str, identity: bytes | None = None) -> None:
-        """Counts something, and remembers its id, if it is to be named, while there are few."""
+        """Counts a find of a kind, and remembers the first ``EXAMPLES`` ids, if it has one."""
         setattr(self, kind, getattr(self, kind) + 1)
         if identity is None:
             return
@@ -80,12 +80,12 @@ def check(store: OperatorStore, findings: Findings, known: Container[str], *, me
 
     Args:
         store: Of the broker.
-        findings: With the name of the queue; gets the rest.
-        known: Names of the queues that the transfer workers know of.
-        mend: Whether to change anything.
+        findings: Names the queue, and receives what is found.
+        known: Names of the queues that the transfer workers know.
+        mend: Whether to mend what is found.
 
     Yields:
-        For each index entry and each body, when it is done with.
+        Once for each index entry and each body, when it is checked.
     """
     try:
         for backup in store.repair.kept_forms(findings.queue):

@@ -1,4 +1,4 @@
-"""Waiting messages of one broker by task id, whatever queue they are in. Knows the store, and no app."""
+"""Finds and changes the waiting messages of a broker by task id, in any queue. Knows the store, and no app."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ PAGE = 100
 
 
 def get(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
-    """Yields each id with its waiting messages: none, one, or several when tasks share the id."""
+    """Yields each id with its waiting messages: none, one, or several if tasks share the id."""
     queues = store.queues.names()
     for part in _parts(ids):
         found = store.lookup.get(queues, part)
@@ -43,8 +43,8 @@ class Cancelled(NamedTuple):
 
     Attributes:
         id: The task id.
-        messages: Those removed.
-        is_chain: Whether it is known as that of a delay chain, which has ended with this.
+        messages: The messages that were removed.
+        is_chain: Whether Redis knows the id as that of a delay chain. The cancel has ended the chain.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Cancelled(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        """The word for it."""
+        """What became of the task."""
         if self.messages:
             return "cancelled"
         return "chain_ended" if self.is_chain else "not_delayed"
@@ -68,10 +68,10 @@ def cancel(store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = Fal
         chains_in_use: Whether the caller knows of tasks with a delay chain.
 
     Raises:
-        AnswerLost: Redis did not answer; what is known to be removed has been yielded.
+        AnswerLost: Redis did not answer. All removals that are known have been yielded.
     """
     for part in _parts(ids):
-        # Before the search, so that a step that is offered during it, also to a new queue, is either found or refused.
+        # Refused before the search: a step that comes during it, also in a new queue, is either found or refused.
         queues, chains = store.chains.refuse(part, in_use=chains_in_use)
         found: dict[str, list[Waiting]] = {}
         try:
@@ -88,7 +88,7 @@ def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: d
     while full:
         more: dict[str, list[Waiting]] = {}
         try:
-            with _answered("cancelled", full):
+            with _naming_ids("cancelled", full):
                 store.lookup.cancel(queues, full, more)
         finally:
             for each, messages in more.items():
@@ -135,7 +135,7 @@ def browse(
 ) -> Iterator[Waiting]:
     """Yields waiting messages of a queue in the order of their due times, a page at a time.
 
-    It is not a snapshot: what comes or goes meanwhile may be seen or not. What waits all the time is seen once.
+    This is no snapshot: messages that come or go meanwhile may be seen or not. What waits all the time is seen once.
     """
     count = PAGE if limit is None else min(limit, PAGE)
     return islice(_browse(store, queue, from_ms, to_ms, count), limit)
@@ -149,13 +149,13 @@ def _browse(store: WaitingStore, queue: str, from_ms: float, to_ms: float, count
 
 
 def _run_now(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
-    with _answered("sent to their queues", [each.message.id for each in changes]):
+    with _naming_ids("sent to their queues", [each.message.id for each in changes]):
         return store.lookup.run_now(queue, changes)
 
 
 @contextmanager
-def _answered(done: str, ids: Sequence[str]) -> Iterator[None]:
-    """Says which tasks it is about when the answer of Redis is lost, which redis-py lets pass as it is."""
+def _naming_ids(done: str, ids: Sequence[str]) -> Iterator[None]:
+    """Names the tasks when the answer of Redis is lost; the error of redis-py does not."""
     try:
         yield
     except (RedisConnectionError, RedisTimeoutError) as error:
@@ -213,5 +213,5 @@ def _is_step(message: Waiting) -> bool:
 
 
 def _parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Yields ids in parts, each once a part."""
+    """Yields ids in parts of ``IDS_A_CALL``. An id is in a part once."""
     return (tuple(dict.fromkeys(part)) for part in chunks(iter(ids), IDS_A_CALL))

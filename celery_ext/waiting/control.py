@@ -1,4 +1,4 @@
-"""What an app can do with its tasks while they wait in Redis."""
+"""Reads and changes the waiting tasks of an app."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -51,8 +51,8 @@ def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[
     Raises:
         AnswerLost: The connection was lost before Redis answered, so that some may have been cancelled.
     """
-    done = revoke.cancel(partial(store_of_app, app), _several(task_id), app)
-    return _as_asked(task_id, {cancelled.id: cancelled.outcome for cancelled in done})
+    done = revoke.cancel(partial(store_of_app, app), _ids_of(task_id), app)
+    return _in_shape_of(task_id, {cancelled.id: cancelled.outcome for cancelled in done})
 
 
 @overload
@@ -85,7 +85,7 @@ def reschedule(
     """
     with store_of_app(app) as store:
         due_ms = _due_ms(store, eta, countdown)
-        return _as_asked(task_id, dict(by_id.reschedule(store, _several(task_id), due_ms)))
+        return _in_shape_of(task_id, dict(by_id.reschedule(store, _ids_of(task_id), due_ms)))
 
 
 @overload
@@ -102,7 +102,7 @@ def run_now(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict
         AnswerLost: The connection was lost before Redis answered, so that some may have been sent.
     """
     with store_of_app(app) as store:
-        return _as_asked(task_id, dict(by_id.run_now(store, _several(task_id))))
+        return _in_shape_of(task_id, dict(by_id.run_now(store, _ids_of(task_id))))
 
 
 @overload
@@ -112,8 +112,8 @@ def get(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, DelayedTask | Non
 def get(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> DelayedTask | dict[str, DelayedTask | None] | None:
     """Returns a task that waits, or None; of several with one id the one that is due first. For several ids, a dict."""
     with store_of_app(app) as store:
-        found = by_id.get(store, _several(task_id))
-        return _as_asked(task_id, {each: DelayedTask(messages[0]) if messages else None for each, messages in found})
+        found = by_id.get(store, _ids_of(task_id))
+        return _in_shape_of(task_id, {each: DelayedTask(messages[0]) if messages else None for each, messages in found})
 
 
 def browse(
@@ -187,7 +187,7 @@ def store_of_app(app: "Celery") -> Iterator["WaitingStore"]:
         yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
 
 
-def _several(task_id: TaskId | Iterable[TaskId]) -> Iterable[str]:
+def _ids_of(task_id: TaskId | Iterable[TaskId]) -> Iterable[str]:
     """Returns the ids of the tasks that were given, each once."""
     return dict.fromkeys(map(_id_of, (task_id,) if isinstance(task_id, (str, AsyncResult)) else task_id))
 
@@ -199,7 +199,7 @@ def _id_of(task_id: TaskId) -> str:
     return identity
 
 
-def _as_asked(task_id: TaskId | Iterable[TaskId], found: dict[str, T]) -> T | dict[str, T]:
+def _in_shape_of(task_id: TaskId | Iterable[TaskId], found: dict[str, T]) -> T | dict[str, T]:
     return found[_id_of(task_id)] if isinstance(task_id, (str, AsyncResult)) else found
 
 

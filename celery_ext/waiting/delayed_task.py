@@ -13,17 +13,17 @@ from kombu_delayq.message import bodies, fields
 from kombu_delayq.message.times import moment_of
 from kombu_delayq.store.types import Waiting
 
-#: Contents that are decoded for display. A pickle, or what somebody has registered, could run what is in it.
+#: Contents that are decoded for display. Decoding a pickle, or a type that somebody registered, may run code.
 READABLE = (bodies.JSON, bodies.YAML, bodies.MSGPACK)
 
 
 @dataclass(frozen=True, repr=False)
 class DelayedTask:
-    """A task that waits in Redis. Its repr has no arguments, so that it may come into logs.
+    """A task that waits in Redis. Its repr has no arguments, so that it may be logged.
 
     Attributes:
         message: The message as it was read from the store.
-        accept: Content types that are decoded, beyond which arguments are known by their ``repr`` only.
+        accept: Content types that are decoded. Of others the arguments are known by their ``repr`` only.
     """
 
     message: Waiting
@@ -34,7 +34,7 @@ class DelayedTask:
 
     @property
     def id(self) -> str:
-        """The task id; for what is no task, the id under which it is stored."""
+        """The task id; for a message that is no task, the id under which it is stored."""
         return fields.task_id_of(self._head) or self.message.id
 
     @property
@@ -80,7 +80,7 @@ class DelayedTask:
 
     @property
     def embed(self) -> dict[str, Any]:
-        """What protocol 2 has beside the arguments: callbacks, errbacks, chain and chord."""
+        """Callbacks, errbacks, chain and chord; protocol 2 keeps them beside the arguments."""
         return self._payload[2]
 
     @property
@@ -124,12 +124,12 @@ class DelayedTask:
                 return bodies.loads(raw, kind, kombu_json)
             return serialization.loads(raw, kind, self.body.get("content-encoding"), accept=self.accept)
         except Exception:
-            # Any serializer or compression may fail in its own way; whoever consumes the message says so.
+            # Any serializer or compression may fail in its own way; the consumer of the message reports it.
             return None
 
     @property
     def _head(self) -> dict[str, Any]:
-        """What says which task it is; empty for what is no task."""
+        """The fields that name the task; empty for a message that is no task."""
         return self.headers if "task" in self.headers else self._task
 
     @property

@@ -1,4 +1,4 @@
-"""What attaches itself to every worker on our transport, and to all that the ``celery`` command starts."""
+"""Prepares every worker on our transport, and every process that the ``celery`` command starts."""
 
 from typing import Any
 
@@ -19,20 +19,20 @@ logger = get_logger(__name__)
 def install(app: Any) -> None:
     """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter_queue``, in tasks declared before and after.
 
-    Workers on our transport call it themselves. Publishers need it for ``delay_level``, and to have what their tasks
-    are declared with checked. A second call changes nothing.
+    Workers on our transport call it themselves. Publishers need it for ``delay_level``, and to have the
+    declarations of their tasks checked. A second call changes nothing.
 
     Raises:
-        InvalidDelayChain: A task that is declared already has no valid schedule. One that is declared later raises
-            it then, or, as all of Celery's tasks are lazy, when the app is first used.
-        InvalidDeadLetter: The same of ``dead_letter_on``.
+        InvalidDelayChain: A task that is declared already has a wrong schedule. A task that is declared later raises
+            the error at its declaration or, as Celery's tasks are lazy, when the app is first used.
+        InvalidDeadLetter: The same for ``dead_letter_on``.
     """
     extend_app(app)
     attach()  # for workers that the `celery` command does not start
 
 
 def attach() -> None:
-    """Connects to Celery's signals; again changes nothing."""
+    """Connects to Celery's signals. A second call changes nothing."""
     worker_init.connect(refuse_bypassed_transport, dispatch_uid="delayq-bypassed-transport")
     worker_init.connect(begin, dispatch_uid="delayq-remote-control")
     beat_init.connect(install_in, dispatch_uid="delayq-beat")
@@ -43,8 +43,8 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
     """Lets a worker's revoke and inspect reach the tasks that wait in Redis, and gives its tasks delay chains.
 
     Args:
-        sender: The worker; None when it has begun already and nobody knows which it is.
-        **kwargs: More that the signal ``worker_init`` tells.
+        sender: The worker; None if it has begun already and is not known here.
+        **kwargs: Further arguments of the signal ``worker_init``.
     """
     from celery_ext.worker.remote_control import extend_commands  # brings in all of Celery's worker
 
@@ -55,7 +55,7 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
         install_in(sender)
         return
     for app in list(_state._get_active_apps()):
-        if app.configured:  # one that is not has no connection, and to read its settings may do anything
+        if app.configured:  # an app that is not has no connection, and reading its settings may run any code
             _install(app)
 
 
@@ -63,7 +63,7 @@ def install_in(sender: Any, **kwargs: Any) -> None:
     """Gives the app of a worker or of beat what ``install`` gives, if it uses our transport.
 
     Raises:
-        SystemExit: A task is declared wrongly; another exception would only be logged.
+        SystemExit: A task is declared wrongly. Celery would only log another exception.
     """
     try:
         _install(sender.app)
@@ -72,17 +72,17 @@ def install_in(sender: Any, **kwargs: Any) -> None:
 
 
 def report(instance: Any, **kwargs: Any) -> None:
-    """Logs which tasks of a worker that starts are declared with what has no effect."""
-    from celery_ext.delays.declarations import complaints
+    """Warns of tasks of a starting worker whose declaration has no effect."""
+    from celery_ext.delays.declarations import problems
 
-    for complaint in complaints(instance.app):
-        logger.warning("%s", complaint)
+    for problem in problems(instance.app):
+        logger.warning("%s", problem)
 
 
 def note_chains(sender: Any, **kwargs: Any) -> None:
-    """Notes that delay chains are in use before a worker runs the first task that has one.
+    """Notes in Redis that delay chains are in use, before a worker runs the first task that has one.
 
-    So the chain of a task that is cancelled in its first run, of which Redis has seen no step yet, ends.
+    Redis has seen no step of a chain whose task is in its first run. With the note, a cancel ends that chain, too.
     """
     from celery_ext.waiting.revoke import declares_chain
 
@@ -100,7 +100,7 @@ def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
     kombu takes a scheme with ``+``, such as ``redis+socket``, for the transport, and drops ``broker_transport``.
 
     Raises:
-        SystemExit: With what to write instead; an exception would only be logged.
+        SystemExit: The message says what to write instead. Celery would only log another exception.
     """
     conf = sender.app.conf
     if not str(conf.broker_transport or "").startswith("kombu_delayq."):
@@ -119,7 +119,7 @@ def _install(app: Any) -> None:
     try:
         with app.connection_for_read() as connection:
             delayed = uses_delayq(connection)
-    except Exception:  # a broker that nothing can be made of is for its own users to be told of
+    except Exception:  # whoever connects to such a broker reports it
         delayed = False
     if delayed:
         install(app)

@@ -1,4 +1,4 @@
-"""What a worker tells of the tasks that the broker holds until they are due, in the shape of Celery's own replies."""
+"""What a worker reports of the tasks that wait in the broker, in the shape of Celery's own replies."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 #: Most waiting tasks in one reply; ``delayq status`` counts them all.
-MOST_TOLD = 100
-#: Bytes of a message up to which a reply has its arguments, and beyond which their ``repr``, which Celery cuts short.
-LARGEST_TOLD = 16 * 1024
-#: Stands in a request where a worker that holds one has its node name, in which there would be a ``@``.
-HELD_BY = "broker"
+MAX_TASKS = 100
+#: Largest message in bytes whose arguments are in a reply; of a larger one there is their ``repr``, which Celery cuts.
+MAX_ARGUMENT_BYTES = 16 * 1024
+#: In place of the node name of a worker that holds a task; a node name has an ``@``.
+HOSTNAME = "broker"
 #: Source: celery.worker.strategy, which gives it to each task with an eta; the task's own is in its request.
 TIMER_PRIORITY = 6
 
 
 def scheduled(state: Any) -> list[dict[str, Any]]:
-    """Tells of the waiting tasks of the queues that a worker consumes, the next due first.
+    """Reports the waiting tasks of the queues that a worker consumes, the next due first.
 
     Args:
         state: Of the worker, as Celery gives it to its remote-control commands.
 
     Returns:
-        At most ``MOST_TOLD``: eta, the priority of all entries of a worker's timer, and request; none where the store
+        At most ``MAX_TASKS``: eta, the priority of all entries of a worker's timer, and request; none where the store
         cannot be read. Source of the shape: celery.worker.control.scheduled.
     """
 
@@ -51,14 +51,14 @@ def scheduled(state: Any) -> list[dict[str, Any]]:
 
 
 def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
-    """Tells of waiting tasks, in whatever queue they are.
+    """Reports waiting tasks by id, whatever queue they are in.
 
     Args:
         state: Of the worker, as Celery gives it to its remote-control commands.
         ids: Task ids.
 
     Returns:
-        By id, of at most ``MOST_TOLD`` that wait, the word ``scheduled`` and the request with its eta; none where the
+        By id, of at most ``MAX_TASKS`` that wait, the word ``scheduled`` and the request with its eta; none where the
         store cannot be read. Source of the shape: celery.worker.control.query_task.
     """
 
@@ -81,10 +81,10 @@ def _tasks(state: Any, search: Callable[["WaitingStore"], Iterable["Waiting"]]) 
         store = store_of_consumer(state.consumer)
         if store is None:
             return []
-        # Decodes what runs nothing and can be told as JSON; of the rest there is the repr that came with it.
+        # Only JSON is decoded: it runs no code and can be in a reply. Of other arguments the reply has their repr.
         found = (DelayedTask(message, accept=("application/json",)) for message in search(store))
-        return list(islice((task for task in found if task.name is not None), MOST_TOLD))
-    except Exception as error:  # whatever it is, Celery's own reply has to go out
+        return list(islice((task for task in found if task.name is not None), MAX_TASKS))
+    except Exception as error:  # Celery's own reply has to go out in any case
         logger.error("the waiting tasks cannot be listed: %s", error)
         return []
 
@@ -97,8 +97,8 @@ def _browse(store: "WaitingStore", queue: str) -> Iterator["Waiting"]:
 
 
 def _request(task: DelayedTask) -> dict[str, Any]:
-    """Returns what a worker would tell that had received the task. Source: celery.worker.request.Request.info."""
-    small = len(task.message.body or b"") <= LARGEST_TOLD
+    """Returns the request as a worker with the task would report it. Source: celery.worker.request.Request.info."""
+    small = len(task.message.body or b"") <= MAX_ARGUMENT_BYTES
     delivery_info = task.properties.get("delivery_info") or {}
     return {
         "id": task.id,
@@ -106,7 +106,7 @@ def _request(task: DelayedTask) -> dict[str, Any]:
         "args": task.args if small and task.args is not None else task.argsrepr,
         "kwargs": task.kwargs if small and task.kwargs is not None else task.kwargsrepr,
         "type": task.name,
-        "hostname": HELD_BY,
+        "hostname": HOSTNAME,
         "time_start": None,
         "acknowledged": False,
         "delivery_info": {

@@ -20,9 +20,9 @@ from celery_ext.waiting import revoke
 def cancel(broker: CliBroker, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Cancel waiting tasks, by id in any queue.
 
-    What is cancelled will never run. Of a task whose delay chain runs a step just now, the chain ends with this step.
-    As `celery -A app delayq cancel`, the results become REVOKED; without an app, results are left
-    as they are. `-` reads the ids from the standard input, one a line.
+    A cancelled task will never run. If a step of a delay chain runs just now, the chain ends with this step. With
+    `celery -A app delayq cancel` the results become REVOKED; without an app they stay as they are. `-` reads the ids
+    from the standard input, one a line.
     """
     what = f"task {escaped(ids[0])}" if len(ids) == 1 else f"{len(ids):,} tasks"
     in_stdin = STDIN in ids
@@ -33,5 +33,5 @@ def cancel(broker: CliBroker, ids: tuple[str, ...], yes: bool, as_json: bool) ->
         outcomes = ((cancelled.id, cancelled.outcome) for cancelled in done)
         counts = report(outcomes, "cancelling", ids, as_json=as_json)
         if counts["cancelled"] and broker.app is None:
-            print_stderr("results are left as they are: only `celery -A app delayq cancel` knows where they are")
+            print_stderr("results stay as they are: only `celery -A app delayq cancel` knows the result backend")
     raise SystemExit(exit_code(counts))

@@ -24,18 +24,18 @@ from kombu_delayq.store import WaitingStore
     "--to",
     type=click.Choice(BACKUPS),
     required=True,
-    help="The form in which they are to be kept, as of the transport option backup.",
+    help="The form in which to keep the messages, as of the transport option backup.",
 )
 @json_option()
 @click.pass_obj
 def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) -> None:
     """Move delayed messages of queues to another form of backup.
 
-    First set the transport option backup wherever tasks of these queues are published and run, for that decides in
-    which form new messages are kept. Then this moves those that wait in the other form, the next due first, while the
-    queues are in use. Messages in either form are delivered all the time.
+    First set the transport option backup wherever tasks of these queues are published and run: it decides the form of
+    new messages. Then this command moves the messages that wait in the other form, the next due first, while the queues
+    are in use. Messages in either form are delivered all the time.
 
-    It may be broken off at any time, and run again: it goes on with what is left. Exit code 1 means that something
+    You can stop the command at any time and run it again; it continues with the rest. Exit code 1 means that something
     could not be moved; stderr says what.
     """
     with broker.store() as (_, store):
@@ -58,14 +58,14 @@ class _Convert:
         self._to = to
 
     def run(self, queues: list[str], *, as_json: bool) -> None:
-        """Converts queues one after the other, and tells of each what was done."""
+        """Converts queues one after the other, and prints what was done with each."""
         work = [Conversion(queue, self._to) for queue in queues]
         try:
             for _ in with_progress(self._each(work, as_json=as_json), "converting", sum(map(self._size, queues))):
                 pass
         except BaseException:
             moved = sum(each.moved for each in work)
-            print_stderr(f"broken off; {moved:,} messages are moved, and it can be run again for the rest")
+            print_stderr(f"stopped; {moved:,} messages are moved. Run the command again for the rest")
             raise
 
     def _each(self, work: list[Conversion], *, as_json: bool) -> Iterator[None]:
@@ -73,21 +73,21 @@ class _Convert:
             try:
                 yield from convert_queue(self._store, each)
             except ResponseError as error:
-                if not str(error).startswith("WRONGTYPE"):  # which is of this queue alone
+                if not str(error).startswith("WRONGTYPE"):  # of this queue alone
                     raise
                 self.failed = True
                 print_stderr(f"queue {each.queue!r}: {error}")
                 continue
-            click.echo(json_line(asdict(each)) if as_json else _told(each))
-            self._complain(each)
+            click.echo(json_line(asdict(each)) if as_json else _line(each))
+            self._report_problems(each)
 
     def _size(self, queue: str) -> int:
         try:
             return self._store.queues.convertible(queue, self._to)
-        except ResponseError:  # which will be said when it is converted
+        except ResponseError:  # the conversion itself will report it
             return 0
 
-    def _complain(self, done: Conversion) -> None:
+    def _report_problems(self, done: Conversion) -> None:
         of = f"queue {done.queue!r}"
         [other] = {*BACKUPS} - {done.to}
         self.failed = self.failed or bool(done.lost or done.stranded)
@@ -106,7 +106,7 @@ class _Convert:
             )
 
 
-def _told(done: Conversion) -> str:
+def _line(done: Conversion) -> str:
     of = f"queue {escaped(done.queue)}"
     if not done.moved:
         return f"{of}: nothing to move to the form {done.to!r}"

@@ -1,4 +1,4 @@
-"""``delayq dead-letters``: what is there. What can be done with it is in ``replay.py``."""
+"""``delayq dead-letters``, and its ``list``. ``replay`` and ``drop`` are in ``replay.py``."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -37,15 +37,19 @@ def dead_letters() -> None:
 @dead_letter_queues_argument
 @click.option("-t", "--task", "tasks", metavar="NAME", multiple=True, help="Only this task. May be repeated.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Most of a queue to print; 0 for all."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Most dead letters of a queue to print; 0 for all.",
 )
 @json_option()
 @click.pass_obj
 def list_(broker: CliBroker, queues: tuple[str, ...], tasks: tuple[str, ...], limit: int, as_json: bool) -> None:
     """List dead letters, of each priority the oldest first.
 
-    FROM is the routing key by which a task had come to its worker. Messages that came to the queue in another way
-    are listed without a reason.
+    FROM is the routing key by which the task came to its worker. Messages that were not put there by kombu-delayq have
+    no reason.
     """
     with broker.store() as (_, store):
         names = dead_letter_queues(broker, queues)

@@ -10,9 +10,9 @@ from celery_ext.demo.private_redis import NoRedisServer, PrivateRedis
 def demo() -> None:
     """Watch delayed tasks arrive while a worker is killed; takes about 20 s.
 
-    Starts a private Redis and two real Celery workers, ends them again, and touches nothing of yours. One task
-    fails and is retried by its delay chain until it succeeds, and one is cancelled. Exit code 0 means that every
-    task ran as often as it should, and not early.
+    The demo starts a private Redis and two real Celery workers, stops them again, and touches nothing of yours. One
+    task fails and is retried by its delay chain until it succeeds, and one is cancelled. Exit code 0 means that every
+    task ran as often as it should, and none ran early.
     """
     from celery_ext.demo.run import Demo, ending_on_signals  # imports a Celery app
 
@@ -22,7 +22,7 @@ def demo() -> None:
     except NoRedisServer as error:
         raise click.ClickException(str(error)) from error
     click.echo("\n".join(["", *table(["", "TASKS"], verdict.rows())]))
-    click.echo("(the worst is from the moments after the kill: the other worker looks once a second)")
+    click.echo("(the worst is from the moments after the kill: the other worker looks at the queues once a second)")
     good = "nothing lost, nothing early, nothing double, nothing run that was cancelled"
     click.echo(f"\n{good if verdict.good else 'FAILED'}")
     raise SystemExit(0 if verdict.good else 1)

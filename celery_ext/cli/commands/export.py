@@ -33,12 +33,12 @@ from kombu_delayq.store import WaitingStore
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file; it gets its name when it is complete, and goes when the export is broken off. Without "
-    "it, to the standard output.",
+    help="Write to this file. It appears when the export is complete; an export that is stopped leaves no file. "
+    "Without this option, write to the standard output.",
 )
 @due_options
 @yes_option
-@json_option("With --output, print as JSON how many messages of each queue it has; the export is JSON anyway.")
+@json_option("With --output, print the number of messages of each queue as JSON. The export is always JSON.")
 @click.pass_obj
 def export(
     broker: CliBroker,
@@ -51,8 +51,9 @@ def export(
 ) -> None:
     """Write waiting messages as JSON lines, to be kept or imported elsewhere.
 
-    Of all queues, or of those given; of each queue in the order of the due times. The first line tells when and from
-    where, the last one how many there are. It is no snapshot: what comes or goes meanwhile may be in it or not.
+    Without QUEUE, the messages of all queues; each queue in the order of the due times. The first line says when and
+    from which broker, the last line how many messages there are. The export is no snapshot: it may or may not have the
+    messages that come or go meanwhile.
     """
     if output is not None and output.is_file():
         confirm(f"Replace {escaped(str(output))}?", yes=yes)
@@ -109,7 +110,7 @@ class _Export:
     def _count(self, queue: str) -> int:
         try:
             return self._store.scan.count(queue, *self._bounds)
-        except ResponseError:  # which will be said when it is read
+        except ResponseError:  # reading it will report it
             return 0
 
     def _write(self, line: str) -> None:
@@ -118,7 +119,7 @@ class _Export:
 
 @contextmanager
 def _writing(output: Path | None) -> Iterator[BinaryIO]:
-    """Opens the output. A file replaces the one of its name only when it is complete."""
+    """Opens the output. A file gets its name, and replaces an older one, only when it is complete."""
     if output is None:
         stdout = sys.stdout.buffer
         yield stdout
@@ -135,18 +136,18 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
             part.replace(output)
         except BaseException as error:
-            # Nobody could go on with it: messages have come and gone since. A full disk gets its space back.
+            # No later export could continue it: messages come and go. A full disk gets its space back.
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             if isinstance(error, OSError):
                 raise click.ClickException(escaped(f"{output} is not written: {error}")) from error
-            print_stderr(f"broken off; {output} is not written")
+            print_stderr(f"stopped; {output} is not written")
             raise
 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Lets signals that would end the process at once end it as Ctrl-C does, so that it can clear up."""
+    """Makes SIGTERM and SIGHUP raise SystemExit, so that the process can remove the file."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

@@ -39,8 +39,8 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, given: tu
     help="Put the messages of queue OLD into queue NEW. May be repeated.",
 )
 @click.option("-q", "--queue", "old_renames", multiple=True, callback=_parse_renames, hidden=True)
-@click.option("--skip-bad", is_flag=True, help="Go on after a line that is none of an export.")
-@json_option("Print for each queue one JSON object instead.")
+@click.option("--skip-bad", is_flag=True, help="Go on after a line that cannot be imported.")
+@json_option("Print JSON instead, one object a queue.")
 @click.pass_obj
 def import_(
     broker: CliBroker,
@@ -52,11 +52,11 @@ def import_(
 ) -> None:
     """Put exported messages into the store, by default those on the standard input.
 
-    Their due times stay; what is overdue is delivered at once. Messages that wait there already, byte for byte, are
-    not added again, so an import that was broken off can be repeated. Several exports may follow each other.
+    The messages keep their due times; overdue ones are delivered at once. A message that waits there already, byte for
+    byte, is not added again, so you can repeat an import that was stopped. Several exports may follow each other.
 
-    At a line that is none of an export it stops: what was before it is imported, nothing after it, and the exit code
-    is 1. So it is for an export that is cut off, after all that is there.
+    The import stops at a line that it cannot read: the lines before it are imported, those after it are not, and the
+    exit code is 1. It is also 1 after an export that is cut off, all lines of which are imported.
     """
     if old_renames:
         warn_of_old_option("--queue of import", "--rename")
@@ -73,14 +73,14 @@ def import_(
             if problems > LINES:
                 print_stderr(f"… and {problems - LINES:,} more such lines")
         except BaseException:
-            print_stderr(f"broken off; the lines up to {work.stored:,} are imported, and it can be repeated")
+            print_stderr(f"stopped; the lines up to {work.stored:,} are imported. Repeat the import for the rest")
             raise
         finally:
-            _tell(work, as_json=as_json)
+            _print_counts(work, as_json=as_json)
     raise SystemExit(int(work.incomplete or bool(work.bad and not skip_bad)))
 
 
-def _tell(work: Import, *, as_json: bool) -> None:
+def _print_counts(work: Import, *, as_json: bool) -> None:
     for queue, counts in work.counts.items():
         if as_json:
             click.echo(json_line({"queue": queue, **asdict(counts)}))
@@ -96,7 +96,7 @@ def _tell(work: Import, *, as_json: bool) -> None:
 
 
 def _count_of_lines(file: BinaryIO) -> int | None:
-    """Returns how many lines a file has, as its last one tells; None where it cannot be read before."""
+    """Returns how many lines a file has, by its closing line; None if it has none or cannot be read twice."""
     if not file.seekable():
         return None
     file.seek(0, os.SEEK_END)

@@ -43,8 +43,8 @@ def list_(
 ) -> None:
     """List waiting messages in the order of their due times.
 
-    Of all queues, or of those given. RETRIES is how often the task was retried before, out of how many steps if the
-    message has a delay chain. It is no snapshot: what comes or goes meanwhile may be seen or not.
+    Without QUEUE, the messages of all queues. RETRIES is the number of retries so far; with a delay chain, out of how
+    many. The list is no snapshot: it may or may not show the messages that come or go meanwhile.
     """
     with broker.store() as (_, store):
         listing = _Listing(store, due_after, due_before, limit or None)
@@ -93,7 +93,7 @@ class _Listing:
     def _count(self, queue: str) -> int:
         try:
             return self._store.scan.count(queue, self._from_ms, self._to_ms)
-        except ResponseError:  # which has been or will be said by _of
+        except ResponseError:  # _of reports it
             return 0
 
 

@@ -19,8 +19,8 @@ from kombu_delayq.store import WaitingStore
 def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove all delayed messages of queues.
 
-    They will never run. Messages that are ready for a consumer stay; `celery purge` removes both. Results are
-    left as they are.
+    Their tasks will never run, and their results stay as they are. Messages that are ready for a consumer stay; `celery
+    purge` removes both kinds.
     """
     with broker.store() as (connection, store):
         names = known_queues(broker, store, queues)

@@ -30,7 +30,7 @@ WORDS = {
 
 @click.command()
 @queues_argument()
-@click.option("--dry-run", is_flag=True, help="Change nothing. Exit code 1 means that something is to be mended.")
+@click.option("--dry-run", is_flag=True, help="Change nothing. Exit code 1 means that there is something to mend.")
 @yes_option
 @json_option()
 @click.pass_obj
@@ -47,13 +47,13 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
     with broker.store() as (connection, store):
         work = _Repair(store, queues)
         found = work.run(mend=yes and not dry_run)
-        work.complain_of_unknown(found)
+        work.report_unknown(found)
         ask = not (dry_run or yes) and any(each.mendable for each in found)
         if ask:
-            _tell(found, queues, mended=False, as_json=as_json)
+            _print_findings(found, queues, mended=False, as_json=as_json)
             confirm(f"Mend this on {broker_in_words(connection)}?", yes=False)
             found = work.run(mend=True, queues=[each.queue for each in found])
-        _tell(found, queues, mended=not dry_run, as_json=as_json)
+        _print_findings(found, queues, mended=not dry_run, as_json=as_json)
     left = work.failed or any(each.beyond_repair or (dry_run and each.mendable) for each in found)
     raise SystemExit(int(left))
 
@@ -74,8 +74,8 @@ class _Repair:
             pass
         return found
 
-    def complain_of_unknown(self, found: list[Findings]) -> None:
-        """Complains of queues that were given, and that there are not, and leaves them out."""
+    def report_unknown(self, found: list[Findings]) -> None:
+        """Names the given queues that are not known on stderr, and leaves them out."""
         known = self._known() if self._given else set()
         for each in [each for each in found if each.queue in self._given and each.queue not in known]:
             if each == Findings(each.queue) and not self._store.repair.kept_forms(each.queue):
@@ -98,11 +98,11 @@ class _Repair:
     def _size(self, queue: str) -> int:
         try:
             return 2 * self._store.queues.size(queue)
-        except (ResponseError, UnicodeEncodeError):  # which will be said when it is checked
+        except (ResponseError, UnicodeEncodeError):  # the check itself will report it
             return 0
 
 
-def _tell(found: Iterable[Findings], given: Sequence[str], *, mended: bool, as_json: bool) -> None:
+def _print_findings(found: Iterable[Findings], given: Sequence[str], *, mended: bool, as_json: bool) -> None:
     found = list(found)
     for each in found:
         if as_json:

@@ -25,14 +25,16 @@ from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
 
-#: What is done with a dead letter that was chosen; None when it cannot be done.
+#: Returns what is to be done with a chosen dead letter; None when it cannot be done.
 Action = Callable[[DeadLetter], Letter | None]
 
 
 @click.command()
 @dead_letter_queues_argument
 @letter_filter_options
-@click.option("--to-queue", "to", metavar="NAME", help="Send them to this queue instead of where they came from.")
+@click.option(
+    "--to-queue", "to", metavar="NAME", help="Send the letters to this queue instead of the queue from which they came."
+)
 @click.option("-q", "--queue", "old_to", hidden=True)
 @json_option()
 @click.pass_obj
@@ -48,8 +50,8 @@ def replay(
 ) -> None:
     """Send dead letters to the queues from which they came, to be run again with all their retries.
 
-    The oldest goes first. The others stay, in their order, and so do letters that come meanwhile. When it is broken
-    off, nothing is lost and nothing is doubled.
+    The oldest goes first. All others stay in their order, and so do letters that come meanwhile. If you stop the
+    command, no letter is lost or sent twice.
     """
     if old_to is not None:
         warn_of_old_option("--queue of replay", "--to-queue")
@@ -92,7 +94,7 @@ def drop(
 ) -> None:
     """Remove dead letters: they will never run.
 
-    The others stay, in their order, and so do letters that come meanwhile.
+    All others stay in their order, and so do letters that come meanwhile.
     """
     selection = letter_filter(ids, tasks, every=every)
     names = dead_letter_queues(broker, queues)
@@ -109,7 +111,7 @@ def drop(
 
 
 class _LetterJob:
-    """What is done with the chosen dead letters of some queues, and what came of it."""
+    """Replays or drops the chosen dead letters of some queues, and remembers what it could not do."""
 
     def __init__(
         self, store: OperatorStore, selection: LetterFilter, action: Action, word: str, *, as_json: bool
@@ -142,7 +144,7 @@ class _LetterJob:
             self.wanted[queue] = wanted
 
     def do(self, label: str) -> None:
-        """Does it, and prints what it did."""
+        """Replays or drops the letters, and prints what it did."""
         for queue, wanted in self.wanted.items():
             done: Counter[str] = Counter()
             total = sum(self._store.letters.lists(queue).values())
@@ -152,7 +154,7 @@ class _LetterJob:
             ):
                 if what.to != "back":
                     done[what.queue] += 1
-                    self._tell(letter, what)
+                    self._print_outcome(letter, what)
             if not self._as_json and not self._selection.ids:
                 where = ", ".join(f"{count:,} to {escaped(name)}" for name, count in done.items() if name)
                 click.echo(f"queue {escaped(queue)}: {done.total():,} {self._word}" + (f" ({where})" if where else ""))
@@ -162,16 +164,16 @@ class _LetterJob:
                 )
 
     def end(self, why_left: str, *, missing: int) -> None:
-        """Ends the command with 1 if nothing was found of what was asked for, or some could not be done.
+        """Ends the command; with exit code 1 if it found no such letter, or had to leave some.
 
         Args:
-            why_left: Why some could not be done.
-            missing: How many of the queues are not known.
+            why_left: Why it had to leave some.
+            missing: Number of queues that are not known.
         """
         self._failed = self._failed or missing > 0
         unmet = sorted(self._selection.ids - self._selection.met)
-        for each in unmet[:LINES]:
-            print_stderr(f"{each}: not among the dead letters")
+        for task_id in unmet[:LINES]:
+            print_stderr(f"{task_id}: not among the dead letters")
         if len(unmet) > LINES:
             print_stderr(f"… and {len(unmet) - LINES:,} more are not among the dead letters")
         if self._left:
@@ -185,7 +187,7 @@ class _LetterJob:
         done = self._action(letter) if self._selection(letter) else None
         return letters_of.back(letter) if done is None else done
 
-    def _tell(self, letter: DeadLetter, what: Letter) -> None:
+    def _print_outcome(self, letter: DeadLetter, what: Letter) -> None:
         if self._as_json:
             fields = {"id": letter.id, "task": letter.name, "outcome": self._word}
             click.echo(json_line({**fields, **({"queue": what.queue} if what.queue else {})}))

@@ -12,8 +12,8 @@ from celery_ext.waiting import by_id
 
 @click.command()
 @ids_argument
-@click.option("--eta", type=MOMENT, help="When they are due: ISO 8601, or from now such as 10m.")
-@click.option("--countdown", type=DURATION, help="Or how long from now: seconds, or such as 10m.")
+@click.option("--eta", type=MOMENT, help="New due time: ISO 8601, or from now, such as 10m.")
+@click.option("--countdown", type=DURATION, help="Or the time from now: seconds, or with a unit, such as 10m.")
 @json_option()
 @click.pass_obj
 def reschedule(
@@ -21,7 +21,7 @@ def reschedule(
 ) -> None:
     """Change when waiting tasks are due, by id in any queue.
 
-    A time that is past sends them to their queues now. `-` reads the ids from the standard input, one a line.
+    A past time sends the tasks to their queues now. `-` reads the ids from the standard input, one a line.
     """
     if (eta is None) == (countdown is None):
         raise click.UsageError("give either --eta or --countdown")

@@ -23,7 +23,7 @@ NEXT_DELAYS = 10
 
 @click.command()
 @ids_argument
-@click.option("--raw", is_flag=True, help="Print the message as it is stored, and nothing else.")
+@click.option("--raw", is_flag=True, help="Print only the message, as it is stored.")
 @json_option()
 @click.pass_obj
 def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> None:
@@ -62,7 +62,7 @@ def _print_raw(task: DelayedTask) -> None:
 
 
 def _fields(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> dict[str, Any]:
-    """Returns all that is known of a message, for JSON."""
+    """Returns the JSON fields of a message."""
     body = task.body
     return {
         **summary(task, now_ms),

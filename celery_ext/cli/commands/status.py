@@ -25,8 +25,8 @@ from kombu_delayq.store.queues import QueueStats
 def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
     """Show each queue's delayed and ready messages, what is overdue, and who transfers.
 
-    Of the queues that hold or held delayed messages, and those of the app, or of those given. DELAYED messages wait
-    in the store, overdue ones among them; READY ones wait for a consumer.
+    Without QUEUE, it shows the queues that hold or held delayed messages and those of the app. DELAYED messages wait in
+    the store, overdue ones among them; READY messages wait for a consumer.
     """
     with broker.store() as (connection, store):
         of_app = list(broker.app.amqp.queues) if broker.app is not None else []

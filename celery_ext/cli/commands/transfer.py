@@ -30,7 +30,7 @@ from kombu_delayq.transfer.worker import TransferWorker
 logger = logging.getLogger("kombu_delayq.transfer")
 
 #: First and longest pause in s between two log lines of an outage that goes on.
-TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
+LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
 
 
 @click.command()
@@ -40,8 +40,7 @@ TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
     metavar="NAME,…",
     type=COMMA_SEPARATED_LIST,
     default=(),
-    help="Names of queues, with commas between, to look after besides those that Celery has used: where none but a JVM "
-    "service has put messages yet.",
+    help="Names of further queues, separated by commas, into which only a JVM service has put messages so far.",
 )
 @click.option("-Q", "--queues", "old_queues", type=COMMA_SEPARATED_LIST, default=(), hidden=True)
 @click.option(
@@ -50,7 +49,7 @@ TELL_AFTER_S, TELL_EVERY_S = 10.0, 300.0
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="DEBUG also tells of every transfer.",
+    help="DEBUG also logs every transfer.",
 )
 @click.pass_obj
 def transfer(broker: CliBroker, queues: Sequence[str], old_queues: Sequence[str], loglevel: str) -> None:
@@ -59,8 +58,8 @@ def transfer(broker: CliBroker, queues: Sequence[str], old_queues: Sequence[str]
     It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
     like: one leads, the others stand by. SIGTERM and Ctrl-C stop it and hand over at once.
 
-    It waits for a Redis that is away. It ends with exit code 1 when its first connection fails for good, such as for
-    a wrong password.
+    The worker waits for a Redis that is away. It ends with exit code 1 if its first connection cannot succeed, such as
+    with a wrong password.
     """
     logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     if old_queues:
@@ -68,7 +67,7 @@ def transfer(broker: CliBroker, queues: Sequence[str], old_queues: Sequence[str]
         queues = [*queues, *old_queues]
     connection = broker.connection(hurried=True)
     connect = _Connect(connection, app=broker.app is not None)
-    worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(broker)], on_transfer=_tell)
+    worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(broker)], on_transfer=_log_transfer)
 
     try:
         with errors_in_words(connection):
@@ -80,7 +79,7 @@ def transfer(broker: CliBroker, queues: Sequence[str], old_queues: Sequence[str]
 
 
 def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
-    """Runs it in a thread, and stops it when a signal comes.
+    """Runs a transfer worker in a thread, and stops it when a signal comes.
 
     A handler runs in the middle of whatever the main thread does. If that were the worker's own wait, whose lock a stop
     takes as well, neither would ever go on.
@@ -102,8 +101,8 @@ def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
 
     with woken, waker:
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        for each in ends:
-            signal.signal(each, lambda signum, frame: None)  # what wakes is its number, which Python sends
+        for number in ends:
+            signal.signal(number, lambda signum, frame: None)  # what wakes is its number, which Python sends
         Thread(target=run, daemon=True).start()
         try:
             while woken.recv(1)[0] not in (*ends, ended):
@@ -111,7 +110,9 @@ def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
         finally:
             signal.set_wakeup_fd(-1)
             worker.stop()
-        if not connect.under_way or running.done():  # else it may take some time, and there is nothing to hand over
+        if (
+            not connect.under_way or running.done()
+        ):  # a connection under way may take long; there is nothing to hand over
             running.result()
 
 
@@ -124,7 +125,7 @@ class _Connect:
         self._app = app
         self._connected = False
         self._since: float | None = None
-        self._tell_after_s = TELL_AFTER_S
+        self._log_after_s = LOG_AFTER_S
 
     def __call__(self) -> TransportStore:
         errors: list[Exception] = []
@@ -137,7 +138,7 @@ class _Connect:
                 raise click.ClickException(
                     escaped(f"{what}. This does not end by itself: mend it, and start again")
                 ) from error
-            self._tell_again(error)
+            self._log_again(error)
             raise
         finally:
             self.under_way = False
@@ -157,7 +158,7 @@ class _Connect:
         return store
 
     def _look_around(self, store: TransportStore) -> None:
-        """Does what a transfer worker needs the rights for, and tells what it will not see."""
+        """Tries every right that a transfer worker needs, and warns of messages that it will not see."""
         store.check_version()
         store.leases.leader()
         store.queues.names()
@@ -166,13 +167,13 @@ class _Connect:
         if prefixes:
             logger.warning("%s", prefixes_in_words(prefixes, app=self._app))
 
-    def _tell_again(self, error: Exception) -> None:
-        """Says now and then that an outage goes on; the worker says when it begins and ends."""
+    def _log_again(self, error: Exception) -> None:
+        """Logs now and then that an outage goes on; the worker logs when it begins and ends."""
         if self._since is None:
-            self._since, self._tell_after_s = monotonic(), TELL_AFTER_S
+            self._since, self._log_after_s = monotonic(), LOG_AFTER_S
         waited_s = monotonic() - self._since
-        if waited_s >= self._tell_after_s:
-            self._tell_after_s = min(waited_s * 2, waited_s + TELL_EVERY_S)
+        if waited_s >= self._log_after_s:
+            self._log_after_s = min(waited_s * 2, waited_s + LOG_EVERY_S)
             logger.warning("still waiting for Redis, for %s by now: %s", in_words(waited_s, plain=True), error)
 
 
@@ -180,5 +181,5 @@ def _app_queues(broker: CliBroker) -> list[str]:
     return list(broker.app.amqp.queues) if broker.app is not None else []
 
 
-def _tell(queue: str, done: Transferred) -> None:
+def _log_transfer(queue: str, done: Transferred) -> None:
     logger.debug("queue %r: %d transferred, latest %.1f ms late", queue, done.moved, done.lateness_ms)

@@ -52,7 +52,7 @@ def test_cancel_says_for_each_task_what_became_of_it(proj: Proj) -> None:
     result = run(proj.server, "cancel", "--yes", "a", "nope", "b")
     assert result.stdout == "a: cancelled\nb: cancelled\n"
     assert result.stderr.splitlines()[0] == "nope: not waiting"
-    assert "results are left as they are" in result.stderr
+    assert "results stay as they are" in result.stderr
     assert _waiting(proj) == {"c"}
     assert proj.server.client().llen("q0") == proj.server.client().llen("q1") == 0
 

@@ -162,7 +162,7 @@ def test_a_full_redis_ends_it_in_words(own_server: PrivateRedis) -> None:
     client.config_set("maxmemory", 1_000_000)
     result = run(own_server, "convert", "q", "--to", "list", code=1)
     assert "maxmemory" in result.stderr
-    assert "broken off; 0 messages are moved" in result.stderr
+    assert "stopped; 0 messages are moved" in result.stderr
     client.config_set("maxmemory", 0)
     run(own_server, "convert", "q", "--to", "list")
     assert (store.queues.size("q"), store.queues.convertible("q", "list")) == (500, 0)
@@ -184,7 +184,7 @@ def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: re
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
         assert process.returncode == 1
-        assert "broken off; " in errors
+        assert "stopped; " in errors
     with _half_way(broker, store) as process:
         process.send_signal(signal.SIGSTOP)
         raw_client.client_unpause()

@@ -279,7 +279,7 @@ def test_an_export_that_is_broken_off_leaves_nothing(
     assert process.returncode not in (0, 2)
     assert file.read_text() == "precious"
     if number != signal.SIGKILL:
-        assert (part.exists(), f"broken off; {file} is not written" in said) == (False, True)
+        assert (part.exists(), f"stopped; {file} is not written" in said) == (False, True)
     run(broker, "export", "--yes", "-o", str(file))
     assert len(file.read_text().splitlines()) == 30_002
     assert os.listdir(tmp_path) == [file.name]

@@ -8,7 +8,7 @@ import pytest
 from celery import Celery, Task, current_task
 
 from celery_ext import install
-from celery_ext.delays.declarations import complaints, may_retry
+from celery_ext.delays.declarations import may_retry, problems
 from kombu_delayq import InvalidDeadLetter
 
 CHAIN = "4m,1h"
@@ -62,7 +62,7 @@ def test_a_chain_that_no_failure_waits_for_is_told(app: Celery, function: Any, b
     """A task with a chain, without ``autoretry_for`` and without any retry in its code, is named."""
     install(app)
     declare(app, function, bind=bind)
-    [complaint] = complaints(app)
+    [complaint] = problems(app)
     assert complaint.startswith(f"delay_chain of task {function.__name__} has no effect: only a failure that autoretry")
 
 
@@ -120,7 +120,7 @@ def test_no_false_alarm_of_a_bound_task(app: Celery, function: Any) -> None:
     """Nothing is said where a retry is in the task, its base class, a decorator or a helper, or may be in one."""
     install(app)
     assert may_retry(declare(app, function, bind=True, base=Again if function is by_base else None))
-    assert list(complaints(app)) == []
+    assert list(problems(app)) == []
 
 
 @pytest.mark.parametrize("function", [by_current_task, by_its_name])
@@ -135,7 +135,7 @@ def test_no_alarm_of_other_tasks(app: Celery) -> None:
     install(app)
     declare(app, plain, autoretry_for=(ValueError,))
     declare(app, bound, delay_chain=None)
-    assert list(complaints(app)) == []
+    assert list(problems(app)) == []
 
 
 def test_what_nobody_reads_is_told_of_an_app_without_install(app: Celery) -> None:
@@ -143,7 +143,7 @@ def test_what_nobody_reads_is_told_of_an_app_without_install(app: Celery) -> Non
     declare(app, plain)
     declare(app, tell, delay_chain=None, dead_letter_queue="failed")
     declare(app, in_the_background, delay_chain=None)
-    [complaint] = complaints(app)
+    [complaint] = problems(app)
     assert "of tasks plain, tell have no effect" in complaint
     assert "celery_ext.install(app)" in complaint
 
