@@ -210,7 +210,10 @@ class WriteOptions(BrokerOptions):
     chunk_size: int = _option(200, whole(1, 1000), "messages", "Most messages in one call to Redis.")
     chunk_bytes: int = _option(500_000, whole(1, 10**8), "bytes", "About the most bytes in one call to Redis.")
     write_timeout: float = _option(
-        600.0, duration, "s, or 10m", "How long a chunk waits for Redis, for the rate, or for room in its queue."
+        600.0,
+        duration,
+        "s, or 10m",
+        "How long a chunk waits for Redis, or for room in its queue. Waits for the rate do not count.",
     )
     job_ttl: float = _option(
         7 * 86400.0,
