@@ -118,8 +118,8 @@ class Lookup(StorePart):
     ) -> list[str]:
         """Runs a script for changes of one queue, once for each form of backup in which the messages are."""
         words = [""] * len(changes)
-        for backup in dict.fromkeys(each.message.backup for each in changes):
-            places = [at for at, each in enumerate(changes) if each.message.backup == backup]
+        for backup in dict.fromkeys(change.message.backup for change in changes):
+            places = [at for at, change in enumerate(changes) if change.message.backup == backup]
             replies = self._client.run(operation, *call(backup, [changes[at] for at in places]))
             for at, word in zip(places, replies, strict=True):
                 words[at] = as_text(word)
@@ -131,12 +131,12 @@ class Lookup(StorePart):
         forms = [QueueForm(queue, self._client.backup) for queue in queues] if ids else []
         others = self._search(operation, forms, ids, found)
         self._search(operation, others, ids, found)
-        missing = [each for each in ids if each not in found]
+        missing = [identity for identity in ids if identity not in found]
         # A conversion may have moved messages out of the other form between these two.
         self._search(
             operation, [QueueForm(form.queue, self._client.backup) for form in others if missing], missing, found
         )
-        missing = [each for each in missing if each not in found]
+        missing = [identity for identity in missing if identity not in found]
         grown = [form for form in (*forms, *others) if missing and form.backup == "list" and self._index(form.queue)]
         self._search(operation, grown, missing, found)
         for messages in found.values():
@@ -154,7 +154,7 @@ class Lookup(StorePart):
             redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
         """
         others = [
-            QueueForm(form.queue, each) for form in forms for each in self._client.forms[1:] if form.backup != each
+            QueueForm(form.queue, other) for form in forms for other in self._client.forms[1:] if form.backup != other
         ]
         there: list[QueueForm] = []
         done = dict.fromkeys(forms, 0)  # how many of the ids were searched in each

@@ -216,6 +216,6 @@ class Queues(StorePart):
 
     def _purge_other(self, queue: str) -> int:
         def purge(forms: Sequence[str]) -> int:
-            return sum(int(self._client.run("purge", self._client.stored(queue, each), [], each)) for each in forms[1:])
+            return sum(int(self._client.run("purge", self._client.stored(queue, form), [], form)) for form in forms[1:])
 
         return self._client.in_each_form(purge)

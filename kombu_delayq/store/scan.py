@@ -48,7 +48,7 @@ class Scan(StorePart):
         own, another = self._client.backup, self._client.other_backup
         ends = {own: after.last, another: after.other} if after is not None else {}
         # A conversion may have moved these to the other form meanwhile; they must not be read there again.
-        moved = {_as_moved(each, *forms) for each in after.messages} if after is not None else set()
+        moved = {_as_moved(message, *forms) for message in after.messages} if after is not None else set()
         from_ms = max([from_ms, *(float(due) for _, due in ends.values() if due)])
         bounds = (repr(from_ms), repr(to_ms))
         calls: list[ScriptCall] = [
@@ -66,7 +66,7 @@ class Scan(StorePart):
             more[form], rows[form] = as_text(reply[0]) == "more", list(rows_of(reply[1], 5))
         read = list(_next_due(rows, more, count))
         found = [waiting_of(queue, form, row[:4]) for form, row in read]
-        messages = [each for each in found if (_whole_ms(each.due_ms), each.body, each.backup) not in moved]
+        messages = [one for one in found if (_whole_ms(one.due_ms), one.body, one.backup) not in moved]
         ends |= {form: (as_bytes(row[4]), as_bytes(row[1])) for form, row in read}
         is_more = any(more.values()) or len(read) < sum(map(len, rows.values()))
         nowhere = (b"", b"")
@@ -176,8 +176,8 @@ class Scan(StorePart):
         marks = list(map(mark_of, members))
         named = self._client.ask("HMGET", self._keys.ids(part.queue), *map(named_field, marks))
         return [
-            each if each is not None else own_id(mark, message_of(member) or b"")
-            for each, mark, member in zip(named, marks, members, strict=True)
+            name if name is not None else own_id(mark, message_of(member) or b"")
+            for name, mark, member in zip(named, marks, members, strict=True)
         ]
 
 
@@ -186,8 +186,8 @@ def _next_due(
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yields rows of several forms with their form, the next due first, up to where that is known."""
     left = {form: len(found) for form, found in rows.items()}
-    each = ([(form, row) for row in found] for form, found in rows.items())
-    for form, row in islice(merge(*each, key=lambda pair: float(pair[1][1])), count):
+    pairs = ([(form, row) for row in found] for form, found in rows.items())
+    for form, row in islice(merge(*pairs, key=lambda pair: float(pair[1][1])), count):
         yield form, row
         left[form] -= 1
         if more[form] and not left[form]:
@@ -196,7 +196,7 @@ def _next_due(
 
 def _as_moved(message: Waiting, *forms: str) -> tuple[float, bytes | None, str]:
     """Returns due time, body and form of a message after a conversion, which rounds due times to whole ms."""
-    return _whole_ms(message.due_ms), message.body, next((each for each in forms if each != message.backup), "")
+    return _whole_ms(message.due_ms), message.body, next((form for form in forms if form != message.backup), "")
 
 
 def _whole_ms(due_ms: float) -> float:
