@@ -8,7 +8,7 @@ from celery.exceptions import TimeLimitExceeded, WorkerLostError
 from kombu.entity import Exchange, Queue
 from kombu.log import get_logger
 
-from celery_ext.dead_letters.letter import DEAD_LETTER, record
+from celery_ext.dead_letters.letter import DEAD_LETTER, Reason, record
 from kombu_delayq.errors import InvalidDeadLetter, did_you_mean, quoted
 from kombu_delayq.message.fields import CHAIN_ID
 
@@ -58,14 +58,14 @@ def warn_of_old_attribute(task: Any) -> None:
     warnings.warn(text, DeprecationWarning, stacklevel=3)
 
 
-def reason_of(error: BaseException) -> str:
+def reason_of(error: BaseException) -> Reason:
     """Returns the reason for the dead letter of a task that failed, whether or not it had retries left."""
     if isinstance(error, TimeLimitExceeded):
-        return "time limit exceeded"
-    return "worker lost" if isinstance(error, WorkerLostError) else "failed"
+        return Reason.TIME_LIMIT
+    return Reason.WORKER_LOST if isinstance(error, WorkerLostError) else Reason.FAILED
 
 
-def bury(task: Any, request: Any, reason: str, exception: Any) -> None:
+def bury(task: Any, request: Any, reason: Reason, exception: Any) -> None:
     """Puts the message of a task that has failed into its dead letter queue, with the reason, once.
 
     The message is published as it was first sent, so that it can be consumed or replayed: without retries, without
@@ -75,7 +75,7 @@ def bury(task: Any, request: Any, reason: str, exception: Any) -> None:
     Args:
         task: The task, with a ``dead_letter_queue``.
         request: The request that failed.
-        reason: Why it is buried, in words.
+        reason: Why it is buried.
         exception: Why it failed; None for the exception that is being handled.
     """
     if request.get("buried"):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +18,20 @@ DEAD_LETTER = "dead_letter"
 ERROR_LENGTH = 1000
 
 
+class Reason(StrEnum):
+    """Why a message is buried, in the words that ``DeadLetter.reason`` has."""
+
+    CHAIN_EXHAUSTED = "delay chain exhausted"
+    RETRIES_EXHAUSTED = "retries exhausted"
+    FAILED = "failed"
+    TIME_LIMIT = "time limit exceeded"
+    WORKER_LOST = "worker lost"
+    #: A row of a DataFrame that makes no task.
+    BAD_ROW = "bad row"
+
+
 def record(
-    reason: str,
+    reason: Reason,
     error: str | None,
     *,
     retries: int,
@@ -29,7 +42,7 @@ def record(
     """Returns the message property ``DEAD_LETTER``, of which ``DeadLetter`` has the attributes of the same names.
 
     Args:
-        reason: Why the message is buried, in words.
+        reason: Why the message is buried.
         error: The last error of the task, which is cut to ``ERROR_LENGTH``.
         retries: How often it was retried.
         exchange: Exchange through which it came to its worker.
@@ -37,7 +50,7 @@ def record(
         worker: Node name of the worker, or the host, that buries it.
     """
     return {
-        "reason": reason,
+        "reason": str(reason),
         "error": None if error is None else error[:ERROR_LENGTH],
         "retries": retries,
         "exchange": exchange,

@@ -11,7 +11,7 @@ from celery.signals import task_failure, task_internal_error
 from celery_ext.dead_letters.bury import queue_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
-from celery_ext.delays.lost import note_failure
+from celery_ext.delays.outside_failures import note_failure
 from celery_ext.delays.task import DelayChainTask, note_internal_error
 
 #: Attributes of a task that Celery itself does not know.

@@ -14,7 +14,8 @@ from celery_ext.dead_letters.bury import (
     reason_of,
     warn_of_old_attribute,
 )
-from celery_ext.delays import lost
+from celery_ext.dead_letters.letter import Reason
+from celery_ext.delays import outside_failures
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.signals import delay_chain_exhausted
@@ -100,7 +101,11 @@ class DelayChainTask(_Task):
     def Request(self) -> Any:  # noqa: N802  # Celery's name
         """The class of requests in the worker's main process, which notices when a task's own process is lost."""
         base = super().Request
-        return base if self.dead_letter_queue is None and self.delay_chain is None else lost.request_class(base)
+        return (
+            base
+            if self.dead_letter_queue is None and self.delay_chain is None
+            else outside_failures.request_class(base)
+        )
 
     def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
         """Does what the task's own class does after a failure, and buries the message if the task wants that.
@@ -228,7 +233,7 @@ class DelayChainTask(_Task):
             return  # the task's own retry gave up before, and autoretry_for caught the error of that
         request.gave_up_at = request.retries
         if self.dead_letter_queue and not request.is_eager:
-            bury(self, request, "delay chain exhausted" if chain is not None else "retries exhausted", exc)
+            bury(self, request, Reason.RETRIES_EXHAUSTED if chain is None else Reason.CHAIN_EXHAUSTED, exc)
         if chain is not None:
             delay_chain_exhausted.send(sender=self, task_id=request.id, request=request, chain=chain, exception=exc)
 

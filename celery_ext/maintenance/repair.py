@@ -11,7 +11,7 @@ from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import fault_of, read
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.formats.hash import body_of, id_of
-from kombu_delayq.store.formats.redisson import mark_of, own_id
+from kombu_delayq.store.formats.list import mark_of, own_id
 
 #: How many ids of each kind are remembered, to name them.
 EXAMPLES = 10

@@ -9,7 +9,7 @@ from typing import Any
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.formats.hash import id_of
-from kombu_delayq.store.formats.redisson import cursor_of, mark_of, message_of, named_field, own_id
+from kombu_delayq.store.formats.list import cursor_of, mark_of, message_of, named_field, own_id
 from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
 
 #: About the most bytes of bodies on a page, which limits how long it keeps Redis busy, and the memory of a reader.

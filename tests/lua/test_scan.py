@@ -5,7 +5,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.formats.hash import body_of
-from kombu_delayq.store.formats.redisson import priority_of
+from kombu_delayq.store.formats.list import priority_of
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.scan import PAGE_BYTES
 from kombu_delayq.store.types import Scanned

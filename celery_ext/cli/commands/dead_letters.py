@@ -9,7 +9,7 @@ from celery.utils.functional import chunks
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.commands.replay import drop, replay
+from celery_ext.cli.commands.dead_letters_replay import drop, replay
 from celery_ext.cli.letter_options import dead_letter_queues, dead_letter_queues_argument, known_dead_letter_queues
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import ARGUMENTS_WIDTH, arguments, cell, escaped, fit_table, json_line, task_name, when

@@ -11,7 +11,7 @@ from celery_ext.spark.read.arguments import Texts, as_json, cut_arguments
 from celery_ext.spark.read.parse import parse_fields, texts, timestamps, valid
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.connection.text import as_text
-from kombu_delayq.store.formats import redisson
+from kombu_delayq.store.formats import list as list_form
 from kombu_delayq.store.formats.hash import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
 from kombu_delayq.store.types import Waiting
 
@@ -164,7 +164,7 @@ class RedissonRows(Rows):
 
     Args:
         queue: Name of the queue.
-        marks: Marks of the entries, see ``kombu_delayq.store.formats.redisson``.
+        marks: Marks of the entries, see ``kombu_delayq.store.formats.list``.
         dues: Due times in ms since the epoch, as Redis writes them.
         lengths: Bytes of each message, 0 for a message that is lost.
         bodies: The messages: empty for a message that is lost, None for one that was not read.
@@ -188,7 +188,7 @@ class RedissonRows(Rows):
 
     def _priority_column(self) -> pa.Array:
         entries = zip(self._members, self._bodies, strict=True)
-        return pa.array([redisson.priority_of(mark, body) if body else None for mark, body in entries], pa.int32())
+        return pa.array([list_form.priority_of(mark, body) if body else None for mark, body in entries], pa.int32())
 
     def _size_column(self) -> pa.Array:
         return pa.array([length or None for length in self._lengths], pa.int32())

@@ -15,7 +15,7 @@ from celery_ext.spark.read.schema import OF_BODY
 from celery_ext.spark.read.selection import WaitingSelection
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.formats.hash import id_of, may_be_twin
-from kombu_delayq.store.formats.redisson import mark_of
+from kombu_delayq.store.formats.list import mark_of
 from kombu_delayq.store.types import Part, Scanned
 
 #: Messages, and bytes of messages, with which an Arrow batch is full.

@@ -1,1 +1,1 @@
-"""A record batch becomes messages, a column at a time. Knows neither Spark nor Redis."""
+"""A record batch becomes messages, a column at a time. Runs no Spark and asks no Redis."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 from celery.utils.nodenames import anon_nodename
 
 from celery_ext.bulk.template import Slots
-from celery_ext.dead_letters.letter import DEAD_LETTER, record
+from celery_ext.dead_letters.letter import DEAD_LETTER, Reason, record
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.messages.arguments import Arguments
@@ -84,6 +84,8 @@ class DeadLetterBuilder:
 
 def _with_reason(message: str, error: str, exchange: str | None, routing_key: str | None) -> str:
     """Returns a message with the property of a dead letter, as ``bury`` writes it."""
-    reason = record("bad row", error, retries=0, exchange=exchange, routing_key=routing_key, worker=anon_nodename())
+    reason = record(
+        Reason.BAD_ROW, error, retries=0, exchange=exchange, routing_key=routing_key, worker=anon_nodename()
+    )
     # The template of a task that expires has the property ``expiration``, null here. Celery writes no null there.
     return with_properties(message.encode(), {"expiration": None, DEAD_LETTER: reason}).decode()
