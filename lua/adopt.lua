@@ -2,7 +2,7 @@
 -- KEYS[1] due            ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies         HASH|LIST    bodies of the messages
 -- KEYS[3] notes          STRING|HASH  count of messages marked, and more
--- KEYS[4] ids            ZSET|HASH    what else finds messages by their ids
+-- KEYS[4] ids            ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5] unacked_index  ZSET         delivery tag -> time of delivery; kombu's
 -- KEYS[6] unacked        HASH         delivery tag -> message; kombu's
 -- ARGV[1] wake      channel on which a new head is announced
@@ -13,7 +13,8 @@
 -- ARGV[6] due_ms    due time, ms since the epoch
 -- ARGV[7] priority  0-9
 -- ARGV[8] body
--- Returns 'first' | 'head' | 'behind' when the store has it now; 'due', with nothing changed, when it is due already
+-- Returns 'first' | 'head' | 'behind' when the store has the message now; 'due', with nothing changed, when the message
+-- is due already
 -- Atomic: the message moves from the unacked messages into the store.
 -- Cost: O(log N)
 -- @include announce clock lifetime put wrong_type

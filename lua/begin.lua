@@ -1,15 +1,15 @@
--- Lets a run of a bulk job take part in it, and ends the part of earlier runs.
+-- Begins a run of a bulk job: from then on earlier runs of the job can no longer write.
 -- KEYS[1] job     HASH    state of the job
 -- KEYS[2] guard   SET     ids that the job has sent or claimed
 -- KEYS[3] staged  LIST    messages to be sent when the job is committed
 -- KEYS[4] stream  STRING  name of the job that a stream works on
 -- ARGV[1] run        number of the run; later ones are larger
 -- ARGV[2] ttl        how long job, guard and staged messages are kept from now on, ms
--- ARGV[3] name       name of the job, noted for the stream; '' for a job of no stream
+-- ARGV[3] name       name of the job, written to `stream`; '' for a job that belongs to no stream
 -- ARGV[4] is_staged  '1' when the run stages its messages, '0' when it sends them
--- Returns {'open' | 'committed' | 'aborted' | 'superseded' | 'mixed', when the job began, ms since the epoch}; all but
--- 'open' forbid this run to write; 'mixed': an earlier run has sent messages, this one would stage them, or the reverse
--- Atomic: the job begins once, whichever of its tasks comes first.
+-- Returns {'open' | 'committed' | 'aborted' | 'superseded' | 'mixed', when the job began, ms since the epoch}; this run
+-- may write only after 'open'; 'mixed': an earlier run has sent messages and this run would stage them, or the reverse
+-- Atomic: the job begins once, with the first of its tasks that calls.
 -- Cost: O(1)
 -- @include clock job wrong_type
 
@@ -30,7 +30,7 @@ if word == 'unknown' then -- a new job, or a later run
   end
 end
 if not word then
-  keep_all({ job, guard, staged }, ttl) -- the job must not outlive what keeps its ids from being sent twice
+  keep_all({ job, guard, staged }, ttl) -- the job must not outlive the guard, or an id could be sent twice
   if name ~= '' then
     redis.call('SET', stream, name, 'PX', ttl)
   end

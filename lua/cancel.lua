@@ -2,15 +2,15 @@
 -- KEYS[1] due        ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies     HASH|LIST    bodies of the messages
 -- KEYS[3] notes      STRING|HASH  count of messages marked, and more
--- KEYS[4] ids        ZSET|HASH    what else finds messages by their ids
--- KEYS[5] cancelled  ZSET         ids whose chains take no step -> until when, ms since the epoch
+-- KEYS[4] ids        ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[5] cancelled  ZSET         ids whose chains take no step -> end of that ban, ms since the epoch
 -- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
 -- ARGV[1] count  how many twins of an id to remove at most
--- ARGV[2] bytes  about how many bytes to remove at most; the ids beyond are left
+-- ARGV[2] bytes  about how many bytes to remove at most; further ids are not searched
 -- ARGV[3] step   text that the body of every step of any chain contains
 -- ARGV[4...] one a task: id
--- Returns for each id that was searched, in order: {id under which the message was stored, due time, priority, body of
--- each message removed, in turn}
+-- Returns for each id searched, in order, a list with four items a removed message: id under which the message was
+-- stored, due time, priority, body
 -- Atomic: a message that is returned will not be delivered; one that is not returned did not wait. An id with messages,
 -- none of which is a step, is free for a chain again.
 -- Cost: O(log N) an id

@@ -2,7 +2,7 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5] due     ZSET         from here on the keys of the other form
 -- KEYS[6] bodies  LIST|HASH
 -- KEYS[7] notes   HASH|STRING
@@ -11,7 +11,7 @@
 -- ARGV[2] queue  name, as announced
 -- ARGV[3] count  how many messages to move at most
 -- ARGV[4] bytes  about how many bytes to move at most
--- Returns {number moved, number without a body, number left, number of bodies left to which no message belongs,
+-- Returns {number moved, number without a body, number left, number of bodies left that belong to no message,
 -- 'first' | 'head' | 'behind'}; messages without a body are removed
 -- Atomic: puts first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message

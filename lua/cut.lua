@@ -1,9 +1,10 @@
--- Cuts a queue's waiting messages into parts, and says where each part ends.
+-- Cuts a queue's waiting messages into parts, and returns where each part ends.
 -- KEYS[1] due  ZSET  message -> due time, ms since the epoch
 -- ARGV[1] from  least due time, ms since the epoch, or -inf
 -- ARGV[2] to    due time before which messages are wanted, ms since the epoch, or +inf
--- ARGV[3...] one a part, but for the last: rank of its last message among those within the bounds, from 0 on, ascending
--- Returns for each rank: cursor of the member there, its due time; nothing for ranks that no message has any more
+-- ARGV[3...] one for every part but the last: rank of the part's last message among the messages within the bounds,
+-- counted from 0, ascending
+-- Returns for each rank: cursor of the member with that rank, its due time; nothing for a rank beyond the last message
 -- Atomic: reads only. The parts are disjoint and together have all messages within the bounds.
 -- Cost: O(log N) a rank
 -- @include page wrong_type zset

@@ -5,7 +5,7 @@
 -- KEYS[4]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[5]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[6]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[7]    ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[7]    ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[8]    other   ZSET         `due` of the other form of backup; `due` again where that is not counted
 -- KEYS[9...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake       channel on which a new head is announced
@@ -15,11 +15,11 @@
 -- ARGV[5] rate       messages a second that the job may send, 0 for any number
 -- ARGV[6] depth      how many messages may be in the queue at most, 0 for any number
 -- ARGV[7] is_staged  '1' to stage the messages, '0' to send them
--- ARGV[8...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 18th on four a message:
+-- ARGV[8...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 18th on four a message:
 -- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed
 -- Returns {'enqueued', number of new ids, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
--- {'committed' | 'aborted' | 'superseded' | 'unknown'} when the run may not write, {'wait', ms} when it has to, or
--- {'deep', number in the queue}
+-- {'committed' | 'aborted' | 'superseded' | 'unknown'} when the run may not write, {'wait', ms} when the rate asks for
+-- a pause, or {'deep', number in the queue} when the queue would become too deep
 -- Atomic: an id is in the guard if and only if its message has been sent or staged.
 -- Cost: O(log N) a message
 -- @include clock deliver job rate_limit wrong_type
@@ -68,7 +68,7 @@ elseif #rows > 0 then
   place = deliver(to, now, rows)
   sent(job, rate, #rows, now)
 end
-if #claims > 0 then -- after the messages: cut short, this may repeat one and never lose one
+if #claims > 0 then -- after the messages: a script that is cut short here repeats a message and loses none
   redis.call('SADD', guard, unpack(claims))
 end
 redis.call('HINCRBY', job, 'enqueued', #rows)

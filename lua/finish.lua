@@ -5,10 +5,10 @@
 -- ARGV[1] run   number of the run that ends; 0 for the latest
 -- ARGV[2] word  'committed' or 'aborted'
 -- ARGV[3] ttl   how long job, guard and staged messages are kept from now on, ms
--- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; its
--- state before, where it had ended; or 'superseded', with nothing changed, when a later run has begun
+-- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; a job
+-- that has already ended keeps its state; or 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
--- Cost: O(1); Redis frees the memory beside its work
+-- Cost: O(1); Redis frees the memory in the background
 -- @include clock job wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
@@ -32,10 +32,10 @@ if word == 'committed' and waiting > 0 then
   word = 'publishing'
 end
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass. The end of a job frees much
--- memory, so it begins with a write that needs none, whether that changes something or not.
+-- memory, so the first write here is one that needs none, even where it changes nothing.
 keep_all({ guard, staged }, ttl)
 if word ~= 'aborted' or is_staged then
-  redis.call('UNLINK', guard) -- the job's state refuses its ids now, or nothing was sent
+  redis.call('UNLINK', guard) -- the state of the job refuses its ids from now on, or the job has sent nothing
 end
 if word == 'aborted' and is_staged then
   redis.call('UNLINK', staged)

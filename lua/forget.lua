@@ -1,22 +1,22 @@
 -- Forgets queues that have been empty and unused for long.
 -- KEYS[1]    queues  SET   queues that hold or held delayed messages
--- KEYS[2]    used    ZSET  the same queues -> when each was last seen in use, ms since the epoch
+-- KEYS[2]    used    ZSET  the same queues -> time of last use, ms since the epoch
 -- KEYS[3...] due, bodies, notes, ids, other  ZSET, HASH, STRING, ZSET, ZSET  five a queue: the keys of the
 -- default form, and `due` of Redisson's form or, where that is not counted, of the default one again
 -- ARGV[1] after  for how many ms a queue has to be unused; 0 forgets one that is empty
--- ARGV[2...] three a queue: name; channel on which JVM services hear of its new heads, or '' not to ask; how many of
--- those who hear it do not count
+-- ARGV[2...] three a queue: name; channel on which JVM services hear of its new heads, or '' for none; how many of the
+-- channel's subscribers do not count
 -- Returns names of the queues forgotten
--- Atomic: a queue with a message keeps its name. A publisher that makes it known once more, after its message is there,
--- comes after this.
+-- Atomic: a queue with a message keeps its name. A publisher stores its message first and makes the queue known after,
+-- so a queue that is forgotten in between is known again.
 -- Cost: O(log queues) a queue
 -- @include clock wrong_type
 
 -- The time of last use is noted anew when it is older than `after` / SHARE.
 local SHARE = 24
 
--- The time of last use of a name that has left `queues` in another way is kept for this many times `after`. A call
--- removes so many of these at most.
+-- A name may leave `queues` in another way; its time of last use is then kept for KEPT_FOR times `after`. A call
+-- removes at most AT_ONCE such times.
 local KEPT_FOR, AT_ONCE = 3, 100
 
 local queues, used = KEYS[1], KEYS[2]
@@ -34,7 +34,7 @@ end
 
 local function is_heard(channel, of_ours)
   local found = channel ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel) or { channel, 0 }
-  return found.err ~= nil or found[2] > tonumber(of_ours) -- a user who may not ask forgets none
+  return found.err ~= nil or found[2] > tonumber(of_ours) -- a user whose ACL forbids the question forgets no queue
 end
 
 local function forget(name, notes, ids)

@@ -2,12 +2,12 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- ARGV[1] count  how many twins of an id to return at most
--- ARGV[2] bytes  about how many bytes to return at most; the ids beyond are left
+-- ARGV[2] bytes  about how many bytes to return at most; further ids are not searched
 -- ARGV[3...] one a task: id
--- Returns for each id that was searched, in order: {id under which the message is stored, due time, priority, body of
--- each message found, in turn}
+-- Returns for each id searched, in order, a list with four items a message found: id under which the message is stored,
+-- due time, priority, body
 -- Atomic: reads only.
 -- Cost: O(log N) an id
 -- @include search wrong_type

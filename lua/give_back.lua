@@ -9,6 +9,6 @@ local ready = KEYS[1]
 local body = ARGV[1]
 
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass. A message that was just
--- taken fits in again, so the first write needs none, and changes nothing.
+-- taken fits in again, so the script begins with a write that needs no memory and changes nothing.
 redis.call('LTRIM', ready, 0, -1)
 return redis.call('RPUSH', ready, body)

@@ -1,8 +1,8 @@
 -- Reads when the next message of each of several queues is due.
 -- KEYS[...] due  ZSET  message -> due time, ms since the epoch; one key a queue
--- Returns {now, then for each key: due time of its head or ''}; a key of the wrong type is reported as due, so that the
--- transfer that follows names the error
--- Atomic: reads only; the keys need not share a slot, a caller may ask for them in parts.
+-- Returns {now, then for each key: due time of its head or ''}; a key of the wrong type has the due time '0', so that
+-- the transfer that follows names the error
+-- Atomic: reads only. The keys need not share a slot: a caller may read them in several calls.
 -- Cost: O(1) a queue
 -- @include clock
 

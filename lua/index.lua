@@ -3,14 +3,14 @@
 -- KEYS[2] bodies  LIST  the same entries, and garbage
 -- KEYS[3] notes   HASH  count of messages marked, and more
 -- KEYS[4] ids     HASH  id -> where its messages are
--- ARGV[1] last      where the page before ended, as it was returned, or ''
--- ARGV[2] last_due  the due time there, as it was returned, '' for the first page
--- ARGV[3] tail      mark of the list's tail when the first page was read, as it was returned, '' for the first page
+-- ARGV[1] last      cursor where the page before ended, as returned; '' for the first page
+-- ARGV[2] last_due  due time at that cursor, as returned; '' for the first page
+-- ARGV[3] tail      mark that the list's tail had at the first page, as returned; '' for the first page
 -- ARGV[4] count     how many messages to look at, at most
 -- ARGV[5] bytes     about how many bytes of them to look at, at most
--- Returns {'end', number of messages that have become findable}: all are that were there when the first page was read;
--- or {'more', that number, where the page ends, the due time there, mark of the list's tail}
--- Atomic: a message that was there when the first page was read, and waits until the last one, is found from then on.
+-- Returns {'more', number of messages that have become findable, cursor where the page ends, due time at that cursor,
+-- mark of the list's tail}; or {'end', that number} after the last page
+-- Atomic: a message that waits from the first page to the last is found from then on.
 -- Cost: O(log N * log N + count)
 -- @include entry foreign forget page wrong_type zset
 
@@ -38,7 +38,7 @@ forget(keys, found)
 if start + #entries < redis.call('ZCARD', keys.due) then
   return { 'more', found, cursor_of(entries[#entries]), dues[#dues], tail }
 end
-if redis.call('HGET', keys.notes, 'sought') == tail then -- what came since stands behind it
+if redis.call('HGET', keys.notes, 'sought') == tail then -- newer entries stand behind that tail
   found = found + (index_tail(keys, tail, count, bytes) or 0)
   redis.call('HDEL', keys.notes, 'sought')
 end

@@ -2,14 +2,14 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5] queues  SET          queues that hold or held delayed messages
--- KEYS[6] used    ZSET         the same queues -> when each was last seen in use, ms since the epoch
+-- KEYS[6] used    ZSET         the same queues -> time of last use, ms since the epoch
 -- ARGV[1] expire  ms after which an unused queue expires, 0 for never
 -- ARGV[2] queue   name
--- ARGV[3] known   1 to make the queue known, too
--- Returns 'kept', or 'empty' when no key of the queue is there
--- Atomic: no key ends sooner than it would have, or before the latest message is due and `expire` more.
+-- ARGV[3] known   1 to add the queue to `queues`, too
+-- Returns 'kept', or 'empty' when the queue has no `due` key
+-- Atomic: no key ends sooner than before, nor sooner than `expire` ms after the latest message is due.
 -- Cost: O(log N)
 -- @include clock lifetime wrong_type
 
@@ -25,7 +25,7 @@ end
 if known then
   redis.call('SADD', queues, queue)
 end
-redis.pcall('ZADD', used, 'XX', 'GT', now, queue) -- a user who may not keeps the queue alive all the same
+redis.pcall('ZADD', used, 'XX', 'GT', now, queue) -- where the ACL forbids it, the queue is kept alive all the same
 local life = life_of(keys, now, expire)
 if life.left == -2 then
   return 'empty'

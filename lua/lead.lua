@@ -1,18 +1,18 @@
 -- Takes or renews a lease, such as that of the leading transfer worker, and returns the names of all queues.
 -- KEYS[1]    queues  SET     queues that hold or held delayed messages
 -- KEYS[2...] lease   STRING  name of its holder, with a TTL; the leader's lease first, then the deputies' in turn
--- ARGV[1] name  name of the asker
--- ARGV[2] ttl   ms
--- Returns {name of who holds the first lease, number of the lease that the asker holds now or 0, {queue, queue, ...}}
--- Atomic: at any moment at most one holds a lease, and nobody holds two.
+-- ARGV[1] name  name of the caller
+-- ARGV[2] ttl   of the lease, ms
+-- Returns {holder of the first lease, number of the lease that the caller holds now or 0, {queue, queue, ...}}
+-- Atomic: at any moment a lease has at most one holder, and nobody holds two leases.
 -- Cost: O(queues)
 -- @include wrong_type
 
 local queues = KEYS[1]
 local name, ttl = ARGV[1], ARGV[2]
 
--- Returns what a key holds, and an error that names the key. Only an error makes it ask for types, because this script
--- is called all the time.
+-- Returns the value of a key, and, if Redis refuses the read, an error that names the key. The type is asked for only
+-- after an error, because every worker calls this script all the time.
 local function read(command, key, kept)
   local found = redis.pcall(command, key)
   local failed = type(found) == 'table' and found.err

@@ -1,10 +1,10 @@
--- Sends the first staged messages of a committed bulk job, as far as they go to one queue.
+-- Sends the first staged messages of a committed bulk job, up to the first that goes to another queue.
 -- KEYS[1]    job     HASH         state of the job
--- KEYS[2]    staged  LIST         messages to be sent, five entries each: queue, id, due, priority, body
+-- KEYS[2]    staged  LIST         messages to be sent, five entries a message: queue, id, due, priority, body
 -- KEYS[3]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[4]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[5]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[6]    ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[6]    ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[7]    other   ZSET         `due` of the other form of backup; `due` again where that is not counted
 -- KEYS[8...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake   channel on which a new head is announced
@@ -14,9 +14,10 @@
 -- ARGV[5] rate   messages a second that the job may send, 0 for any number
 -- ARGV[6] depth  how many messages may be in the queue at most, 0 for any number
 -- ARGV[7] ttl    how long job and staged messages are kept from now on, ms
--- ARGV[8...17] for priority 0-9: which of the lists it goes to, counted from 0
+-- ARGV[8...17] for each priority 0-9: its list, counted from 0
 -- Returns {'published', number sent, 'first' | 'head' | 'behind', number left}; or, with nothing changed, {state of the
--- job} when it is not 'publishing', {'wait', ms} or {'deep', number in the queue}
+-- job} when it is not 'publishing', {'wait', ms} when the rate asks for a pause, or {'deep', number in the queue} when
+-- the queue is too deep
 -- Atomic: sends first, removes after; with the last message the job is committed.
 -- Cost: O(log N) a message
 -- @include clock deliver job rate_limit wrong_type

@@ -2,7 +2,7 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- Returns number of messages removed
 -- Atomic: all or none.
 -- Cost: O(1); Redis frees the memory in the background

@@ -1,18 +1,18 @@
 -- Publishes a page of messages of one queue, once: into the store until they are due, or at once to the queue's lists.
--- KEYS[1]    sender  STRING       number of the page that its sender has published last
+-- KEYS[1]    sender  STRING       number of the latest page that the sender has published
 -- KEYS[2]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[3]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[4]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[5]    ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[5]    ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[6...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name, as announced
 -- ARGV[3] expire  ms after which an unused queue expires, 0 for never
 -- ARGV[4] number  number of the page, higher than those of the sender's pages before
--- ARGV[5] ttl     for how many ms the page is known again
--- ARGV[6...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 16th on four a message:
+-- ARGV[5] ttl     for how many ms a repeated page is recognized
+-- ARGV[6...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 16th on four a message:
 -- id, due (ms since the epoch, or '' for now), priority (0-9), body
--- Returns 'first' | 'head' | 'behind' for the messages stored; 'repeated', with nothing changed, for a page known again
+-- Returns 'first' | 'head' | 'behind' for the messages stored; 'repeated', with nothing changed, for a repeated page
 -- Atomic: sends first, notes the page after; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
 -- @include clock deliver wrong_type

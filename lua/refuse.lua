@@ -1,11 +1,12 @@
 -- Notes ids whose delay chains are to take no further step, and removes some notes that are out of date.
--- KEYS[1] cancelled  ZSET  ids whose chains take no step -> until when, ms since the epoch
+-- KEYS[1] cancelled  ZSET  ids whose chains take no step -> end of that ban, ms since the epoch
 -- KEYS[2] chains     ZSET  ids of chains -> due time of the latest step; '' -> inf where chains are in use
--- ARGV[1] ttl     for how long, ms
--- ARGV[2] most    about how many notes to keep where nobody is known to use chains, the latest ones
+-- ARGV[1] ttl     for how long the chains take no step, ms
+-- ARGV[2] most    about how many of the latest notes to keep where no use of chains is known
 -- ARGV[3] in_use  1 where the caller knows that chains are in use, or 0
 -- ARGV[4...] one a chain: id
--- Returns which of the ids, counted from 1, are those of chains of which a step was due within the last `ttl` or later
+-- Returns the positions, counted from 1, of the ids whose chains have a step that was due within the last `ttl` or is
+-- due later
 -- Atomic: a step offered after this is refused.
 -- Cost: O(log N) an id
 -- @include clock wrong_type
@@ -30,7 +31,7 @@ end
 if in_use then
   redis.call('ZADD', chains, 'inf', '')
 end
--- A call removes up to twice as many notes as it adds, so that they become fewer.
+-- A call removes up to twice as many notes as it adds, so that the number of notes falls.
 local spare = redis.call('ZCOUNT', cancelled, '-inf', now)
 if redis.call('ZCARD', chains) == 0 then
   spare = math.max(spare, redis.call('ZCARD', cancelled) - most)

@@ -1,7 +1,7 @@
--- Gives leases back, so that another may have them at once.
+-- Gives leases back, so that another worker can take them at once.
 -- KEYS[...] lease  STRING  name of its holder
--- ARGV[1] name  name of who gives them back
--- Returns 'released' or 'not_leading'
+-- ARGV[1] name  name of the caller
+-- Returns 'released', or 'not_leading' when the caller holds none of the leases
 -- Atomic: only the holder gives a lease back.
 -- Cost: O(1)
 

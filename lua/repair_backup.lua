@@ -6,10 +6,10 @@
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
 -- ARGV[3] mend   1, or 0 to change nothing
--- ARGV[4...] two a body: id, due time in ms since the epoch for when it has none, or '' to only look
--- Returns for each body the first that is so: 'gone' (there is no such body), 'unindexed', 'unnamed' (a twin that the
--- id it shares does not find), 'sound'
--- Atomic: a body that is indexed already keeps its due time. What is mended is all that a body lacks.
+-- ARGV[4...] two a body: id; due time in ms since the epoch that a body without one gets, or '' to only look
+-- Returns for each body the first word that is true of it: 'gone' (there is no such body), 'unindexed' (it has no index
+-- entry), 'unnamed' (a twin that a search for the shared id does not find), 'sound'
+-- Atomic: a body that is indexed already keeps its due time. A body that lacks an index entry and a name gets both.
 -- Cost: O(log N) a body
 -- @include announce lifetime marks twins wrong_type
 

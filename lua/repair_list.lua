@@ -1,13 +1,13 @@
--- Finds entries in the list of Redisson's form that lost their place in the index, and gives it back to them.
+-- Finds entries in the list of Redisson's form that have lost their place in the index, and puts them back there.
 -- KEYS[1] due     ZSET  entry -> due time, ms since the epoch
 -- KEYS[2] bodies  LIST  the same entries, and garbage
 -- KEYS[3] notes   HASH  count of messages marked, and more
 -- KEYS[4] ids     HASH  id -> where its messages are
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] mend   1, or 0 to change nothing
--- ARGV[3] skip   how many entries at the list's tail not to look at
--- ARGV[4] count  how many before those to look at
--- Returns {number of entries looked at, bytes of them, mark of each that was found}
+-- ARGV[3] skip   how many entries at the list's tail to leave out
+-- ARGV[4] count  how many of the entries before those to look at
+-- Returns {number of entries looked at, their bytes, then the mark of each lost entry}
 -- Atomic: an entry is put back only while there is a record of it and it is not in the index. One that was transferred
 -- or removed has either no record or is no longer in the list.
 -- Cost: O(entries between the page and the nearer end of the list + count * log N)
@@ -21,7 +21,7 @@ if wrong then
   return wrong
 end
 
--- Returns the due time that is kept of an entry, or nil.
+-- Returns the due time in the record of an entry that is not in the index, or nil.
 local function due_of(id, entry)
   for _, record in ipairs(records_of(redis.call('HGET', keys.ids, field_of(id)))) do
     if record.mark == mark_of(entry) and not locate(keys.due, record.due, record.mark) then

@@ -1,8 +1,8 @@
--- Takes dead letters from the end of their list, where they are oldest: each to a queue's list, back, or away.
+-- Takes the oldest dead letters from the end of their list, and puts them into queues, back, or away.
 -- KEYS[1]    dead   LIST  dead letters
 -- KEYS[2...] ready  LIST  lists of the queues that they may go to
--- ARGV[...] three a dead letter, oldest first: its message as it is in the list; where it goes: number of one of the
---   lists, counted from 0, 'back' for the other end of its own, or 'away'; the message to put there
+-- ARGV[...] three a dead letter, oldest first: its message as it is in the list; its goal: the number of one of the
+--   lists, counted from 0, 'back' for the other end of the dead letters' list, or 'away'; the message to put there
 -- Returns number of dead letters taken; fewer than given when other letters are at the end of the list
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(1) a dead letter

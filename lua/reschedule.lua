@@ -1,8 +1,8 @@
--- Gives waiting messages other due times, and bodies that say so.
+-- Gives waiting messages new due times, and bodies with these due times.
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
 -- ARGV[3...] four a message: id under which it is stored, SHA-1 of its body, new due time, new body
@@ -34,7 +34,7 @@ local function reschedule(id, sha, due_ms, body)
   return 'rescheduled'
 end
 
--- Keys that are empty for a moment are gone, and so is the time when they would expire: it is read before.
+-- A key that is empty for a moment loses its TTL, so the script reads the TTLs first.
 local life = life_of(keys, now, 0)
 local reply = {}
 announce(keys, wake, queue, function()

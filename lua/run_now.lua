@@ -2,9 +2,9 @@
 -- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[4]    ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
--- ARGV[1...] first, for priority 0-9, which of the lists it goes to, counted from 0; from the 11th on three a message:
+-- ARGV[1...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 11th on three a message:
 -- id under which it is stored, SHA-1 of its body, new body
 -- Returns for each message: 'transferred', or, with nothing changed, 'not_delayed' or 'changed' (another body waits
 -- under the id)

@@ -1,20 +1,20 @@
--- Reads which messages of a queue, or of a part of it, wait, in the order of their due times, a page at a time.
+-- Reads the waiting messages of a queue, or of a part of it, in the order of their due times, a page at a time.
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- ARGV[1] from         least due time, ms since the epoch, or -inf
 -- ARGV[2] to           due time before which messages are wanted, ms since the epoch, or +inf
--- ARGV[3] last         where the page or part before ended: index member, or its cursor; '' where the queue begins
--- ARGV[4] last_due     the due time there, as it was returned, '' where the queue begins
--- ARGV[5] final        where the part ends, in the same way; '' where the queue ends
--- ARGV[6] final_due    the due time there, as it was returned, '' where the queue ends
+-- ARGV[3] last         end of the page or part before: an index member, or its cursor; '' at the queue's beginning
+-- ARGV[4] last_due     due time of that member, as returned; '' at the queue's beginning
+-- ARGV[5] final        end of the part: an index member, or its cursor; '' for the queue's end
+-- ARGV[6] final_due    due time of that member, as returned; '' for the queue's end
 -- ARGV[7] count        how many messages to return at most
--- ARGV[8] bytes        about how many bytes the bodies of all may have at most
+-- ARGV[8] bytes        about how many bytes all bodies together may have at most
 -- ARGV[9] with_bodies  '1' to return bodies, '0' to return their lengths
--- Returns {'more' or 'end', and with bodies {id, due time, priority, body, cursor of each message, in turn}, where
--- priority and body are '' when the body is missing; without bodies {index member, due time of each, in turn}, {length
--- of each stored value, 0 when the body is missing}}
+-- Returns {'more' or 'end', messages, lengths}. With bodies, messages has five items a message: id, due time, priority,
+-- body, cursor; priority and body are '' when the body is missing; there are no lengths. Without bodies, messages has
+-- two items a message: index member, due time; lengths has the length of its stored value, 0 when the body is missing
 -- Atomic: reads only. A message that waits from the first page to the last is returned once.
 -- Cost: O(log N * log N + count)
 -- @include page wrong_type zset

@@ -1,21 +1,21 @@
--- Puts the next step of a delay chain into the store, unless the chain was cancelled or as late a step of it waits.
+-- Puts the next step of a delay chain into the store, unless the chain is cancelled, or this or a later step waits.
 -- KEYS[1] due        ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies     HASH|LIST    bodies of the messages
 -- KEYS[3] notes      STRING|HASH  count of messages marked, and more
--- KEYS[4] ids        ZSET|HASH    what else finds messages by their ids
--- KEYS[5] cancelled  ZSET         ids whose chains take no step -> until when, ms since the epoch
+-- KEYS[4] ids        ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[5] cancelled  ZSET         ids whose chains take no step -> end of that ban, ms since the epoch
 -- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
 -- ARGV[1]  wake      channel on which a new head is announced
 -- ARGV[2]  queue     name, as announced
 -- ARGV[3]  expire    ms after which an unused queue expires, 0 for never
 -- ARGV[4]  chain     text that the body of every step of the chain contains, and no other body
--- ARGV[5]  ttl       ms after its due time for which a step may run
--- ARGV[6]  most      for how many chains whose step has left `chains` keeps the due time, the latest ones
+-- ARGV[5]  ttl       for how many ms after its due time a step may still run
+-- ARGV[6]  most      how many past due times `chains` keeps, the latest ones
 -- ARGV[7]  id
 -- ARGV[8]  due       ms since the epoch, or '+' and ms from now
 -- ARGV[9]  priority  0-9
 -- ARGV[10] body
--- Returns 'first' | 'head' | 'behind' when the store has it now; 'waits' or 'cancelled' with nothing stored
+-- Returns 'first' | 'head' | 'behind' when the store has the step now; 'waits' or 'cancelled' with nothing stored
 -- Atomic: at any moment at most one step of a chain waits, and none after it was cancelled.
 -- Cost: O(log N)
 -- @include announce clock find lifetime put wrong_type
@@ -36,7 +36,7 @@ if tonumber(redis.call('ZSCORE', cancelled, id) or 0) > now then
   return 'cancelled'
 end
 
--- Returns at which step of its chain a message is; 0 for one that is no JSON.
+-- Returns the number of a message's step in its chain; 0 for a message that is no JSON.
 local function position(message)
   local is_json, parsed = pcall(cjson.decode, message)
   local headers = is_json and type(parsed) == 'table' and parsed.headers
@@ -49,7 +49,7 @@ for _, message in ipairs(find(keys, id, 100)) do
     if position(message.body) >= position(body) then
       return 'waits'
     end
-    remove(keys, message) -- it comes from a run that was delivered twice and is behind
+    remove(keys, message) -- an earlier step: the second copy of a run that was delivered twice has sent it
   end
 end
 local place = announce(keys, wake, queue, function()
@@ -57,7 +57,8 @@ local place = announce(keys, wake, queue, function()
 end)
 live_on(keys, life, now)
 
--- 'GT' keeps the 'inf' of '' where a chain has an empty id. Two ids leave for one that comes: they become fewer.
+-- 'GT' keeps the 'inf' of '' where a chain has an empty id. Up to two ids leave for one that comes, so that the number
+-- of ids falls.
 redis.call('ZADD', chains, 'GT', 'inf', '', at(due, now), id)
 local ended = redis.call('ZCOUNT', chains, '-inf', now - ttl)
 local spare = math.min(math.max(ended, redis.call('ZCOUNT', chains, '-inf', now) - most), 2)

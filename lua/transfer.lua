@@ -2,18 +2,18 @@
 -- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[4]    ids     ZSET|HASH    what else finds messages by their ids
+-- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] count  how many messages to move at most
 -- ARGV[2] bytes  about how many bytes to move at most
--- ARGV[3...12] for priority 0-9: which of the lists it goes to, counted from 0
+-- ARGV[3...12] for each priority 0-9: its list, counted from 0
 -- Returns {number moved, number without a body, due time of the first or '', now, next due or ''}
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
 -- @include batch clock large lifetime take wrong_type
 
--- As many messages are read at once as fit the buffer of 16 KB in which Redis gives a script its reply: a larger reply
--- is copied again.
+-- A read asks for as many messages as fit the buffer of 16 KB in which Redis gives a script its reply: Redis copies a
+-- larger reply once more.
 local REPLY, AT_MOST = 15000, 32
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
@@ -47,7 +47,7 @@ while count > 0 and bytes > 0 do
   else
     batch = { ready = { [usual] = bodies }, members = members, bodies = bodies, lost = 0 }
   end
-  -- Messages for other lists than the first are pushed after all of those for the first.
+  -- Messages for the first list are pushed before those for any other list.
   if leaves_in_parts() and is_for(batch, foremost) then
     settle_batch()
   end

@@ -15,12 +15,12 @@ _AS_REPR = frozenset((date, datetime, Decimal, UUID))
 
 
 def saferepr(arguments: Any, most: int, levels: int) -> str:
-    """Returns what Celery's ``saferepr`` does, several times as fast for short arguments without containers in them.
+    """Returns the text of Celery's ``saferepr``, several times as fast for short arguments without containers in them.
 
     Args:
         arguments: Positional or keyword arguments.
-        most: Number of characters from which on Celery cuts them off.
-        levels: To which depth containers are shown.
+        most: Celery cuts off texts of this many characters or more.
+        levels: Depth to which containers are shown.
 
     Source: celery.utils.saferepr
     """
@@ -45,10 +45,11 @@ def _flat(arguments: Any) -> str | None:
 
 
 def texts_of(values: Iterable[Any]) -> list[str] | None:
-    """Returns how each value is shown in a container that is not cut off.
+    """Returns the text of each value in a container that is not cut off.
 
     Returns:
-        None if one of the values is a container, or bytes, which Celery may cut off by themselves.
+        The texts; None if a value is a container or bytes, which Celery may cut off by themselves, or of a type that
+        is not known here.
     """
     texts = []
     for value in values:

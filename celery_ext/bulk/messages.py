@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Maps a hex digit to a valid UUID4 variant digit.
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
-#: How many UUIDs one read of random bytes gives.
+#: Number of UUIDs that one read of random bytes gives.
 _UUIDS_AT_ONCE = 512
 
 
@@ -33,8 +33,8 @@ class BulkMessages:
     """Makes the messages of calls.
 
     Args:
-        target: What is called.
-        shared: What all messages have in common.
+        target: The task that is called.
+        shared: The common parts of all messages.
         broker: Options of the transport.
     """
 
@@ -99,7 +99,7 @@ class BulkMessages:
                 )
             )
 
-        # A call with an id of its own is sealed as by apply_async: when it is sent twice, the store recognizes it.
+        # The message of a call with its own id is sealed, as by apply_async: sent twice, it is stored once.
         text = seal_text(write) if call.task_id else write(next(self._delivery_tags))
         return Offer(task_id, due, self._priority, text)
 
@@ -113,7 +113,7 @@ class BulkMessages:
             raise TypeError("task keyword arguments must be a mapping")
 
     def _due(self, call: Call, task_id: str) -> tuple[str, str]:
-        """Returns the eta as JSON text, and the due time as of ``Offer``."""
+        """Returns the eta as JSON text, and the due time in the form of ``Offer``."""
         eta = call.eta
         if call.countdown:
             eta = self._after(call.countdown)
@@ -134,7 +134,7 @@ class BulkMessages:
         return text, repr(due_ms)
 
     def _expiry(self) -> tuple[str, str]:
-        """Returns the expiry, and in how many ms it is, both as JSON text. Source: Celery.send_task."""
+        """Returns the expiry, and the ms until then, both as JSON text. Source: Celery.send_task."""
         expires = self._expires
         if isinstance(expires, Real):
             seconds = float(expires)
@@ -147,19 +147,25 @@ class BulkMessages:
         return f'"{expires.isoformat()}"', _in_ms((in_utc(expires) - self._now()).total_seconds())
 
     def _after(self, seconds: float) -> datetime:
-        """Returns the time so many s from now, in the app's zone. Source: celery.app.amqp.AMQP.as_task_v2."""
+        """Returns the time ``seconds`` from now, in the app's zone. Source: celery.app.amqp.AMQP.as_task_v2."""
         now = self._now()
         return (now.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(now.tzinfo)
 
     def _now(self) -> datetime:
-        """Returns the app's time of this call. ``app.now()`` looks up settings, so it is called once only."""
+        """Returns ``app.now()`` for this call. That function looks up settings, so it is called once only."""
         if self._app_start is None:
             self._app_start, self._start_s = self._app.now(), self._now_s
         passed = timedelta(seconds=self._now_s - self._start_s)
         return (self._app_start.astimezone(UTC) + passed).astimezone(self._app_start.tzinfo)
 
     def _repr(self, option: Any, arguments: Any, most: int) -> str:
-        """Returns how arguments are shown, as JSON text. option: Of ``send_many``, for all calls; or None."""
+        """Returns the shown form of arguments as JSON text.
+
+        Args:
+            option: The text that ``send_many`` has for all calls, or None.
+            arguments: Positional or keyword arguments.
+            most: As for ``saferepr``.
+        """
         return text_to_json(saferepr(arguments, most, self._repr_levels)) if option is None else to_json(option)
 
     def _serializer(self) -> Callable[[Any, Any], bytes]:
@@ -174,7 +180,7 @@ class BulkMessages:
         def serialize_json(args: Any, kwargs: Any) -> bytes:
             try:
                 return to_json((args, kwargs, embed)).encode()
-            except Exception:  # kombu raises an EncodeError for any of them
+            except Exception:  # ``serialize`` raises it as kombu's EncodeError
                 return serialize(args, kwargs)
 
         codec = serialization.registry._encoders.get(serializer)
@@ -190,7 +196,7 @@ def _uuids(*, version_4: bool) -> Iterator[str]:
     """Yields random UUIDs as text, faster than ``uuid4``.
 
     Args:
-        version_4: Whether they have the digits of version and variant that ``uuid4`` gives them.
+        version_4: Whether the UUIDs have the version and variant digits of ``uuid4``.
     """
     while True:
         drawn = os.urandom(16 * _UUIDS_AT_ONCE).hex()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Options of ``apply_async`` and ``send_task`` that belong to a single call, or that only Celery itself gives.
+#: Options of ``apply_async`` and ``send_task`` that belong to a single call, or that only Celery itself passes.
 _REFUSED = frozenset(
     (
         *("args", "kwargs", "task_id", "producer", "publisher", "connection", "router", "result_cls", "add_to_parent"),
@@ -48,20 +48,20 @@ def send_many(
     Args:
         app: Any app.
         task: A task of the app, or the name of any task.
-        calls: What differs from call to call.
+        calls: The arguments, due time and task id of every call.
         on_sent: Called after each page with its task ids, in the order of the calls.
         **options: Options of ``apply_async`` for all calls, such as ``queue``, ``priority``, ``expires`` or ``link``.
             ``countdown``, ``eta`` or ``delay_level`` are for calls that have neither ``countdown`` nor ``eta``.
 
     Returns:
-        How many were sent.
+        Number of calls sent.
 
     Raises:
-        TypeError: Many calls cannot share an option, and nothing was sent; or the task does not take the arguments of
-            a call.
+        TypeError: An option cannot be shared by many calls, and nothing was sent; or an item of ``calls`` is no
+            ``Call``; or the task does not take the arguments of a call.
         ValueError: There are both ``countdown`` and ``eta``.
         DelayTooLong: The transport option ``max_delay`` does not allow a delay.
-        kombu.exceptions.OperationalError: The broker does not answer, for as long as ``apply_async`` would try.
+        kombu.exceptions.OperationalError: The broker has not answered for as long as ``apply_async`` would try.
     """
     refused = sorted(_REFUSED & options.keys())
     if refused:
@@ -91,7 +91,7 @@ def _default_due(app: "Celery", options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _complete(call: Call, due: Mapping[str, Any]) -> Call:
-    """Returns a call with the default due time, if it has none of its own."""
+    """Returns a call, with the default due time if it has no due time of its own."""
     if not isinstance(call, Call):
         raise TypeError(f"calls are of the type celery_ext.Call, not {type(call).__name__}")
     if call.countdown is None and call.eta is None:

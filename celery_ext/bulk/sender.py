@@ -22,8 +22,8 @@ class BulkSender:
     """Sends the messages of one ``send_many``.
 
     Args:
-        app: The app, whose connections it uses.
-        shared: What all messages have in common.
+        app: The sender uses the connections of this app.
+        shared: The common parts of all messages.
         have_chain: Whether the messages have a delay chain.
     """
 
@@ -34,7 +34,7 @@ class BulkSender:
         self._ahead: PutAhead | None = None
         #: The page that is on its way.
         self._page: Sequence[Offer] = ()
-        #: Id of the last page that was begun.
+        #: Id of the latest page that was begun.
         self._page_id = PageId(uuid4().hex, 0)
 
     def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[list[str]]:
@@ -62,7 +62,7 @@ class BulkSender:
             self._page = page
 
     def close(self) -> None:
-        """Closes its connection, if it has one."""
+        """Closes the connection of the sender, if there is one."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
@@ -83,9 +83,10 @@ class BulkSender:
 
     @contextmanager
     def _resending(self, page: Sequence[Offer]) -> Iterator[None]:
-        """Sends a page again if the connection is lost meanwhile. The next page gets a new connection.
+        """Sends a page again if the connection is lost in the block. The next page gets a new connection.
 
-        If Redis has the page already, it recognizes the page. With ``retry=False`` nothing is sent again.
+        If Redis has the page already, it stores nothing again. With ``retry=False`` no page is sent again: the error is
+        raised as an ``OperationalError``.
         """
         try:
             yield
@@ -96,7 +97,7 @@ class BulkSender:
             self._publish(page)
 
     def _publish(self, page: Sequence[Offer]) -> None:
-        """Sends a page, again if the connection is lost meanwhile. Source: kombu.messaging.Producer.publish."""
+        """Sends a page, and sends it again if the connection is lost. Source: kombu.messaging.Producer.publish."""
         policy = self._shared.retry_policy
         with self._app.producer_or_acquire() as producer:
 

@@ -1,4 +1,4 @@
-"""What ``send_many`` calls, what the messages have in common, and when Celery has to make each message itself."""
+"""The task that ``send_many`` calls, the common parts of its messages, and when Celery has to make every message."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -16,18 +16,18 @@ from kombu_delayq.channel import DelayedChannel
 if TYPE_CHECKING:
     from celery import Celery
 
-#: Header ``ignore_result`` that ``send_task`` writes for a task that the app does not know.
+#: Value of the header ``ignore_result`` that ``send_task`` writes for a task that the app does not know.
 _RESULT_OF_UNKNOWN = None if VERSION >= (5, 7) else False
 
 
 class Call(NamedTuple):
-    """One call of a task, as of ``apply_async``.
+    """One call of a task. The fields mean the same as in ``apply_async``.
 
     Attributes:
         args: Positional arguments.
         kwargs: Keyword arguments.
         countdown: Delay in s.
-        eta: When it is due, instead of ``countdown``; without a zone it is in UTC.
+        eta: Due time, instead of ``countdown``; without a zone it is in UTC.
         task_id: Task id; by default a random one.
     """
 
@@ -39,14 +39,14 @@ class Call(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What all messages of one ``send_many`` have in common.
+    """The common parts of all messages of one ``send_many``.
 
     Attributes:
         template: The message with slots.
         embed: Third element of a body, after the arguments.
         declare: Queues that are declared before the first message.
-        retry_policy: How often, and with which pauses, to try again when the connection is lost, as of
-            ``Connection.ensure``; None for never.
+        retry_policy: How often, and with which pauses, to try again when the connection is lost: arguments of
+            ``Connection.ensure``. None to try once only.
     """
 
     template: Template
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def expires(self) -> Any:
-        """Expiry of each message, as Celery takes it; None for none."""
+        """Expiry of every message, in a form that Celery takes; None if the messages do not expire."""
         if "expires" in self.options:
             return self.options["expires"]
         return getattr(self.task, "expires", None)
@@ -86,7 +86,7 @@ class Target:
         return self._apply_async(**own, **self.options, add_to_parent=False)
 
     def why_one_by_one(self) -> str | None:
-        """Returns why Celery has to make each message; None if one template serves all."""
+        """Returns why Celery has to make every message; None if one template serves all."""
         conf = self.app.conf
         reasons = {
             "task_always_eager is set": conf.task_always_eager,
@@ -110,7 +110,7 @@ class Target:
         Raises:
             NoTemplate: The task goes to an exchange. Only the broker knows which queues get the message.
         """
-        options = {**self.options, "ignore_result": True}  # or the result backend would wait for it
+        options = {**self.options, "ignore_result": True}  # else the result backend would wait for this result
         if self.expires is not None:
             options["expires"] = EXPIRES
         with catching(self.app.amqp.Producer) as catcher:

@@ -1,4 +1,4 @@
-"""Messages as Celery makes them, with slots for what differs from one to the next.
+"""Messages as Celery makes them, with slots for the parts that differ from message to message.
 
 Celery itself makes the message of each template, so its fields are those of the Celery version in use.
 """
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Slots(NamedTuple, Generic[T]):
-    """What differs from message to message: JSON texts, or columns of them.
+    """The parts that differ from message to message: JSON texts, or columns of them.
 
     Attributes:
         body: The body, serialized, compressed and in base64.
@@ -54,9 +54,9 @@ class Slots(NamedTuple, Generic[T]):
 
 #: Stands for the content of each slot while Celery makes the message; no app has the same text.
 PLACEHOLDERS: Slots[str] = Slots(*(f"delayq-slot-{name}-{uuid4()}" for name in Slots._fields))
-#: Stands for an expiry meanwhile, because Celery calculates with it.
+#: Stands for an expiry while Celery makes the message: Celery calculates with it, so it cannot be a text.
 EXPIRES = datetime(9999, 1, 1, tzinfo=UTC)
-#: Slots by their placeholders as JSON. The header that stands for further headers takes the comma before it along.
+#: Slots by their placeholders as JSON. The placeholder of further headers is a header with the comma before it.
 _SLOT_OF = {f'"{text}"': name for name, text in PLACEHOLDERS._asdict().items()}
 _SLOT_OF[f', "{PLACEHOLDERS.headers}": null'] = "headers"
 _PLACEHOLDER = re.compile(f"({'|'.join(map(re.escape, _SLOT_OF))})")
@@ -70,11 +70,11 @@ class Template:
     """A message with slots.
 
     Args:
-        queue: The list that it goes to.
-        message: As kombu's virtual transports make it, with placeholders in its slots.
-        serializer: How its body is written.
-        compression: How its body is compressed, or None.
-        expires: Expiry of messages without their own, as Celery takes it; or None.
+        queue: The list that the message goes to.
+        message: A message as kombu's virtual transports make it, with placeholders in its slots.
+        serializer: Name of the serializer of the body.
+        compression: Name of the compression of the body, or None.
+        expires: Expiry of messages without their own, in a form that Celery takes; or None.
     """
 
     def __init__(self, queue: str, message: Message, serializer: str, compression: str | None, expires: Any) -> None:
@@ -88,7 +88,7 @@ class Template:
         self.routing_key: str = info["routing_key"]
         first, *others = _PLACEHOLDER.split(to_json(message))
         self._format = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
-        # The slots in the order in which they stand in the message; some stand there more than once.
+        # The slots in the order of their places in the message; some have more than one place.
         self._pick = attrgetter(*(_SLOT_OF[placeholder] for placeholder in others[::2]))
 
     def fill(self, slots: Slots[str]) -> str:
@@ -102,11 +102,11 @@ class Template:
 
 
 class Publish(NamedTuple):
-    """What Celery gave to a producer.
+    """The arguments with which Celery called ``Producer.publish``.
 
     Attributes:
-        body: Positional arguments, keyword arguments, and what comes with them.
-        options: Of ``Producer.publish``.
+        body: Positional arguments, keyword arguments, and the embedded callbacks and errbacks, chain and chord.
+        options: The keyword arguments of ``Producer.publish``.
     """
 
     body: Any
@@ -117,15 +117,15 @@ class Catcher:
     """Keeps the messages that Celery sends, instead of a broker.
 
     Args:
-        connection: Of kombu, in memory.
-        make_producer: Makes a producer of it, as ``app.amqp.Producer``.
+        connection: A connection of kombu to a broker in memory.
+        make_producer: Makes a producer of a connection, as ``app.amqp.Producer`` does.
     """
 
     def __init__(self, connection: Any, make_producer: Callable[..., Any]) -> None:
         self.channel = connection.default_channel
         self.channel._put, self.channel._put_fanout = self._put, self._refuse
         self.producer = make_producer(connection, auto_declare=False)
-        #: What was published last.
+        #: The latest call of ``publish``.
         self.published: Publish | None = None
         self._publish = self.producer.publish
         self.producer.publish = self._note
@@ -135,12 +135,12 @@ class Catcher:
         """Returns the only message that was sent, as a template.
 
         Args:
-            task: Name of its task, for the error.
-            expires: As of ``Template``.
-            headers: Replace those of the message.
+            task: Name of the task, for the error.
+            expires: As for ``Template``.
+            headers: Headers that replace those of the message.
 
         Raises:
-            NoTemplate: It went to no queue, or to several.
+            NoTemplate: The message went to no queue, or to several.
         """
         if len(self._messages) != 1 or self.published is None:
             queues = ", ".join(sorted(queue for queue, _ in self._messages)) or "none"
@@ -171,7 +171,7 @@ class Catcher:
 
 @contextmanager
 def catching(make_producer: Callable[..., Any]) -> Iterator[Catcher]:
-    """Provides a producer whose messages are caught. make_producer: As of ``Catcher``."""
+    """Provides a producer and keeps its messages. make_producer: As for ``Catcher``."""
     with Connection("memory://") as connection:
-        connection.transport.state = BrokerState()  # not that of all others in this process
+        connection.transport.state = BrokerState()  # not the state that the memory transports of a process share
         yield Catcher(connection, make_producer)

@@ -1,7 +1,7 @@
-"""Reads and writes the bodies of messages, in formats whose reading runs no code of theirs.
+"""Reads and writes the bodies of messages, in formats that run no code when they are read.
 
-A body is read here before its consumer has checked whether it accepts the content type. A serializer or compression
-that somebody has registered with kombu may run code, so none of them is used here.
+The store reads a body before a consumer has checked whether it accepts the content type. A serializer or compression
+that an app has registered with kombu may run code, so this module uses none of them.
 """
 
 import json
@@ -26,7 +26,7 @@ _COMPRESSING = {
 
 
 class UnreadableBody(ValueError):
-    """A body is not read or written, for this reason."""
+    """A body cannot be read or written; the text is the reason."""
 
 
 def loads(raw: bytes, content_type: object, load_json: Callable[[bytes], Any] = json.loads) -> Any:
@@ -34,16 +34,16 @@ def loads(raw: bytes, content_type: object, load_json: Callable[[bytes], Any] = 
 
     Args:
         raw: The body as its serializer wrote it, see ``unpacked``.
-        content_type: Of the message.
-        load_json: Reads JSON. The default leaves objects of types that only the app knows as they are written.
+        content_type: Content type of the message.
+        load_json: Reads JSON. The default returns objects of types that only the app knows as plain JSON values.
 
     Raises:
-        Exception: Any, when the body is damaged, or in a format that is not read here.
+        Exception: Of any type. The body is damaged, or its format is not read here.
     """
     if content_type == JSON:
         return load_json(raw)
     if content_type == PICKLE:
-        if _extension_cache:  # a pickle may name their classes by number, and then ``find_class`` is not called
+        if _extension_cache:  # a pickle may name a class in it by number, and then ``find_class`` is not called
             raise UnreadableBody("pickles are not read where copyreg's extensions are in use")
         return _InertUnpickler(BytesIO(raw)).load()
     if content_type == YAML:
@@ -58,10 +58,10 @@ def loads(raw: bytes, content_type: object, load_json: Callable[[bytes], Any] = 
 
 
 def dumps(content: Any, message: Message) -> str:
-    """Serializes content as another body of a message, in its format, compression and encoding.
+    """Serializes content as a new body of a message, in the message's format, compression and encoding.
 
     Raises:
-        Exception: Any, when the content cannot be written, or not in this format.
+        Exception: Of any type. The content cannot be written, or this format is not written here.
     """
     content_type = message.get("content-type")
     if content_type == JSON:
@@ -83,7 +83,7 @@ def unpacked(message: Message) -> bytes:
     """Returns the body of a message as its serializer wrote it.
 
     Raises:
-        Exception: Any, when it is damaged, or compressed by something that is not kombu's own.
+        Exception: Of any type. The body is damaged, or compressed by something that is not kombu's own.
     """
     raw = message.get("body") or b""
     if _is_base64(message):

@@ -22,9 +22,9 @@ class Due(NamedTuple):
     """When a message is to be delivered.
 
     Attributes:
-        ms: Time in ms since the epoch, or if relative, in ms from its arrival at Redis.
-        relative: Whether ``ms`` counts from arrival.
-        task_id: The Celery task id, if it is a task.
+        ms: Due time in ms since the epoch, or if relative, in ms from the message's arrival at Redis.
+        relative: Whether ``ms`` counts from the arrival.
+        task_id: The Celery task id, if the message is a task.
     """
 
     ms: float
@@ -35,7 +35,7 @@ class Due(NamedTuple):
 def due_of(message: Message) -> Due | None:
     """Returns when a message that is being published is to be delivered, or None for at once.
 
-    The eta of a Celery task counts. A plain kombu message has the property ``DelaySeconds`` instead, which counts only
+    A Celery task is due at its eta. A plain kombu message has the property ``DelaySeconds`` instead. That counts only
     once: a message on its way back to its queue has had its delay.
 
     Raises:
@@ -52,9 +52,9 @@ def due_of(message: Message) -> Due | None:
 
 
 def eta_of(message: Message) -> Due | None:
-    """Returns the eta of a Celery task message of either protocol, or None if it has none that can be read.
+    """Returns the eta of a Celery task message of either protocol, or None if it has no readable eta.
 
-    No worker can read such an eta either: the worker that gets the message reports it.
+    A worker cannot read an unreadable eta either: the worker that gets the message reports it.
     """
     headers = headers_of(message)
     if "eta" in headers:
@@ -75,10 +75,11 @@ def is_task_of_protocol_1(message: Message) -> bool:
 
 
 def content_of_protocol_1(message: Message) -> Any:
-    """Returns what the body of a task of protocol 1 says.
+    """Returns the content of the body of a task of protocol 1.
 
     Returns:
-        None for a body without an eta, and for one that is damaged or in a format whose reading might run code.
+        The content; None for a body without an eta, for a damaged body, and for a format that might run code when it
+        is read.
     """
     try:
         raw = bodies.unpacked(message)
@@ -107,12 +108,12 @@ def _parse(eta: str) -> datetime:
     try:
         return datetime.fromisoformat(eta)
     except ValueError:
-        return isoparse(eta)  # what the worker uses: it reads more forms, and is slower
+        return isoparse(eta)  # as the worker does: ``isoparse`` reads more forms, and is slower
 
 
 def _seconds(delay: object) -> float:
     try:
-        seconds = float(delay)  # type: ignore[arg-type]  # an object of any type, which the except refuses
+        seconds = float(delay)  # type: ignore[arg-type]  # of any type: the except refuses what is no number
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if not -_MAX_DELAY_S <= seconds <= _MAX_DELAY_S:

@@ -1,8 +1,7 @@
 """The fields of a message, as kombu's virtual transports build it.
 
 A message is a dict with ``body``, ``headers``, ``properties``, ``content-type`` and ``content-encoding``. In Redis it
-is this dict as JSON. Anybody may have written it, so whoever reads one expects any field to be missing or of another
-type.
+is this dict as JSON. Any program may have written it, so any field may be missing or of another type.
 """
 
 import json
@@ -14,12 +13,12 @@ from kombu.utils.json import JSONEncoder
 
 Message = dict[str, Any]
 
-#: Message property of a task whose call brings a delay chain, and of each step of any chain: its text.
+#: Message property of every step of a delay chain, and of a task that is called with one: the chain as text.
 CHAIN = "delay_chain"
-#: Message property of a step of a delay chain: the same in all its steps, and in no other message.
+#: Message property of every step of a delay chain: the same value in all steps of the chain, and in no other message.
 CHAIN_ID = "delay_chain_id"
 
-#: Writes any value as ``kombu.utils.json.dumps`` does, without a new encoder for each.
+#: Writes any value as ``kombu.utils.json.dumps`` does, without a new encoder for each value.
 to_json: Callable[[Any], str] = JSONEncoder().encode
 #: Writes a text as ``to_json`` does, in less time.
 text_to_json: Callable[[str], str] = encode_basestring_ascii
@@ -28,10 +27,10 @@ text_to_json: Callable[[str], str] = encode_basestring_ascii
 def read(raw: bytes | None) -> Message:
     """Reads a message as it is in Redis.
 
-    Like kombu's consumers it takes bytes that are no UTF-8: here they become single surrogates.
+    Bytes that are no UTF-8 become single surrogates: kombu's consumers, too, read messages with such bytes.
 
     Returns:
-        The message; empty when it is lost, no JSON, or no JSON object.
+        The message; empty for None, and for text that is no JSON object.
     """
     try:
         found = json.loads(_text(raw or b""))
@@ -41,12 +40,12 @@ def read(raw: bytes | None) -> Message:
 
 
 def headers_of(message: Message) -> dict[str, Any]:
-    """Returns the headers of a message; empty where it has none, or something else in their place."""
+    """Returns the headers of a message; empty where it has none, or where they are no dict."""
     return _mapping(message.get("headers"))
 
 
 def properties_of(message: Message) -> dict[str, Any]:
-    """Returns the properties of a message; empty where it has none, or something else in their place."""
+    """Returns the properties of a message; empty where it has none, or where they are no dict."""
     return _mapping(message.get("properties"))
 
 
@@ -54,15 +53,15 @@ def task_id_of(head: Mapping[str, Any]) -> str | None:
     """Returns the id of a task, or None.
 
     Args:
-        head: The headers of a message, or the body of a task of protocol 1. In those of what is no task the id may be
-            anything, and two messages may have the same.
+        head: The headers of a message, or the body of a task of protocol 1. The ``id`` of a message that is no task
+            may be anything, and two messages may have the same one; it does not count.
     """
     task_id = head.get("id") if "task" in head else None
     return task_id if isinstance(task_id, str) else None
 
 
 def fault_of(raw: bytes) -> str | None:
-    """Returns why no consumer of kombu could take a message as it is in Redis, or None.
+    """Returns why no consumer of kombu can read a message as it is in Redis, or None if one can.
 
     Source: kombu.transport.virtual.Message, and how its channel restores messages.
     """

@@ -11,8 +11,8 @@ class Page(Generic[T]):
     """A page that is being filled.
 
     Args:
-        most: Number of items with which it is full.
-        most_bytes: Bytes with which it is full; the last item may exceed them.
+        most: The page is full with this number of items.
+        most_bytes: The page is full with this number of bytes; the last item may exceed it.
     """
 
     def __init__(self, most: float, most_bytes: float = inf) -> None:
@@ -25,7 +25,7 @@ class Page(Generic[T]):
         return len(self._items)
 
     def add(self, item: T, size: int = 0) -> bool:
-        """Adds an item of so many bytes. Returns whether the page is full."""
+        """Adds an item of ``size`` bytes. Returns whether the page is full."""
         self._items.append(item)
         self._bytes += size
         return len(self._items) >= self._most or self._bytes >= self._most_bytes
@@ -39,14 +39,14 @@ class Page(Generic[T]):
 def pages(
     items: Iterable[T], most: float, most_bytes: float = inf, size_of: Callable[[T], int] = lambda _: 0
 ) -> Iterator[list[T]]:
-    """Yields items a page at a time, none of them empty.
+    """Yields items a page at a time. No page is empty.
 
-    When an item cannot be made, the items before it come as a page first; then the error is raised.
+    When ``items`` raises an error, the items before it come as a page first; then the error is raised.
 
     Args:
-        items: What is cut into pages.
-        most: Most items on a page.
-        most_bytes: Bytes with which a page is full; its last item may exceed them.
+        items: The items to be cut into pages.
+        most: Largest number of items on a page.
+        most_bytes: A page is full with this number of bytes; its last item may exceed it.
         size_of: Returns the bytes of an item.
     """
     page = Page[T](most, most_bytes)

@@ -11,9 +11,10 @@ from kombu_delayq.message.times import moment_of
 
 
 def with_eta(raw: bytes, due_ms: float) -> bytes:
-    """Returns a message with another eta; as it is if it has none.
+    """Returns a message with another eta; a message without an eta as it is.
 
-    A consumer puts back a message that it gets before the eta in it.
+    An operation that moves a message to another time changes its eta too: a consumer that gets a message before the eta
+    puts it back.
 
     Args:
         raw: A message as it is pushed to its queue.
@@ -48,12 +49,12 @@ def with_properties(raw: bytes, changes: Mapping[str, Any], *, delivery_info: Ma
 
     Args:
         raw: A message as it is pushed to its queue.
-        changes: Properties by name; with None, the message is without one of this name.
-        delivery_info: Fields that the property ``delivery_info`` gets beside its others.
+        changes: New values of properties by name; None removes a property.
+        delivery_info: Fields that are added to the property ``delivery_info``.
 
     Returns:
-        The message; as it is where no properties can be read, and where it has bytes that are no UTF-8, which would
-        not come back. Its consumer reports what is wrong with it.
+        The message with these properties. A message stays as it is if its properties cannot be read, or if it has bytes
+        that are no UTF-8, which would be lost. Its consumer reports the fault.
     """
     try:
         message = json.loads(raw)

@@ -1,4 +1,4 @@
-"""Messages as the store keeps them: JSON text that is the same however often a task is sent."""
+"""Messages as the store keeps them: JSON text with the same bytes every time the same task message is sent."""
 
 from collections.abc import Callable
 from hashlib import sha1
@@ -16,7 +16,7 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     message, so that a second attempt after a lost reply has the same bytes, by which the store recognizes it.
 
     Args:
-        message: Gets the delivery tag that it is sealed with.
+        message: The message. Its delivery tag is replaced by the one that ``seal`` makes.
         task_id: Id of the task; None for a message that is no task, which keeps its delivery tag.
 
     Returns:
@@ -36,16 +36,16 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
 
 
 def seal_text(write: Callable[[str], str]) -> str:
-    """Does what ``seal`` does for a task.
+    """Seals the message of a task, as ``seal`` does, and returns it as JSON text.
 
     Args:
-        write: Writes the message of the task with a delivery tag, as JSON text.
+        write: Returns the message as JSON text with a given delivery tag.
     """
     return _sealed(write)[1]
 
 
 def uuid_of(digits: str) -> str:
-    """Returns the first 32 of some hex digits as a UUID is written, which kombu's delivery tags are."""
+    """Returns the first 32 of some hex digits in the form of a UUID, the form of kombu's delivery tags."""
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:32]}"
 
 

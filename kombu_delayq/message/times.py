@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-#: From where due times count.
+#: Due times count from here.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Returns a moment with its zone; without one it is in UTC, as workers take an eta.
+    """Returns a moment with a zone. A moment without a zone is in UTC: workers read an eta in this way.
 
     Source: celery.utils.time.maybe_make_aware
     """
@@ -23,13 +23,13 @@ def us_of(moment: datetime) -> int:
 def ms_of(moment: datetime) -> float:
     """Returns a moment in ms since the epoch; without a zone it is in UTC.
 
-    All due times are made here, so that two of one moment are the same number.
+    Every due time is made here, so that equal moments give the same number.
     """
     return us_of(moment) / 1000
 
 
 def moment_of(due_ms: float) -> datetime:
-    """Returns a due time, ms since the epoch, in UTC; the first or last datetime where none can name it."""
+    """Returns a due time, ms since the epoch, in UTC; the first or last datetime if the time is beyond it."""
     try:
         return EPOCH + timedelta(milliseconds=due_ms)
     except OverflowError:
@@ -37,7 +37,7 @@ def moment_of(due_ms: float) -> datetime:
 
 
 def iso_of(due_ms: float) -> str | None:
-    """Returns a due time, ms since the epoch, in ISO 8601 and UTC; None where no datetime can name it."""
+    """Returns a due time, ms since the epoch, in ISO 8601 and UTC; None if it is beyond the first or last datetime."""
     try:
         return (EPOCH + timedelta(milliseconds=due_ms)).isoformat()
     except (OverflowError, ValueError):

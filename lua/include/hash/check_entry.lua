@@ -1,8 +1,8 @@
 -- @include marks
 
--- Checks an index entry. Returns the word for it, and with `mend` mends it: 'sound'; 'gone', there is no such entry;
--- 'lost', no body has its id, so it is removed; 'unnamed', the body's own entry is another, by which it is found, and
--- which gets the due time if it has none. Cost O(log N).
+-- Checks an index entry, and with `mend` mends it. Returns 'sound'; 'gone': there is no such entry; 'lost': no body has
+-- the entry's id, and the entry is removed; 'unnamed': the body belongs to another entry, which gets the due time if it
+-- has none, and this entry is removed. Cost O(log N).
 local function check_entry(keys, member, mend)
   local due_ms = redis.call('ZSCORE', keys.due, member)
   if not due_ms then

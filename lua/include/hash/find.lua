@@ -41,7 +41,7 @@ end
 local function replace(keys, message, due_ms, body)
   local is_twin = redis.call('ZSCORE', keys.ids, message.id)
   remove(keys, message)
-  put(keys, message.id, due_ms, message.priority, body, true) -- also where it gets the bytes of its twin
+  put(keys, message.id, due_ms, message.priority, body, true) -- again = true: its new bytes may equal those of a twin
   if is_twin then
     redis.call('ZADD', keys.ids, 0, message.id)
   end

@@ -1,7 +1,7 @@
 -- How messages leave for the other form in a conversion.
 -- @include marks take twins
 
--- Returns the ids under which messages were offered; that of a twin is the one that it shares. Cost O(log N) a message.
+-- Returns the ids under which messages were offered; for a twin, the id that it shares. Cost O(log N) a message.
 local function offered_as(keys, members)
   local ids = {}
   for i, member in ipairs(members) do
@@ -20,7 +20,7 @@ local function leave(keys, members)
   end
 end
 
--- Returns how many bodies are left when no message is. Cost O(1).
+-- Returns how many bodies are left once no message waits; 0 while one does. Cost O(1).
 local function stranded(keys)
   return redis.call('EXISTS', keys.due) == 0 and redis.call('HLEN', keys.bodies) or 0
 end

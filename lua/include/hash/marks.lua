@@ -1,8 +1,8 @@
 -- Marks. They stand before the id and the body of the messages that need one: a message due in the same instant as
 -- another, and one with a priority other than 0. Index member: MARK .. order .. id; value: MARK .. order .. priority ..
--- body. The order, 8 hex digits, grows with every marked message, and MARK sorts after the ids that go without: so
--- members of one due time sort as they were published. Most messages go without a mark, because Lua takes 1 µs to hash
--- a new string of 1 KB.
+-- body. The order, 8 hex digits, grows with every marked message, and MARK sorts after the ids without a mark: so
+-- members of one due time sort as they were published. Most messages have no mark, because Lua takes 1 µs to hash a new
+-- string of 1 KB.
 -- Source: docs/design.md "Data in Redis".
 local MARK_BYTE, ORDER_END = 127, 9
 
@@ -23,7 +23,7 @@ local function id_of(member)
   return is_marked(member) and string.sub(member, ORDER_END + 1) or member
 end
 
--- Returns the ids of index members, in the same table where none is marked.
+-- Returns the ids of index members: the table `members` itself where no member is marked.
 local function ids_of(members)
   local ids, byte = members, string.byte
   for i = 1, #members do
@@ -49,8 +49,8 @@ local function opened(value)
   return '0', value
 end
 
--- The number in `notes`: the count of messages marked. Bit 52, which no count reaches, says whether the queue may have
--- large messages; INCR, and the count modulo 2^32, go on as without it.
+-- `notes` has the count of messages marked. Its bit 52, which no count reaches, is set while the queue may have large
+-- messages; it disturbs neither INCR nor the count modulo 2^32.
 local SEEN = 4503599627370496 -- 2^52
 
 local function number_in(notes)

@@ -25,8 +25,8 @@ local function page(keys, start, count, bytes)
   return members, dues, priorities, bodies
 end
 
--- Returns members and due times in turn, as many as `page` would return, and of each the bytes that are stored: its
--- body and mark, or 0 when the body is missing. Cost O(log N + count).
+-- Returns members and due times in turn, and the stored length of each: bytes of body and mark, 0 when the body is
+-- missing. Ends at `count` messages or about `bytes`, as `page` does. Cost O(log N + count).
 local function measure(keys, start, count, bytes)
   local found = redis.call('ZRANGE', keys.due, start, start + count - 1, 'WITHSCORES')
   local lengths, size = {}, 0
@@ -46,7 +46,7 @@ local function stored_as(_, members)
   return ids_of(members)
 end
 
--- Returns the cursor of a member, which says where a page ends: the member itself.
+-- Returns the cursor of a member, where a page can end: here the member itself.
 local function cursor_of(member)
   return member
 end

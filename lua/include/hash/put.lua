@@ -1,10 +1,10 @@
 -- @include large marks twins
 
--- Whether the queue has twins; nil before the first question.
+-- Whether the queue has twins; nil until the call has read it.
 local has_twins
 
--- Whether a message waits as a twin although nothing is stored under its id: the first message of that id has left.
--- Cost O(1), and in a queue with twins also that of a hash of the message.
+-- Whether this message waits as a twin. It may do so although nothing is stored under its id: the first message of that
+-- id has left. Cost O(1), and in a queue with twins one SHA-1 of the message.
 local function waits_as_twin(keys, id, priority, body)
   if has_twins == nil then
     has_twins = redis.call('ZCARD', keys.ids) > 0
@@ -12,8 +12,8 @@ local function waits_as_twin(keys, id, priority, body)
   return has_twins and redis.call('HGET', keys.bodies, twin_of(id, priority, body))
 end
 
--- Stores a message under its id. Equal bytes are stored once; other bytes under a taken id get an id of their own.
--- again: whether equal bytes are another message. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+-- Stores a message under its id. Equal bytes are stored once; other bytes under a taken id get the id of a twin.
+-- again: true to store equal bytes as one more message. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body, again)
   local mark, value, state = '', body, 'offered'
   if not again and waits_as_twin(keys, id, priority, body) then

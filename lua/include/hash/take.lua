@@ -1,12 +1,12 @@
--- What a transfer takes.
+-- Reads the messages that are due, and removes them after the push.
 -- @include marks twins
 
--- Returns how many messages a transfer reads first, before it knows anything of their size.
+-- Returns how many messages a transfer reads first, while it does not know their size.
 local function at_first()
   return 1
 end
 
--- Whether a part of a batch leaves before the next is read: yes, it is in the CPU's caches still.
+-- Whether a part of a batch is pushed and removed before the next part is read: yes, while the CPU's caches have it.
 local function leaves_in_parts()
   return true
 end

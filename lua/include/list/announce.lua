@@ -1,9 +1,9 @@
 -- @include forget index_watermark remove
 
--- Runs `store`, and tells the transfer workers, Redisson's and ours, when that gave the queue a new head.
+-- Runs `store`. If the queue has a new head then, announces it to the transfer workers, Redisson's and ours.
 -- A wake message that cannot be sent (ACL) costs one poll interval, so it never fails the publish.
--- Returns 'first' (the queue had nothing of ours, so perhaps none of our transfer workers knows it), 'head' or
--- 'behind'. Cost O(log N).
+-- Returns 'first' (the queue had no notes, so perhaps none of our transfer workers knows it), 'head' or 'behind'.
+-- Cost O(log N).
 local function announce(keys, wake, _, store)
   clear(keys)
   local is_new, was_indexed = redis.call('EXISTS', keys.notes) == 0, is_all_indexed(keys)
@@ -11,7 +11,7 @@ local function announce(keys, wake, _, store)
   if was_indexed and added.tail then
     redis.call('HSET', keys.notes, 'tail', added.tail)
   end
-  forget(keys, added.count) -- where Redisson transfers all messages, nothing else calls this
+  forget(keys, added.count) -- where Redisson transfers all messages, no removal of ours calls this
   local place, head = 'behind', redis.call('ZRANGE', keys.due, 0, 0)[1]
   if added.entries[head] then
     redis.pcall('PUBLISH', wake, redis.call('ZSCORE', keys.due, head))

@@ -1,8 +1,8 @@
 -- @include entry index_watermark names records unindex
 
--- Checks an entry. Returns the word for it, and with `mend` mends it: 'sound'; 'gone', there is no such entry; 'lost',
--- no message is in it, so it is removed; 'unnamed', it cannot be found by its id. Another client's entry without a
--- record is sound while a search for such entries is still to come. Cost O(log N).
+-- Checks an entry, and with `mend` mends it. Returns 'sound'; 'gone': there is no such entry; 'lost': the entry has no
+-- message, and is removed; 'unnamed': the entry has no record for its id, and gets one. Another client's entry without
+-- a record is sound while a search for such entries is still to come. Cost O(log N).
 local function check_entry(keys, entry, mend)
   local due_ms = redis.call('ZSCORE', keys.due, entry)
   local message = due_ms and message_of(entry)

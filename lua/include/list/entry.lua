@@ -1,16 +1,16 @@
 -- Entries of Redisson's RDelayedQueue: a random id, the length of the message as 8 bytes, the message. An entry is a
 -- member of the ZSET and, with the same bytes, an element of the LIST. Up to Redisson 3.20 the id is a double (packed
--- "dLc0"); later versions write 8 bytes, with their number, 8, before them ("Bc0Lc0"). Ours can be read as both: a
--- double whose first byte is 7, which is the number of its other bytes. These are: order (4 bytes, so that entries of
--- one due time sort as they were published), priority, 1, 0. No entry of Redisson has the same in these places: the
--- double that it makes is a whole number, whose last byte is not 0.
+-- "dLc0"); later versions write 8 bytes, with their number, 8, before them ("Bc0Lc0"). The id of our entries can be
+-- read as both: it is a double whose first byte is 7, the number of its other bytes. These are: order (4 bytes, so that
+-- entries of one due time sort as they were published), priority, 1, 0. No entry of Redisson has both this first byte
+-- and the 0 in that place: its double is a whole number, whose last byte is not 0.
 -- Source: docs/design/redisson-form.md.
 local OURS = 7
 
--- How many bytes a length takes, and a double.
+-- How many bytes a length has; a double has as many.
 local LENGTH = 8
 
--- How many bytes the mark has. It tells an entry from all others of a queue, because all of the random id is in it.
+-- How many bytes the mark of an entry has. The mark contains the whole random id, so it is unique in a queue.
 local MARK = 9
 
 local function mark_of(entry)
@@ -22,7 +22,7 @@ local function is_ours(entry)
 end
 
 -- Returns the order of a new entry: one more than that of the entry before. Where other clients' entries came first, or
--- the count is lost, it goes on from the time in s, which is above lost counts: no entry that waits has the same order.
+-- the count is lost, the order goes on from the time in s. That is above any lost count, so no waiting entry has it.
 local function next_order(keys)
   local order = redis.call('HINCRBY', keys.notes, 'order', 1)
   if order == 1 and redis.call('EXISTS', keys.due) == 1 then
@@ -37,7 +37,7 @@ local function new_entry(keys, priority, body)
   return id .. struct.pack('L', #body) .. body
 end
 
--- Returns after how many bytes the message in an entry begins, or nil if there is none.
+-- Returns the number of bytes before the message in an entry, or nil if the entry has no message.
 local function start_of(entry)
   for _, id in ipairs({ (string.byte(entry) or 0) + 1, LENGTH }) do
     local start = id + LENGTH
@@ -48,13 +48,13 @@ local function start_of(entry)
   return nil
 end
 
--- Returns the message in an entry, or false.
+-- Returns the message in an entry, or false if the entry has none.
 local function message_of(entry)
   local start = start_of(entry)
   return start and string.sub(entry, start + 1) or false
 end
 
--- Returns the headers and the properties of another client's message, both tables, empty where it has none.
+-- Returns the headers and the properties of another client's message: two tables, empty where the message has none.
 local function parts_of(message)
   local is_json, parsed = pcall(cjson.decode, message)
   parsed = is_json and type(parsed) == 'table' and parsed or {}
@@ -73,5 +73,5 @@ local function priority_of(entry, message)
     local _, properties = parts_of(message)
     priority = tonumber(properties.priority) or 0
   end
-  return priority > 0 and string.format('%d', math.min(priority, 9)) or '0' -- so that NaN is 0 too
+  return priority > 0 and string.format('%d', math.min(priority, 9)) or '0' -- this comparison makes NaN 0, too
 end

@@ -1,8 +1,8 @@
 -- Finds messages by their ids, and changes those found.
 -- @include put records remove twins
 
--- Returns the waiting messages of an id, one and `count` more at most: id, own (the id that they share), record,
--- member, due, priority, body of each. All but the first have the id of a twin. Cost O(log N) a message found.
+-- Returns the waiting messages of an id, 1 + `count` at most. Fields of a message: id, own (the id that the messages
+-- share), record, member, due, priority, body. All but the first have the id of a twin. Cost O(log N) a message found.
 local function find(keys, id, count)
   local found = {}
   for i, message in ipairs(waiting_of(keys, id, redis.call('HGET', keys.ids, field_of(id)), count + 1)) do
@@ -12,7 +12,7 @@ local function find(keys, id, count)
   if #found == 0 and may_be_twin(id) then
     local shared = string.sub(id, 1, -TWIN_SUFFIX - 1)
     local messages = waiting_of(keys, shared, redis.call('HGET', keys.ids, field_of(shared)))
-    for i = #messages, 1, -1 do -- the first is meant only if it was a twin and has become the first since
+    for i = #messages, 1, -1 do -- backwards: the first message matches only if it was a twin and is now the first
       if twin_of(shared, messages[i].priority, messages[i].body) == id then
         messages[i].id = id
         return { messages[i] }
@@ -22,7 +22,7 @@ local function find(keys, id, count)
   return found
 end
 
--- Returns the waiting message that has exactly this id: as of `find`, or nil. Cost O(log N).
+-- Returns the waiting message that has exactly this id, with the fields that `find` gives it, or nil. Cost O(log N).
 local function stored(keys, id)
   return find(keys, id, 0)[1]
 end
@@ -32,7 +32,7 @@ local function remove(keys, message)
   remove_entries(keys, { message.member }, { message.own })
 end
 
--- Gives a message that was found another due time and another body. It keeps its place among those of its id.
+-- Gives a message that was found another due time and another body. It keeps its place among the messages of its id.
 -- Cost O(log N).
 local function replace(keys, message, due_ms, body)
   local records = redis.call('HGET', keys.ids, field_of(message.own))

@@ -1,7 +1,7 @@
--- Puts messages of other clients into the index of ids.
+-- Puts foreign entries, those of other clients, into the index of ids.
 -- @include entry index_watermark names records slices
 
--- Puts those of some entries into the index that it does not have yet. Returns how many. Cost O(number of entries).
+-- Indexes the foreign ones of some entries that the index lacks. Returns how many. Cost O(number of entries).
 local function index_foreign(keys, entries, dues, bodies)
   local count = 0
   for i, entry in ipairs(entries) do
@@ -17,8 +17,9 @@ local function index_foreign(keys, entries, dues, bodies)
   return count
 end
 
--- Does so from the tail of the list up to the entry with this mark, if that is among the last `count` or about `bytes`.
--- Then it notes that all are indexed, and returns how many it put there; else it returns nil. Cost O(count).
+-- Indexes the foreign entries from the list's tail to the entry with this mark, if that is among the last `count` or
+-- about `bytes`. Then notes that all entries are indexed, and returns how many it added; else returns nil.
+-- Cost O(count).
 local function index_tail(keys, mark, count, bytes)
   local entries, size, is_reached = {}, 0, false
   while not is_reached and #entries < count and size < bytes do

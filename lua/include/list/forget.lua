@@ -1,10 +1,10 @@
 -- Keeps the index of ids short.
 -- @include names records sweep unindex zset
 
--- How many records are looked at for each message, which may have two.
+-- How many fields of `ids` are looked at for each message that came or left; a message may have two.
 local FORGOTTEN = 4
 
--- Whether there is a record of the entry with a mark among those of an id.
+-- Whether an id has a record of the entry with this mark.
 local function is_recorded(keys, id, mark)
   for _, record in ipairs(records_of(redis.call('HGET', keys.ids, field_of(id)))) do
     if record.mark == mark then
@@ -14,8 +14,8 @@ local function is_recorded(keys, id, mark)
   return false
 end
 
--- Removes records of messages that others have transferred or removed, and names that no record needs any more. Looks
--- at a few for each of `count` messages that came or left. Cost O(count * log N).
+-- Removes records of messages that other clients have transferred or removed, and names that no record needs any more.
+-- Looks at FORGOTTEN fields for each of `count` messages that came or left. Cost O(count * log N).
 local function forget(keys, count)
   if count == 0 or redis.call('HLEN', keys.ids) <= 2.5 * redis.call('ZCARD', keys.due) + 2 * GARBAGE then
     return

@@ -1,9 +1,9 @@
--- Whether the index of ids has all entries of the list. Only other clients add entries that it has not, and they add
--- them at the tail. So a note, `tail`, has the mark of the last entry up to which all are indexed: while that entry is
--- the tail of the list, there is nothing to look for.
+-- Whether the index of ids has all entries of the list. Only other clients add entries that the index lacks, and they
+-- add them at the tail. So the note `tail` has the mark of the last entry up to which all entries are indexed: while
+-- that entry is the tail of the list, nothing is missing.
 -- @include entry
 
--- What this call has added: the entries, as keys of a table; how many; the mark of the one added last.
+-- The entries that this call has added, as keys of a table; their number; the mark of the latest.
 local added = { entries = {}, count = 0, tail = nil }
 
 -- Whether the index of ids has all entries. Cost O(1).
@@ -20,7 +20,7 @@ local function note_all_indexed(keys)
   end
 end
 
--- Removes the notes `tail` and `sought` where they name one of some entries that move to the tail, or leave the list.
+-- Removes the notes `tail` and `sought` if they name one of these entries, which move to the tail or leave the list.
 -- Cost O(number of entries).
 local function lose_watermarks(keys, entries)
   local noted = redis.call('HMGET', keys.notes, 'tail', 'sought')

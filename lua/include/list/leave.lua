@@ -11,7 +11,7 @@ local function leave(keys, entries, bodies)
   drop(keys, entries, bodies)
 end
 
--- Returns how many bodies are left when no message is: none. Garbage leaves the list with the last message.
+-- Returns how many bodies are left once no message waits: 0, because garbage leaves the list with the last message.
 local function stranded()
   return 0
 end

@@ -1,9 +1,9 @@
--- The id under which a message was offered. Most messages contain it. For one that does not, the index of ids has a
--- field NAMED .. mark -> id.
+-- The id under which a message was offered. Most messages contain that id. For a message that does not, the index of
+-- ids has a field NAMED .. mark -> id.
 -- @include entry
 local NAMED = '\0n'
 
--- Returns the first id that a message names, which is that of a task as Celery writes it, or nil.
+-- Returns the first id in a message, or nil. In a message of Celery that is the id of the task.
 local function named_in(message)
   local _, behind = string.find(message, '"id":', 1, true)
   return behind and string.match(message, '^ ?"([^"\\]+)"', behind + 1)
@@ -22,12 +22,12 @@ local function id_of_foreign(entry, message)
   end)
 end
 
--- Returns the id that an entry has where no field NAMED says another.
+-- Returns the id of an entry for which the index has no field NAMED.
 local function own_name(entry, message)
   return is_ours(entry) and named_in(message) or id_of_foreign(entry, message)
 end
 
--- Returns the ids of messages. messages: those in the entries, false where there is none. Cost O(number of entries).
+-- Returns the ids of entries. messages: the message in each entry, or false. Cost O(number of entries).
 local function names(keys, entries, messages)
   local fields, ids = {}, {}
   for i, entry in ipairs(entries) do

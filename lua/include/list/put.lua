@@ -3,8 +3,8 @@
 -- With how many messages of its id a new one is compared.
 local COMPARED = 100
 
--- Returns the messages of an id that wait, `count` at most: own (the id), record, member, due, priority, body of each.
--- records: those of that id. Cost O(log N) a record.
+-- Returns the waiting messages of an id, `count` at most. Fields of a message: own (the id), record, member, due,
+-- priority, body. records: the value of that id in `ids`. Cost O(log N) a record.
 local function waiting_of(keys, id, records, count)
   local found = {}
   for _, record in ipairs(records_of(records)) do
@@ -19,8 +19,8 @@ local function waiting_of(keys, id, records, count)
   return found
 end
 
--- Adds a message. before, behind: records of the others of its id, as for `index`. Due times are rounded up to whole ms
--- from 0 on, as Redisson reads them. Cost O(log N).
+-- Adds a message. before, behind: records of the other messages of its id, as for `index`. A due time is rounded up to
+-- whole ms, and to 0 if it is negative, because Redisson reads such times only. Cost O(log N).
 local function add(keys, id, due_ms, priority, body, before, behind)
   local due = string.format('%.0f', math.max(math.ceil(tonumber(due_ms)), 0))
   local entry = new_entry(keys, priority, body)
@@ -31,8 +31,8 @@ local function add(keys, id, due_ms, priority, body, before, behind)
   added.entries[entry], added.count, added.tail = true, added.count + 1, mark_of(entry)
 end
 
--- Stores a message. Equal messages of an id are stored once where fewer than COMPARED others came between, or with
--- `again` as often as they come. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+-- Stores a message. Equal messages of an id are stored once if fewer than COMPARED others came between; with `again`
+-- they are stored every time. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body, again)
   local records = redis.call('HGET', keys.ids, field_of(id)) or ''
   if not again and records ~= '' then

@@ -1,7 +1,7 @@
 -- The index of messages by id, beside Redisson's keys. HASH: id -> records, one for each message of that id. A record
 -- is the due time and the mark of the message's entry. An id that begins with a 0 byte has ODD before it.
--- Other clients' messages get a record when somebody looks for an id. Messages that other clients remove or transfer
--- leave their records behind, until their due times are past.
+-- Messages of other clients get a record when somebody looks for an id. A message that another client removes or
+-- transfers leaves its record behind; `forget` removes it later.
 -- @include entry names
 local ODD, RECORD = '\0i', LENGTH + MARK
 
@@ -13,7 +13,7 @@ local function record_of(due_ms, entry)
   return struct.pack('d', tonumber(due_ms)) .. mark_of(entry)
 end
 
--- Returns the records in a value: bytes, due, mark of each.
+-- Returns the records in a value. Fields of a record: bytes, due, mark.
 local function records_of(value)
   local records = {}
   for first = 1, value and #value or 0, RECORD do
@@ -24,8 +24,8 @@ local function records_of(value)
   return records
 end
 
--- Notes where a message of an id is. before, behind: the records of the other messages of that id which come before
--- it and, if there are any, behind it. Cost O(1).
+-- Notes where a message of an id is. before: records of the messages of that id before it; behind: records of those
+-- behind it, or nil. Cost O(1).
 local function index(keys, id, before, due_ms, entry, message, behind)
   redis.call('HSET', keys.ids, field_of(id), before .. record_of(due_ms, entry) .. (behind or ''))
   if own_name(entry, message) ~= id then
@@ -33,7 +33,7 @@ local function index(keys, id, before, due_ms, entry, message, behind)
   end
 end
 
--- Whether the index has an entry with this due time. Returns also the records of other messages of its id.
+-- Whether the index has an entry with this due time. Also returns the records of the other messages of its id.
 -- Cost O(number of records).
 local function is_indexed(keys, id, due_ms, entry)
   local others, is_known = {}, false

@@ -1,18 +1,19 @@
 -- @include forget large sweep unindex
 
--- Up to how many entries the list may have for LREM, which goes through all of it. For an entry larger than LARGE, the
--- list may have this many for each byte of it, LONG at most: a sweep would read eight times its bytes.
+-- LREM goes through the whole list, so it removes an entry only where the list has up to SHORT entries. For an entry
+-- larger than LARGE the list may have FOR_BYTES entries for each of its bytes, up to LONG: a sweep would read eight
+-- times its bytes.
 local SHORT, FOR_BYTES, LONG = 100, 1 / 8, 10000
 
--- A sweep looks at this many entries, and this many bytes, for each one that leaves; at least and at most at so many
--- bytes in a call.
+-- A sweep looks at PACE entries for each entry that leaves, and at PACE bytes for each of its bytes; in a call at LEAST
+-- bytes or more, and at MOST_BYTES or fewer.
 local PACE, LEAST, MOST_BYTES = 8, 100000, 500000
 
 local function is_short_for(entry, length)
   return length <= SHORT or #entry > LARGE and length <= math.min(#entry * FOR_BYTES, LONG)
 end
 
--- Removes entries. ids: those of their messages. Cost O(log N) an entry.
+-- Removes entries. ids: the ids of their messages. Cost O(log N) an entry.
 local function remove_entries(keys, entries, ids)
   local length, left, bytes = redis.call('LLEN', keys.bodies), 0, 0
   for _, entry in ipairs(entries) do

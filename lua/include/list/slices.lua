@@ -1,7 +1,7 @@
--- Reads entries a slice at a time: an entry contains its message, and nobody knows how large that is.
+-- Reads entries a slice at a time: an entry contains its message, whose size is known only after the read.
 -- @include entry
 
--- How many entries the first slice has, and how many a slice has at most.
+-- Number of entries in the first slice, and largest number in a slice.
 local FIRST = 8
 local MOST = 64
 
@@ -24,7 +24,7 @@ local function slices(keys, start, count, bytes)
   return entries, dues
 end
 
--- Returns the priorities and the messages in entries (false: there is none). Cost O(number of entries).
+-- Returns the priorities and the messages of entries (false: the entry has none). Cost O(number of entries).
 local function parsed(entries)
   local priorities, bodies = {}, {}
   for i, entry in ipairs(entries) do

@@ -1,16 +1,16 @@
--- Keeps the list short. Redisson removes each entry that leaves with LREM, which goes through the whole list. Here an
--- entry that leaves the ZSET stays in the list at first, as garbage, which nobody delivers. When there is much garbage,
--- entries are taken from the head of the list, and those that still wait are put on its tail.
+-- Keeps the list short. Redisson removes every entry that leaves by LREM, which goes through the whole list. Here an
+-- entry that leaves the ZSET stays in the list at first, as garbage, which nobody delivers. Where there is much
+-- garbage, a sweep takes entries from the head of the list, and puts those that still wait on its tail.
 -- @include entry index_watermark large
 
--- How much garbage there may be: GARBAGE entries, and this share of the number that waits.
+-- The list may have this much garbage: GARBAGE entries, and SHARE of the number of waiting entries.
 local SHARE = 0.3
 local GARBAGE = 500
 
 -- How many entries are read at once, at first and then at most.
 local AT_FIRST, AT_ONCE = 8, 64
 
--- Removes garbage, and looks at no more than `budget` entries and about `bytes` of them. Cost O(budget).
+-- Removes garbage. Looks at `budget` entries at most, and at about `bytes` of them. Cost O(budget).
 local function sweep(keys, budget, bytes)
   local live = redis.call('ZCARD', keys.due)
   local excess = redis.call('LLEN', keys.bodies) - live - (live * SHARE + GARBAGE)

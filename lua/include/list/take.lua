@@ -1,20 +1,20 @@
--- What a transfer takes.
+-- Reads the messages that are due, and removes them after the push.
 -- @include names remove slices
 
--- Returns how many messages a transfer reads first, before it knows anything of their size.
+-- Returns how many messages a transfer reads first, while it does not know their size.
 local function at_first()
   return FIRST
 end
 
--- Whether a part of a batch leaves before the next is read: no. Each removal looks at other entries, at least at one,
--- which may be large; so all messages leave together.
+-- Whether a part of a batch is pushed and removed before the next part is read: no. A removal looks at one other entry
+-- or more, which may be large; so all messages leave together.
 local function leaves_in_parts()
   return false
 end
 
--- Reads `count` messages that are due, oldest first, after `skip` of them. Returns entries, messages (false: there is
--- none), priorities, bytes of all, and the first due time. Due times begin at 0 for Redisson; messages that another
--- program has put before that are taken last. Cost O(log N + skip + count).
+-- Reads `count` messages that are due, oldest first, after `skip` of them. Returns entries, messages (false: the entry
+-- has none), priorities, bytes of all, and the first due time. For Redisson due times begin at 0; a message to which
+-- another program gave a negative one is taken last. Cost O(log N + skip + count).
 local function take(keys, now, skip, count)
   local found = redis.call('ZRANGEBYSCORE', keys.due, 0, now, 'WITHSCORES', 'LIMIT', skip, count)
   if #found == 0 and skip == 0 and redis.call('ZCOUNT', keys.due, '-inf', '(0') > 0 then
@@ -31,7 +31,7 @@ local function take(keys, now, skip, count)
   return entries, bodies, priorities, size, found[2]
 end
 
--- Returns when the next message is due, or nil. With `is_large` it is `now` where a message is due already: Redis
+-- Returns when the next message is due, or nil. With `is_large` and a message that is already due, returns `now`: Redis
 -- returns no due time without the entry, which may be large. Cost O(log N).
 local function next_due(keys, now, is_large)
   if is_large and redis.call('ZCOUNT', keys.due, '-inf', now) > 0 then

@@ -4,7 +4,7 @@
 --   notes   HASH  order: count of messages marked so far
 --                 tail: how far all entries of the list are in the index of ids, see index_watermark.lua
 --                 sought: the tail of the list when the latest search for other clients' messages began
---                 forgotten: how far records were searched for those to be forgotten, see forget.lua
+--                 forgotten: HSCAN cursor of the search for records that can go, see forget.lua
 --                 large: 1 where there may be large messages
 --   ids     HASH  the index of messages by id, see records.lua and names.lua
 local TYPES = { due = 'zset', bodies = 'list', notes = 'hash', ids = 'hash' }

@@ -1,6 +1,6 @@
 -- @include entry names records
 
--- Keeps those of an id's records for which `keep` is true, and removes the others. Cost O(number of records).
+-- Removes the records of an id for which `keep` returns false. Cost O(number of records).
 local function keep_records(keys, field, value, keep)
   local kept = {}
   for _, record in ipairs(records_of(value)) do
@@ -17,7 +17,7 @@ local function keep_records(keys, field, value, keep)
   end
 end
 
--- Removes entries from the index. ids: those of their messages. Cost O(1) an entry, and O(number of records) an id.
+-- Removes entries from the index. ids: the ids of their messages. Cost O(1) an entry, O(number of records) an id.
 local function unindex(keys, entries, ids)
   local fields, leaving, gone = {}, {}, {}
   for i, id in ipairs(ids) do

@@ -1,11 +1,11 @@
--- Messages on their way to the queue's lists: they have been read, and are not pushed yet.
+-- A batch: messages that a transfer has read and not yet pushed to the queue's lists.
 -- @include push take
 
 local function new_batch()
   return { ready = {}, members = {}, bodies = {}, lost = 0 }
 end
 
--- Adds messages as `take` has returned them. list_of: returns the list of a priority. Cost O(number of members).
+-- Adds messages as `take` returns them. list_of: function from a priority to its list. Cost O(number of members).
 local function hold(batch, members, bodies, priorities, list_of)
   local ready, held = batch.ready, #batch.members
   for i = 1, #members do
@@ -21,13 +21,13 @@ local function hold(batch, members, bodies, priorities, list_of)
   end
 end
 
--- Whether all messages go to this one list.
+-- Whether the batch has messages, and all go to this one list.
 local function is_for(batch, list)
   return next(batch.ready) == list and not next(batch.ready, list)
 end
 
--- Pushes the messages, then removes them from the store. first_list, expire: as for `push`. Returns how many it pushed,
--- and how many had no body. Cost O(log N) a message.
+-- Pushes the messages of a batch, then removes them from the store. first_list, expire: as for `push`. Returns the
+-- number of messages pushed, and the number without a body. Cost O(log N) a message.
 local function settle(batch, keys, first_list, expire)
   push(batch.ready, first_list, expire)
   if #batch.members > 0 then

@@ -1,10 +1,10 @@
--- Returns the time of the one clock, Redis's own: ms since the epoch, with the µs as fraction.
+-- Returns the time of Redis, the only clock in use: ms since the epoch, with the µs as fraction.
 local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 end
 
--- Returns a due time in ms since the epoch. due: the same, or '+' and ms from now.
+-- Returns a due time in ms since the epoch. due: ms since the epoch, or '+' and ms from now.
 local function at(due, now)
   if string.sub(due, 1, 1) == '+' then
     return string.format('%.17g', now + tonumber(due))

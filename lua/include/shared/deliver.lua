@@ -1,9 +1,9 @@
 -- @include announce lifetime push put
 
 -- Sends messages to one queue: into the store until they are due, or at once to its lists.
--- to: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (returns the list of a priority), and
--- expire (x-expires in ms) where it is known; rows: id, due ('' or ms since the epoch), priority, body of each.
--- Returns the place of the messages stored: 'first', 'head' or 'behind'. Cost O(log N) a message.
+-- Fields of `to`: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (function from a priority to
+-- its list), and expire (x-expires in ms) where it is known. Fields of a row: id, due ('' or ms since the epoch),
+-- priority, body. Returns the reply of `announce`: 'first', 'head' or 'behind'. Cost O(log N) a message.
 local function deliver(to, now, rows)
   local ready, life = {}, life_of(to.keys, now, to.expire or 0)
   local place = announce(to.keys, to.wake, to.queue, function()

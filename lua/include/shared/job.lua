@@ -1,12 +1,12 @@
--- A bulk job. HASH job: state ('open', 'aborted', 'publishing' or 'committed'), run (number of the latest run that took
--- part), staged ('1' when it stages its messages), base (when the job began, ms since the epoch), next (when its rate
--- lets more messages through, ms since the epoch), enqueued (count of its messages).
+-- A bulk job. Fields of the HASH job: state ('open', 'aborted', 'publishing' or 'committed'), run (number of the latest
+-- run that has begun), staged ('1' when the job stages its messages), base (when the job began, ms since the epoch),
+-- next (when its rate lets more messages through, ms since the epoch), enqueued (count of its messages).
 
--- How many entries of the list of staged messages a message takes: queue, id, due, priority, body.
+-- A staged message has this many entries in its list: queue, id, due, priority, body.
 local ENTRIES = 5
 
--- Returns nil when this run may write, else why not: 'committed', 'aborted', 'superseded' by a later run, or
--- 'unknown', when the run has not begun. Cost O(1).
+-- Returns nil when this run may write, else the reason why it may not: 'committed', 'aborted', 'superseded' (a later
+-- run has begun) or 'unknown' (this run has not begun). Cost O(1).
 local function fenced(job, run)
   local state, latest = unpack(redis.call('HMGET', job, 'state', 'run'))
   if not state then

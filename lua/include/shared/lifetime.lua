@@ -1,29 +1,29 @@
--- How long the keys of a queue with x-expires live: until the latest message in them is due, and x-expires more. No
--- operation lets these keys, or a list, end sooner. An operation that does not know x-expires takes for it the time
--- for which the keys would live on after the latest message is due.
+-- The keys of a queue with x-expires live until the latest message in them is due, and x-expires longer. No operation
+-- lets these keys, or a list, end sooner. An operation that does not know x-expires derives it: it is the time from the
+-- latest due time to the end of the keys.
 -- Source: docs/design.md "Queues that expire".
 
--- Beyond this many ms nothing expires; Redis counts in 64 bits.
+-- A key that would live longer than this many ms has no end; Redis counts in 64 bits.
 local ENDLESS = 9007199254740992
 
--- Returns in how many ms the latest message is due, 0 if that is past. Cost O(log N).
+-- Returns the ms from now until the latest message is due, 0 if that is past. Cost O(log N).
 local function ahead(keys, now)
   local latest = redis.call('ZRANGE', keys.due, -1, -1, 'WITHSCORES')[2]
   return math.max(tonumber(latest or now) - now, 0)
 end
 
--- Returns the life of a queue before an operation: `left`, when its keys end, as of PTTL; `margin`, how long they live
--- on after the latest message is due, 0 where they have no end. expire: x-expires in ms, 0 where it is unknown.
--- Cost O(1), O(log N) where it is unknown.
+-- Returns the life of a queue before an operation: `left`, the PTTL of its keys; `margin`, for how many ms they live on
+-- after the latest message is due, 0 where they have no TTL. expire: x-expires in ms, 0 where it is unknown.
+-- Cost O(1), O(log N) where x-expires is unknown.
 local function life_of(keys, now, expire)
   local left = redis.pcall('PTTL', keys.due)
-  if type(left) == 'table' then -- the user's ACL forbids to ask, as that of a Spark job may
+  if type(left) == 'table' then -- the user's ACL forbids PTTL; the ACL of a Spark job may
     left = -1
   end
   local margin = expire
   if expire == 0 and left > 0 then
     local behind = math.floor(left - ahead(keys, now))
-    margin = behind > 0 and behind or left -- workers of release 0.1 let keys end before what is in them is due
+    margin = behind > 0 and behind or left -- workers of release 0.1 let keys end before their messages are due
   end
   return { left = left, margin = margin }
 end
@@ -36,31 +36,31 @@ local function longer(one, two)
   return { left = math.max(one.left, two.left), margin = math.max(one.margin, two.margin) }
 end
 
--- Takes the end from all keys of a queue, also from keys that the last messages have left behind.
+-- Removes the TTLs of all keys of a queue, also of keys that earlier messages have left behind.
 local function persist(keys)
   for _, key in pairs(keys) do
     if redis.call('PTTL', key) > 0 then
-      redis.pcall('PERSIST', key) -- where the ACL forbids it, the key keeps its end
+      redis.pcall('PERSIST', key) -- where the ACL forbids it, the key keeps its TTL
     end
   end
 end
 
--- Moves the end of a key, if it has one, to at least some ms from now. left: as of PTTL. Cost O(1).
+-- Gives a key a TTL of at least `ms`. left: the PTTL of the key. Cost O(1).
 local function lengthen(key, ms, left)
   if left < ms then
     redis.call('PEXPIRE', key, string.format('%.0f', ms))
   end
 end
 
--- Moves the ends of a queue's keys to at least some ms from now. Does nothing with 0 or less. Cost O(1).
+-- Gives all keys of a queue TTLs of at least `ms`. Does nothing if that is 0 or less. Cost O(1).
 local function lengthen_all(keys, ms)
   for _, key in pairs(ms > 0 and keys or {}) do
     lengthen(key, ms, redis.call('PTTL', key))
   end
 end
 
--- Moves the ends of a queue's keys after an operation. life: as of `life_of`, before the operation. Cost O(1), O(log N)
--- where the keys have an end.
+-- Lengthens the TTLs of a queue's keys after an operation. life: the reply of `life_of` before the operation.
+-- Cost O(1), O(log N) where the keys have a TTL.
 local function live_on(keys, life, now)
   if life.left == -1 and life.margin == 0 then
     return

@@ -1,7 +1,7 @@
 -- @include lifetime
 
 -- Pushes messages to the end of their queue's lists where kombu would have put them, list by list in the order of the
--- priority steps: a consumer that waits is served from the list that was pushed to first.
+-- priority steps: Redis serves a consumer that waits from the first of these lists.
 -- messages: list -> bodies; first_list: where the lists begin in KEYS; expire: x-expires in ms, 0 for none.
 -- Cost O(number of bodies).
 local function push(messages, first_list, expire)
@@ -11,7 +11,7 @@ local function push(messages, first_list, expire)
       local left = expire > 0 and redis.call('PTTL', ready) or -1
       redis.call('LPUSH', ready, unpack(bodies))
       messages[ready] = nil -- a priority step may be named twice
-      if left ~= -1 then -- a list that others have made without an end keeps none
+      if left ~= -1 then -- a list that others have made without a TTL gets none
         lengthen(ready, expire, left)
       end
     end

@@ -1,6 +1,6 @@
 -- How fast a bulk job sends, and up to which depth of the queue.
 
--- At most so many ms a job catches up with at its rate after a pause.
+-- After a pause a job may catch up with this many ms of its rate at most.
 local CATCH_UP_MS = 100
 
 -- Returns how many messages are in a queue, delayed ones in either form of backup among them. Cost O(1).
@@ -19,7 +19,8 @@ local function depth_of(to)
 end
 
 -- Returns nil when the job may send `count` messages now, else {'wait', ms} or {'deep', number in the queue}.
--- rate: messages a second; depth: most messages in the queue, delayed ones among them; 0 is no limit. Cost O(1).
+-- rate: messages a second; depth: largest number of messages in the queue, delayed ones among them; 0: no limit.
+-- Cost O(1).
 local function held_up(job, rate, depth, to, count, now)
   local wait = rate > 0 and tonumber(redis.call('HGET', job, 'next') or 0) - now or 0
   if wait > 0 then

@@ -1,7 +1,8 @@
 -- @include find
 
 -- Looks for the messages of some ids, until about `bytes` are found, and calls `act`, if given, with each message.
--- Returns for each id searched, in order: id, due, priority, body of each of its messages in turn. Cost O(log N) an id.
+-- Returns for each id searched, in order, a list with four items a message: id, due, priority, body.
+-- Cost O(log N) an id.
 local function search(keys, ids, count, bytes, act)
   local reply, size = {}, 0
   for i, id in ipairs(ids) do

@@ -1,4 +1,5 @@
--- Twins. A twin is a message beside another of the same id, under id .. '~' .. 16 hex digits made from its content.
+-- Twins. A twin is a further message of an id that another message has. Its own id is the shared id .. '~' .. 16 hex
+-- digits made from its content.
 local TILDE = 126
 local TWIN_SUFFIX = 17
 

@@ -1,6 +1,6 @@
 -- @include types
 
--- Finds a key that holds something else than it should. Asked before the first write, so that no script stops half
+-- Finds a key of another type than expected. A script calls this before its first write, so that it does not stop half
 -- way: Redis does not roll back. expected: key -> type.
 -- Returns an error reply that names the key, or nil. Cost O(1) a key.
 local function wrong_type(expected)
@@ -14,7 +14,8 @@ local function wrong_type(expected)
   end
 end
 
--- Does the same for keys of a queue by their roles, and for the lists from `first_list` on in KEYS, if given.
+-- Checks the keys of a queue, given by role, and, with `first_list`, the lists in KEYS from that number on. Returns the
+-- reply of `wrong_type`.
 local function wrong_stored(keys, first_list)
   local expected = {}
   for role, key in pairs(keys) do

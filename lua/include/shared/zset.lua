@@ -1,4 +1,4 @@
--- Places in a ZSET, whose members are sorted by score, and those of one score by their bytes.
+-- Ranks in a ZSET. Redis sorts its members by score, and members of one score by their bytes.
 
 -- Whether one member comes before another of the same score. Redis compares their bytes; Lua's own `<` would go by the
 -- locale of the server.
@@ -12,7 +12,7 @@ local function precedes(one, two)
   return #one < #two
 end
 
--- Returns the ranks of the members of one score: of the first, and the one behind the last. Cost O(log N).
+-- Returns the rank of the first member of a score, and the rank behind the last. Cost O(log N).
 local function ranks_of(due, due_ms)
   return redis.call('ZCOUNT', due, '-inf', '(' .. due_ms), redis.call('ZCOUNT', due, '-inf', due_ms)
 end
@@ -36,7 +36,7 @@ local function locate(due, due_ms, mark)
   return nil
 end
 
--- Returns the rank behind that of a member, also when the member is not there any more. Cost O(log N^2).
+-- Returns the rank behind a member, or behind the place where it was if it has left. Cost O(log N^2).
 local function rank_after(due, member, due_ms)
   if redis.call('ZSCORE', due, member) == due_ms then
     return redis.call('ZRANK', due, member) + 1
@@ -53,8 +53,8 @@ local function rank_after(due, member, due_ms)
   return low
 end
 
--- Returns between which ranks the messages are that are due from `from` on and before `to`: the rank of the first, and
--- the one behind the last. from: ms since the epoch, or -inf; to: the same, or +inf. Cost O(log N).
+-- Returns the rank of the first message that is due at `from` or later and before `to`, and the rank behind the last.
+-- from: ms since the epoch, or -inf; to: ms since the epoch, or +inf. Cost O(log N).
 local function between(due, from, to)
   local first = from == '-inf' and 0 or redis.call('ZCOUNT', due, '-inf', '(' .. from)
   return first, redis.call('ZCOUNT', due, '-inf', '(' .. to)
