@@ -35,10 +35,10 @@ _Channel: Any = virtual.Channel if TYPE_CHECKING else object
 
 
 class DelayedChannel(_Channel):
-    """Is mixed into one of kombu's Redis channels, to its left.
+    """A mixin, to the left of one of kombu's Redis channels.
 
-    It stores what a publisher delays, adopts what a consumer gets too early, and keeps a transfer worker running beside
-    consumers.
+    It stores delayed messages of publishers, adopts messages that a consumer gets too early, and keeps a transfer
+    worker running beside consumers.
     """
 
     _store: TransportStore | None = None
@@ -90,7 +90,7 @@ class DelayedChannel(_Channel):
 
     def is_durable(self, queue: str) -> bool:
         """Whether a queue may hold delayed messages. Fanouts, and queues for replies of kombu and Celery, may not."""
-        exchanges = [each.exchange for each in self.state.queue_index.get(queue, ())]
+        exchanges = [binding.exchange for binding in self.state.queue_index.get(queue, ())]
         has_results = mailboxes.has_results(queue, auto_delete=queue in self.auto_delete_queues)
         return queue not in self._fanout_queues and not has_results and not mailboxes.is_mailbox(queue, exchanges)
 
@@ -119,11 +119,11 @@ class DelayedChannel(_Channel):
             self.connection.start_transfer(self)
 
     def stay_in_use(self) -> None:
-        """Keeps the queues consumed here from expiring. It may be called all the time: it asks Redis now and then."""
+        """Keeps the queues consumed here from expiring. A caller may call it all the time: it rarely asks Redis."""
         self._usage.of(self._active_queues)
 
     def leaves_primary(self) -> bool:
-        """Whether this consumer is at a Redis that is known to be the primary no longer. Without Sentinels: never."""
+        """Whether this consumer is at a primary that the Sentinels no longer name. Without Sentinels: never."""
         return False
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
@@ -149,7 +149,7 @@ class DelayedChannel(_Channel):
         return PutAhead(self.own_pool(), commands_of)
 
     def offer_of(self, message: Message, due: Due) -> Offer:
-        """Returns a message as the store takes it."""
+        """Returns a message in the form that the store takes."""
         identity, body = seal(message, due.task_id)
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)

@@ -7,7 +7,7 @@ import kombu.exceptions
 
 #: How many ids an error names.
 _NAMED = 5
-#: Longest repr of a value in a message, in characters; how many characters of a longer one stay at its head and tail.
+#: Longest repr of a value in an error, in characters; of a longer repr, how many stay at its head and at its tail.
 _LONGEST, _HEAD, _TAIL = 200, 140, 50
 #: How alike an unknown and a known name have to be for a hint, from 0 to 1 as difflib measures it.
 ALIKE = 0.7
@@ -78,7 +78,7 @@ def quoted(value: object) -> str:
     """Returns the repr of a value, without its middle if it is longer than 200 characters."""
     try:
         text = repr(value)
-    except Exception:  # such as an int of 5000 digits; that is not what the message is about
+    except Exception:  # such as of an int of 5000 digits; the caller's own error matters more
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST else f"{text[:_HEAD]} … {text[-_TAIL:]}"
 

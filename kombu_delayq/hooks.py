@@ -1,6 +1,7 @@
-"""Calls a package above the transport, which names its functions in the entry-point group ``GROUP``.
+"""Calls functions of a package above the transport, which names them in the entry-point group ``GROUP``.
 
-The transport itself knows none of them, so plain kombu goes without. A function is imported when it is first called.
+The transport itself knows none of them, so it also works with plain kombu. A function is imported when it is first
+called.
 """
 
 import sys
@@ -11,8 +12,8 @@ from typing import Any
 
 from kombu_delayq.errors import InvalidDelayLevel
 
-#: ``worker`` is called when a Celery worker starts, with it as ``sender``, or without ``sender`` if it has started
-#: before. ``delay_chain`` is called with the property of this name of a message that is published.
+#: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
+#: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
 GROUP = "kombu_delayq.hooks"
 
 
@@ -28,7 +29,7 @@ def expect_worker() -> None:
     Most workers make their first transport before the signal ``worker_init``, and before they start their pool. With
     gevent the signal comes first; then ``worker`` is called at once.
     """
-    signals = sys.modules.get("celery.signals")  # a process that has not imported it is no worker
+    signals = sys.modules.get("celery.signals")  # every worker has imported this module
     if signals is None:
         return
     signals.worker_init.connect(_begin, dispatch_uid="delayq-hooks")
@@ -40,8 +41,8 @@ def check_unread(properties: Mapping[str, Any]) -> None:
     """Checks options of a call that Celery does not know and has therefore put into the message.
 
     Raises:
-        InvalidDelayLevel: There is a ``delay_level``, which the publisher's app has not read.
-        InvalidDelayChain: There is a ``delay_chain`` that is not written as one.
+        InvalidDelayLevel: The message has a ``delay_level``, which the publisher's app has not read.
+        InvalidDelayChain: The message has a ``delay_chain`` in a wrong form.
     """
     if properties.get("delay_level") is not None:
         raise InvalidDelayLevel(

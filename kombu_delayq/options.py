@@ -11,7 +11,7 @@ from kombu_delayq.errors import DelayTooLong, InvalidOptions, did_you_mean, near
 #: The forms in which delayed messages can be kept.
 BACKUPS = ("hash", "list")
 
-#: Transport options that kombu and Celery read besides those that a channel lists.
+#: Transport options that kombu and Celery read although kombu's channels do not list them.
 _READ_ELSEWHERE = frozenset(
     (
         *("polling_interval", "reauth_check_interval", "retry", "retry_on_error", "max_retries", "interval_start"),
@@ -150,11 +150,11 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
 
     Returns:
         The options, and a warning about names that nobody reads, empty if there are none. Stock kombu ignores such
-        names without a word, so they alone do not stop an app.
+        names silently, so they alone do not stop an app.
 
     Raises:
-        InvalidOptions: Our options have wrong values, or names look like misspelled ones of ours. The message lists
-            all of them.
+        InvalidOptions: An option of ours has a wrong value, or a name looks like a misspelled one of ours. The error
+            lists all of them.
     """
     known = NAMES | set(of_kombu) | _READ_ELSEWHERE
     wrong: list[str] = []

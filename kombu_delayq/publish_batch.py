@@ -14,7 +14,8 @@ from kombu_delayq.connection.text import Command
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.types import Offer, PageId
 
-#: Most messages that one call of the offer script stores, and about the most bytes. More would keep Redis busy.
+#: Largest number of messages, and about the largest number of bytes, that one call of the offer script stores. More
+#: would keep Redis busy.
 MAX_OFFERS = 200
 MAX_BYTES = 250_000
 
@@ -22,7 +23,7 @@ _PublishBatch: Any = getattr(stock, "PublishBatch", object)
 
 
 class DelayedPublishBatch(_PublishBatch):
-    """Gathers delayed messages and sends those of a queue in one call, together with the messages without a delay."""
+    """Gathers delayed messages, and sends those of one queue in one call, together with messages without a delay."""
 
     OFFER = "delayq_offer"
 
@@ -44,7 +45,7 @@ class DelayedPublishBatch(_PublishBatch):
         super().flush()
 
     def discard(self) -> None:
-        """Drops what has not been sent."""
+        """Drops the messages that have not been sent."""
         self._offers.clear()
         super().discard()
 
@@ -58,7 +59,7 @@ class PutAhead:
     At most one page is on its way: ``confirm`` it before the next.
 
     Args:
-        pool: Connections. It uses one of them and closes the pool in the end.
+        pool: A pool of connections. ``PutAhead`` uses one connection, and closes the pool in the end.
         commands_of: Makes the commands that publish a page.
     """
 
@@ -74,10 +75,10 @@ class PutAhead:
         self._ahead.send(self._commands_of(page, offers))
 
     def confirm(self) -> None:
-        """Waits until Redis has the page that is on its way, if there is one. Raises its first error."""
+        """Waits until Redis has the page that is on its way, if there is one. Raises the first error of the page."""
         self._ahead.confirm()
 
     def close(self) -> None:
-        """Closes its connection. Redis may get a page that is on its way, or not."""
+        """Closes the connection. Redis may get a page that is on its way, or not."""
         self._ahead.close()
         pools.close(self._pool)

@@ -1,6 +1,6 @@
 """Finds the Lua files, expands their includes, and keeps the result.
 
-A Lua file names in its header the includes of which it uses something itself:
+A Lua file names in its header the includes whose functions or constants it uses itself:
 
 ``-- @include clock find``
     An include is a file of functions. It stands in ``lua/include/shared/``, or, where the two forms of backup need
@@ -11,10 +11,10 @@ A Lua file names in its header the includes of which it uses something itself:
     ``other.page`` and so on. They stand in a scope of their own, apart from the script's own functions of the same
     names. Only an operation may name such includes.
 
-Redis gets of the includes only what a script uses, and no lines of comment.
+Redis gets only those parts of the includes that a script uses, and no lines of comment.
 
-In a header ``HASH|LIST`` is the type of a key in the hash form and in the list form; ``lua/include/<form>/types.lua``
-says what each key of a queue holds in that form.
+In a header ``HASH|LIST`` is the type of a key in the hash form and in the list form. ``lua/include/<form>/types.lua``
+describes the keys of a queue in that form.
 """
 
 import re
@@ -33,7 +33,7 @@ _OTHER = re.compile(r"^-- @other ([\w ]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?=local )", re.MULTILINE)
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)")
-#: A name that stands for itself: no field or method, but what follows the operator ``..``.
+#: A name of its own: no field and no method. A name behind the operator ``..`` counts.
 _USED = re.compile(r"(?:(?<![.:\w])|(?<=\.\.))[A-Za-z_]\w*")
 
 
@@ -88,7 +88,7 @@ def path_of(include: str, backup: str) -> str:
 
 
 def _definitions(source: str, backup: str) -> list[str]:
-    """Returns the functions and locals of all that a file includes, each after those that it may use."""
+    """Returns the functions and locals that a file includes. A function comes after the ones that it may use."""
     return _definitions_of(included(source), backup, set())
 
 
@@ -99,12 +99,12 @@ def _definitions_of(includes: Iterable[str], backup: str, seen: set[str]) -> lis
             seen.add(path)
             source = _source(path)
             found += _definitions_of(included(source), backup, seen)
-            found += [each for each in _DEFINITION.split(_code(source)) if each]
+            found += [definition for definition in _DEFINITION.split(_code(source)) if definition]
     return found
 
 
 def _with_needed(definitions: list[str], body: str) -> str:
-    """Returns a body after those of the definitions that it uses, by itself or through others."""
+    """Returns a body behind the definitions that it uses, by itself or through other definitions."""
     text, used = body, set(_USED.findall(body))
     for definition in reversed(definitions):
         names = ", ".join(_DEFINED.findall(definition)).split(", ")
@@ -115,19 +115,19 @@ def _with_needed(definitions: list[str], body: str) -> str:
 
 
 def _of_other(source: str, body: str, backup: str) -> str:
-    """Returns the table of those functions of the other form that an operation uses, if it does."""
+    """Returns Lua code for the table ``other`` with the other form's functions that an operation uses, or nothing."""
     includes = included_of_other(source)
     if not includes:
         return ""
     [other] = {*BACKUPS} - {backup}
     used = dict.fromkeys(re.findall(r"\bother\.(\w+)", body))
     table = "return {\n" + "".join(f"  {name} = {name},\n" for name in used) + "}\n"
-    # Before the script's own definitions, of which it sees nothing.
+    # This code stands before the script's own definitions, so it does not see them.
     return f"local other = (function()\n{_with_needed(_definitions_of(includes, other, set()), table)}end)()\n"
 
 
 def _code(source: str) -> str:
-    """Returns a file's text without what only people read, which Redis would keep and a queue's first message take."""
+    """Returns the text of a file without comments: Redis would keep them, and a first EVAL would carry them."""
     return _COMMENT.sub("", source).lstrip("\n")
 
 

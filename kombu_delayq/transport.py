@@ -15,7 +15,7 @@ from kombu_delayq.transfer.worker import TransferWorker
 
 logger = get_logger(__name__)
 
-#: Start of each outage that outlived a connection of this process, by broker, in s of ``monotonic``. After an outage
+#: By broker: start of an outage that outlived a connection of this process, in s of ``monotonic``. After the outage
 #: Celery makes a new connection, whose transfer worker logs the end.
 _down_since: dict[str, float] = {}
 
@@ -41,9 +41,9 @@ class SentinelChannel(DelayedChannel, stock.SentinelChannel):
 
 
 class _DelayedTransport(_Transport):
-    """Is mixed into kombu's two transports, to their left."""
+    """A mixin, to the left of kombu's two transports."""
 
-    #: So kombu does not parse the URL, and ``urls.settle`` can.
+    #: With this kombu does not parse the URL, so that ``urls.settle`` can.
     can_parse_url = True
     default_port: Any  # kombu's
     cycle: Any
@@ -69,7 +69,7 @@ class _DelayedTransport(_Transport):
         return urls.describe(self.client, self._scheme, include_password, mask)
 
     def start_transfer(self, channel: DelayedChannel) -> None:
-        """Runs a transfer worker beside the consumers of this connection, unless one runs or the options forbid it."""
+        """Starts a transfer worker beside the consumers of this connection, unless one runs or an option forbids it."""
         worker = self._transfer_worker
         if self.options.transfer and (worker is None or not worker.is_own):
             connect = partial(connect_store, channel, channel.separate_pool())
@@ -78,7 +78,7 @@ class _DelayedTransport(_Transport):
             self._transfer_worker.start()
 
     def close_connection(self, connection: Any) -> None:
-        """Closes the connection, its transfer worker first."""
+        """Stops the transfer worker of a connection, then closes the connection."""
         worker, self._transfer_worker = self._transfer_worker, None
         if worker is not None:
             worker.stop()

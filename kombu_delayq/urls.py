@@ -48,7 +48,7 @@ class _KnownAs(str):
 
 
 class _SentinelHost(str):
-    """Host of a Sentinel. kombu sets the transport of a clone before ``settle`` can; this type says which it was."""
+    """Host of a Sentinel. kombu sets the transport of a clone before ``settle`` runs; this type marks a Sentinel's."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ def register() -> None:
 
 def split(given: str | Sequence[str]) -> list[str]:
     """Returns the URLs of ``broker_url``, which may be one, several separated by ``;``, or a sequence."""
-    return [url.strip() for each in ([given] if isinstance(given, str) else given) for url in each.split(";")]
+    return [url.strip() for urls in ([given] if isinstance(given, str) else given) for url in urls.split(";")]
 
 
 def ours(given: str | Sequence[str]) -> str:
@@ -141,9 +141,9 @@ class _OurAlternates:
 
 
 def _check_scheme(url: str) -> None:
-    """Refuses a URL without a scheme, which kombu would take as a whole for the name of a host.
+    """Refuses a URL without a scheme: kombu would take all of it for the name of a host.
 
-    The name of a host alone, and an IPv6 address, pass.
+    A host name alone passes, and so does an IPv6 address.
     """
     url = url.strip()
     if "://" in url or not ({*"/@?"} & {*url} or "]:" in url or url.count(":") == 1):
@@ -179,7 +179,7 @@ def _meant(client: Any, given: str, sentinel: bool) -> str:
 
 
 def _instead(given: str) -> str:
-    """Returns what to write in place of a scheme that kombu would not understand; empty if there is no good guess."""
+    """Returns a URL's beginning to write in place of a scheme that kombu does not know; empty without a good guess."""
     tls, kind = given.startswith(("delayqs", "rediss")), given.rpartition("+")[2]
     kind = STOCK_SCHEMES.get(kind, kind)
     if tls and kind == "redis":
@@ -192,10 +192,10 @@ def _settle_alternates(client: Any, scheme: str) -> None:
     """Keeps each switch to an alternate on this transport, and refuses alternates for which that is impossible."""
     urls = [url for url in client.alt if url.strip()]
     found = {_scheme(url) for url in urls if "://" in url or scheme == "sentinel"}
-    kinds = {STOCK_SCHEMES.get(each, each) for each in found}
+    kinds = {STOCK_SCHEMES.get(name, name) for name in found}
     settled = {"rediss"} if scheme == "redis" and client.ssl else set()
     if len(kinds) > 1 or kinds - settled - {scheme} or (scheme == "socket" and len(urls) > 1):
-        schemes = ", ".join(f"{each}://…" if each else "one without a scheme" for each in sorted(found))
+        schemes = ", ".join(f"{name}://…" if name else "one without a scheme" for name in sorted(found))
         raise InvalidBrokerURL(
             f"a list of broker URLs must be all delayq://, all delayqs:// or all delayq+sentinel://; found {schemes}"
         )

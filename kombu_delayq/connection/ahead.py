@@ -15,8 +15,8 @@ class SendAhead:
     At most one group is on its way: ``confirm`` it before the next.
 
     Args:
-        pool: Connections. One of them is taken while commands are on their way and then given back, so that the next
-            group follows the pool to another primary.
+        pool: The pool of connections. A connection is taken while commands are on their way and then given back, so
+            that the next group follows the pool to another primary.
     """
 
     def __init__(self, pool: redis.ConnectionPool) -> None:

@@ -26,7 +26,7 @@ class RedisCommands:
     def send(self, commands: Iterable[Command]) -> list[Any]:
         """Sends commands in one round trip. Returns their replies; raises the first error among them."""
         commands = list(commands)
-        # redis-py would write the command into the message of the error, with the bodies in it.
+        # redis-py's own error would contain the command, and so the bodies of messages.
         replies = self.replies(commands)
         for (name, *args), reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
@@ -39,8 +39,8 @@ class RedisCommands:
         """Sends commands in one round trip. Returns their replies, errors of Redis among them.
 
         Args:
-            commands: Any.
-            once: Whether redis-py may send them only once, whatever errors its client is set to retry.
+            commands: The commands.
+            once: Whether redis-py may send the commands only once, whatever errors its client is set to retry.
         """
         if once:
             ahead = SendAhead(self.redis.connection_pool)

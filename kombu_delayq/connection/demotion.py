@@ -1,4 +1,4 @@
-"""Reports a Redis that takes no writes because it is not, or not safely, the primary, as a lost connection.
+"""Reports a Redis that is not, or not safely, the primary and so takes no writes, as a lost connection.
 
 kombu, Celery and publishers then connect again, and reach the primary wherever the address leads to it.
 """
@@ -15,8 +15,9 @@ from redis.sentinel import SentinelManagedConnection
 
 #: Errors of a replica: for a write; for any command while its primary is down. redis-py cuts the codes off their texts.
 _REFUSALS = (ReadOnlyError, MasterDownError)
-#: The other texts of such errors: Redis 6.2 has the codes inside the text of a script's error; UNBLOCKED ends a BRPOP
-#: when a primary becomes a replica; NOREPLICAS refuses a write while ``min-replicas-to-write`` is not met.
+#: Other errors of a Redis that takes no writes, by text: Redis 6.2 has the codes inside the text of a script's error;
+#: UNBLOCKED ends a BRPOP when a primary becomes a replica; NOREPLICAS refuses a write while ``min-replicas-to-write``
+#: is not met.
 _REFUSAL = re.compile(r"UNBLOCKED |NOREPLICAS |.* -(READONLY|MASTERDOWN|NOREPLICAS) ")
 
 #: Brokers, by URL, that took no writes when they were last used, though a connection to them succeeds.
@@ -28,13 +29,13 @@ _Connection: Any = Connection if TYPE_CHECKING else object
 class NotPrimary(ResponseError, OSError):
     """Redis takes no writes: it is a replica, or a primary that has lost its replicas.
 
-    kombu and Celery take it, as an ``OSError``, for a lost connection. The Redis client takes it for an answer: after a
-    lost connection its transactions begin again at once, and would do so without end at the same Redis.
+    For kombu and Celery it is an ``OSError``, so a lost connection. For the Redis client it is a reply: after a lost
+    connection the client's transactions begin again at once, and would do so without end at the same Redis.
     """
 
 
 class _NoticesDemotion(_Connection):
-    """Is mixed into a class of connections, to its left, so that all commands and replies pass it."""
+    """A mixin, to the left of a class of connections, so that all commands and replies pass through it."""
 
     on_refusal: Callable[[], object]
     _is_lost = False
@@ -64,7 +65,7 @@ def noticing_demotion(connection_class: type[Any], on_refusal: Callable[[], obje
 
     Args:
         connection_class: The class to extend.
-        on_refusal: Is called then.
+        on_refusal: Called when Redis refuses.
     """
     members = {"on_refusal": staticmethod(on_refusal)}
     return type(connection_class.__name__, (_NoticesDemotion, connection_class), members)
@@ -76,16 +77,16 @@ def note_refusal(broker: str) -> None:
 
 
 def check_writes(broker: str, client: Callable[[], Redis], key: str) -> None:
-    """Raises the error of a broker that still takes no writes, so that the caller pauses before it connects again.
+    """Tries a write if a broker has refused one before. Raises its error, so that the caller pauses and connects again.
 
-    kombu's own check is a PING, which a replica answers well.
+    kombu's own check is a PING, which a replica answers, too.
 
     Args:
-        broker: Its URL.
-        client: Returns a client of the broker; is not called unless the broker refused a write before.
-        key: Name of a HASH; the write that is tried changes nothing in it.
+        broker: URL of the broker.
+        client: Returns a client of the broker; called only if the broker refused a write before.
+        key: Name of a HASH; the write changes nothing in it.
     """
     if broker in _refusing:
-        with suppress(NoPermissionError):  # such a user cannot find out
+        with suppress(NoPermissionError):  # this user's ACL forbids the try
             client().hdel(key, "")
         _refusing.discard(broker)

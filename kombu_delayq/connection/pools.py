@@ -17,9 +17,9 @@ def with_sentinels(pool: redis.ConnectionPool) -> list[redis.ConnectionPool]:
 
 def wait_at_most(pool: redis.ConnectionPool, timeout_s: float) -> None:
     """Gives the connections of a pool a timeout for answers, unless they have one already."""
-    for each in with_sentinels(pool):
-        if each.connection_kwargs.get("socket_timeout") is None:
-            each.connection_kwargs["socket_timeout"] = timeout_s
+    for reached in with_sentinels(pool):
+        if reached.connection_kwargs.get("socket_timeout") is None:
+            reached.connection_kwargs["socket_timeout"] = timeout_s
 
 
 def make_room(pool: redis.ConnectionPool) -> None:
@@ -31,6 +31,6 @@ def make_room(pool: redis.ConnectionPool) -> None:
 
 
 def close(pool: redis.ConnectionPool) -> None:
-    """Closes all connections of a pool. It makes new ones when it is used again."""
-    for each in with_sentinels(pool):
-        each.disconnect()
+    """Closes all connections of a pool. The pool makes new ones when it is used again."""
+    for reached in with_sentinels(pool):
+        reached.disconnect()

@@ -15,9 +15,9 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 logger = get_logger(__name__)
 
-#: A process asks the Sentinels each ``ASK_S``. While none answers, the pause doubles up to ``LONGEST_PAUSE_S``. In s.
+#: A process asks the Sentinels every ``ASK_S``. While none answers, the pause doubles up to ``LONGEST_PAUSE_S``. In s.
 ASK_S, LONGEST_PAUSE_S = 1.0, 30.0
-#: How long it waits for the answer of a Sentinel, in s. Short, because the asking thread has other work.
+#: How long the process waits for the answer of a Sentinel, in s. Short, because the asking thread has other work.
 ANSWER_S = 0.5
 
 Address = tuple[str, int]
@@ -61,9 +61,9 @@ class NamedPrimary:
 
 
 class FollowingPool(SentinelConnectionPool):
-    """Connections to the primary that the Sentinels name now, which may be another than when they were made."""
+    """Connections to the primary that the Sentinels name now. After a failover the pool leaves the old primary."""
 
-    #: Whether to close connections in use as well. Only safe if one thread uses them all.
+    #: Whether to close connections in use as well. This is safe only if one thread uses them all.
     in_one_thread = False
     _asks: tuple[int, NamedPrimary] | None = None
 

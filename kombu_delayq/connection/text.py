@@ -13,7 +13,7 @@ def as_sent(command: Command) -> Command:
     clients may have put such names into the registry of queues or into an announcement.
     """
     name, *args = command
-    return name, *(as_bytes(each) if isinstance(each, str) else each for each in args)
+    return name, *(as_bytes(argument) if isinstance(argument, str) else argument for argument in args)
 
 
 def as_text(reply: Any) -> str:
@@ -28,7 +28,7 @@ def readable(text: object) -> str:
 
 def is_utf8(text: str) -> bool:
     """Whether a text of ``as_text`` came from bytes that are UTF-8."""
-    return not any("\ud800" <= each <= "\udfff" for each in text)
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def as_bytes(given: str | bytes) -> bytes:

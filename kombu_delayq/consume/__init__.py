@@ -1,1 +1,1 @@
-"""The consumer's side: what it checks before each wait, which queues it keeps alive, what it puts into the store."""
+"""The consumer's side: checks before each wait, the queues to keep alive, and messages to put into the store."""

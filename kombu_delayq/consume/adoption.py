@@ -16,7 +16,7 @@ from kombu_delayq.message.fields import Message
 
 logger = get_logger(__name__)
 
-#: Takes a message for a consumer. kombu's consumers are called so.
+#: Takes a message for a consumer. kombu calls its consumers in this way.
 Deliver = Callable[[Message], object]
 
 
@@ -35,7 +35,7 @@ class Adoption:
 
         Args:
             deliver: kombu's own callback of the consumer.
-            queue: Which it consumes.
+            queue: The queue that the consumer reads.
             no_ack: Whether the consumer does not acknowledge.
         """
         return partial(self._adopt_or_deliver, deliver, queue, no_ack)
@@ -58,7 +58,7 @@ class Adoption:
         """Moves a message into the store. Returns whether the store has it.
 
         If Redis refuses the script, the consumer keeps the message, as with stock kombu. If Redis is gone, the message
-        is among the unacked ones, as every message of a lost consumer.
+        stays among the unacked ones, like every message of a lost consumer.
         """
         channel = self._channel
         offer = channel.offer_of({**message, "properties": dict(message["properties"])}, due)

@@ -1,7 +1,7 @@
 """Recognises the queues that kombu and Celery use for commands and replies. Knows no Redis.
 
-Their names and exchanges decide. How they are declared depends on settings, and a queue of tasks may be declared in the
-same way.
+The name and the exchanges of a queue decide. Its declaration does not: that depends on settings, and a queue of tasks
+may have the same one.
 """
 
 import re
@@ -16,12 +16,12 @@ def is_mailbox(queue: str, exchanges: Iterable[str]) -> bool:
     """Whether a queue is for commands of remote control, or for replies to them.
 
     Args:
-        queue: Its name.
-        exchanges: Names of the exchanges to which it is bound.
+        queue: Name of the queue.
+        exchanges: Names of the exchanges to which the queue is bound.
 
     Source: kombu.pidbox.Mailbox
     """
-    return any(each.endswith(".pidbox") and queue.endswith(f".{each}") for each in exchanges)
+    return any(exchange.endswith(".pidbox") and queue.endswith(f".{exchange}") for exchange in exchanges)
 
 
 def has_results(queue: str, *, auto_delete: bool) -> bool:

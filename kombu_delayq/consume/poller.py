@@ -14,9 +14,9 @@ class DelayedPoller(_Poller):
     """Waits for messages of all channels. Before each wait it does three things for their consumers.
 
     It keeps their queues in use. It starts a transfer worker after a fork: a process that became a daemon while it
-    consumed has lost that thread. And it ends the connection of a consumer at a Redis that is not the primary. Nothing
-    else notices that in time: a consumer whose acks are all refused asks for no further message, and a primary that the
-    Sentinels no longer name refuses nothing.
+    consumed has lost that thread. And it ends the connection of a consumer to a Redis that is not the primary. Nothing
+    else notices such a Redis in time: a consumer whose acks are all refused asks for no further message, and a primary
+    that the Sentinels no longer name refuses nothing.
 
     Attributes:
         refused: Whether Redis has refused a command of this connection because it is not the primary.
@@ -38,7 +38,7 @@ class DelayedPoller(_Poller):
         super().on_poll_start()
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
-        """Waits for a message without an event loop. Before kombu 5.7 it does not call ``on_poll_start``.
+        """Waits for a message without an event loop. Before kombu 5.7 this method does not call ``on_poll_start``.
 
         Raises:
             NotPrimary: The consumer must connect again.

@@ -12,7 +12,7 @@ from kombu_delayq.store.queues import FORGET_SHARE
 
 logger = get_logger(__name__)
 
-#: While a queue is consumed, each third of its x-expires puts the expiry off again.
+#: A consumer puts off the expiry of its queue again and again, each time after a third of the queue's x-expires.
 KEEP_ALIVE_SHARE = 1 / 3
 #: Pause in s after a failed attempt.
 RETRY_S = 1.0
@@ -33,7 +33,7 @@ class Usage:
         self._next_at: dict[str, float] = {}
 
     def of(self, queues: Iterable[str]) -> None:
-        """Notes that queues are consumed. It may be called for every message: it rarely asks Redis."""
+        """Notes that queues are consumed. A caller may call it for every message, because it rarely asks Redis."""
         now = monotonic()
         for queue in [queue for queue in queues if self._next_at.get(queue, -inf) <= now]:
             self._next_at[queue] = now + self._keep_alive(queue)

@@ -26,7 +26,7 @@ OLDEST_REDIS = (6, 2)
 
 
 class Store(Protocol):
-    """What every user of a store needs: the connection, the names, the options, and the server behind them."""
+    """The common part of all stores: the connection, the key names, the options, and the server behind them."""
 
     client: Redis
     keys: Keys
@@ -71,7 +71,7 @@ class Store(Protocol):
 
 
 class TransportStore(Store, Protocol):
-    """What delivers: for a channel and a transfer worker."""
+    """The parts of a store that deliver messages: for a channel and a transfer worker."""
 
     delivery: Delivery
     chains: DelayChains
@@ -80,7 +80,7 @@ class TransportStore(Store, Protocol):
 
 
 class WaitingStore(Store, Protocol):
-    """What finds, shows and changes waiting messages: for an app, the shell and a Spark job."""
+    """The parts of a store that find, show and change waiting messages: for an app, the shell and a Spark job."""
 
     lookup: Lookup
     scan: Scan
@@ -89,7 +89,7 @@ class WaitingStore(Store, Protocol):
 
 
 class OperatorStore(WaitingStore, Protocol):
-    """What keeps queues in order: for export and import, dead letters, conversion and repair."""
+    """The parts of a store that keep queues in order: for export and import, dead letters, conversion and repair."""
 
     delivery: Delivery
     letters: DeadLetters
@@ -97,7 +97,7 @@ class OperatorStore(WaitingStore, Protocol):
 
 
 class SparkStore(WaitingStore, Protocol):
-    """What writes bulk jobs and reads whole queues: for a Spark job."""
+    """The parts of a store that write bulk jobs and read whole queues: for a Spark job."""
 
     jobs: BulkJobs
 
@@ -110,13 +110,13 @@ class DelayStore(Store):
     Args:
         client: A plain Redis client; key names carry the prefix themselves.
         keys: Names of the keys.
-        priority_steps: kombu's option: which priorities share a list.
+        priority_steps: kombu's option ``priority_steps``, which says which priorities share a list.
         options: Transport options.
 
     Attributes:
         delivery: Takes messages in and transfers those that are due.
         chains: Stores the steps of delay chains.
-        leases: Agrees which transfer worker leads.
+        leases: Decides which transfer worker leads.
         lookup: Finds and changes single messages by their ids.
         scan: Reads whole queues.
         queues: Lists, counts, empties and forgets queues.

@@ -8,7 +8,7 @@ from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
 from kombu_delayq.store.types import Offer
 
-#: Most staged messages that one call sends, and about the most bytes.
+#: Largest number of staged messages, and about the largest number of bytes, that one call sends.
 PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000
 #: Entries of the LIST that one staged message takes.
 _ENTRIES = 5
@@ -21,9 +21,9 @@ class JobRun(NamedTuple):
         name: Name of the job.
         run: Number of the run; later runs have larger ones.
         ttl_ms: For how long Redis remembers the job, in ms.
-        staged: Whether its messages stay invisible until it is committed, and are sent then.
+        staged: Whether the job's messages stay invisible until the job is committed, and are sent then.
         max_rate: Messages a second for the whole job, 0 for no limit.
-        max_depth: Most messages that a queue may hold, delayed ones included, 0 for no limit.
+        max_depth: Largest number of messages that a queue may hold, delayed ones included, 0 for no limit.
     """
 
     name: str
@@ -48,11 +48,12 @@ class Begun(NamedTuple):
 
 
 class Enqueued(NamedTuple):
-    """What became of messages of a bulk job.
+    """The result of sending messages of a bulk job.
 
     Attributes:
-        word: ``enqueued``. Nothing changed with ``wait`` (the rate is used up) or ``deep`` (the queue is full), nor
-            with the reasons why the run may not write: ``committed``, ``aborted``, ``superseded`` or ``unknown``.
+        word: ``enqueued``. With any other word nothing has changed: ``wait`` (the rate is used up), ``deep`` (the queue
+            is full), or the reason why the run may not write: ``committed``, ``aborted``, ``superseded`` or
+            ``unknown``.
         fresh: Number of ids that are new in the job.
         repeated: Number of ids that the job had before.
         wait_ms: With ``wait``: how long to wait, in ms.
@@ -73,10 +74,10 @@ class Job:
     Attributes:
         name: Name of the job.
         state: ``open``, ``committed``, ``publishing`` (staged messages are being sent) or ``aborted``.
-        run: Number of its latest run.
-        base_ms: When it began, ms since the epoch.
-        enqueued: Number of messages that it sent or staged.
-        staged: Number of messages that are still to be sent.
+        run: Number of the job's latest run.
+        base_ms: When the job began, ms since the epoch.
+        enqueued: Number of messages that the job has sent or staged.
+        staged: Number of staged messages that are still to be sent.
     """
 
     name: str
@@ -116,7 +117,7 @@ class BulkJobs(StorePart):
         """Sends messages to one queue, or stages them, unless their ids have been sent by the job.
 
         Args:
-            queue: Where they go when they are due.
+            queue: The queue to which the messages go when they are due.
             job: The run, which has begun.
             offers: The messages. An empty due time is now; a due time relative to arrival is not allowed. A few hundred
                 at a time keep Redis responsive. Redis refuses more than 7,999 as a whole, because Lua cannot pass on
@@ -135,8 +136,8 @@ class BulkJobs(StorePart):
     def enqueue_commands(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[Command]:
         """Returns the commands of ``enqueue``, for a caller that sends them itself; ``enqueued`` reads the replies.
 
-        After an error of theirs, ``enqueue`` may succeed: it loads a script that Redis does not know, and leaves out
-        the form of backup that the ACL forbids. It sends no message again that they have sent.
+        If these commands fail, ``enqueue`` may still succeed: it loads a script that Redis does not know, and leaves
+        out the form of backup that the ACL forbids. It does not repeat messages that the commands have sent.
         """
         keys, args = self._enqueue_call(queue, job, offers, self._client.forms)
         sha = self._client.script("enqueue").sha
@@ -166,8 +167,9 @@ class BulkJobs(StorePart):
         """Sends some of the messages that a committed job has staged.
 
         Returns:
-            As ``enqueue`` does: ``enqueued`` and how many messages were sent, 0 when none is left. It sends no more
-            than ``max_depth`` has room for. A job that is not committed has its state in place of ``enqueued``.
+            ``enqueued`` and the number of messages sent, 0 when none is left; or ``wait`` or ``deep``, as ``enqueue``
+            does; or the state of a job that is not being published. A call sends no more messages than ``max_depth``
+            has room for.
         """
         return self._client.in_each_form(lambda forms: self._publish(job, forms))
 
@@ -219,7 +221,7 @@ class BulkJobs(StorePart):
         return [self._keys.job(name), self._keys.guard(name), self._keys.staged(name)]
 
     def _counted(self, queue: str, forms: Sequence[str]) -> list[str]:
-        """Returns the keys of a queue that messages go into, and those by which its messages are counted."""
+        """Returns the keys that messages of a queue go into, and the keys by which they are counted."""
         client = self._client
         return [*client.stored(queue), client.due(queue, forms[-1]), *client.ready(queue)]
 

@@ -12,9 +12,9 @@ from kombu_delayq.store.types import Offer
 
 logger = get_logger(__name__)
 
-#: About how many cancelled ids are kept while no use of delay chains is known, in case a chain begins just now.
+#: About how many cancelled ids Redis keeps while no use of delay chains is known, in case a chain begins just now.
 NOTES_WITHOUT_CHAINS = 1_000
-#: How many chains are remembered after their latest step has left.
+#: How many chains Redis remembers after the due times of their latest steps.
 KNOWN_CHAINS = 10_000
 
 
@@ -22,8 +22,8 @@ class Refused(NamedTuple):
     """The result of noting cancelled ids.
 
     Attributes:
-        queues: Names of the queues that may hold their messages.
-        chains: The ids that belong to known delay chains, of which a step may wait, or run.
+        queues: Names of the queues that may hold messages of the ids.
+        chains: The ids of known delay chains: a step of such a chain may wait, or run.
     """
 
     queues: list[str]
@@ -42,24 +42,24 @@ class DelayChains(StorePart):
         """Stores the next step of a delay chain.
 
         Args:
-            queue: Where it goes when it is due.
-            chain: A text that all steps of this chain have in their bodies, and no other message has.
+            queue: The queue to which the step goes when it is due.
+            chain: A text that the bodies of all steps of this chain contain, and no other message contains.
             offer: The message.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
-            The place of the message: ``first``, ``head`` or ``behind``; it replaces an earlier step that still waits.
-            Nothing is stored with ``waits`` (this step or a later one waits already) and ``cancelled`` (the chain was
-            cancelled).
+            The place of the message: ``first``, ``head`` or ``behind``. The message replaces an earlier step that still
+            waits. Or, with nothing stored, ``waits`` (this step or a later one waits already) or ``cancelled`` (the
+            chain was cancelled).
         """
         args = [self._client.wake(queue), queue, expire_ms, chain, self._ttl_ms, KNOWN_CHAINS, *offer]
         return as_text(self._registry.run("step", queue, [*self._client.stored(queue), *self._of_chains], args))
 
     def refuse(self, ids: Sequence[str], *, in_use: bool = False) -> Refused:
-        """Notes ids whose delay chains must take no further step, then reads which queues there are; one round trip.
+        """Notes ids whose delay chains must take no further step, then reads the names of all queues; one round trip.
 
-        A step stored before this call is in one of these queues; a step offered after it is refused. If Redis is too
-        full for the notes, that is logged and no error: cancelling frees memory, so it must work then too.
+        A step stored before this call is in one of these queues; a step offered after it is refused. A Redis that is
+        too full for the notes is logged and is no error: a cancellation frees memory, so it must work then too.
 
         Args:
             ids: Task ids.
@@ -80,7 +80,7 @@ class DelayChains(StorePart):
         return Refused(sorted(map(as_text, queues)), {ids[at - 1] for at in known})
 
     def accept(self, ids: Sequence[str]) -> int:
-        """Takes ``refuse`` back. Returns how many of the ids were noted."""
+        """Undoes ``refuse``. Returns how many of the ids were noted."""
         return int(self._client.ask("ZREM", self._keys.cancelled, *map(as_bytes, ids))) if ids else 0
 
     def use_chains(self) -> None:

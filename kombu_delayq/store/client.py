@@ -1,4 +1,4 @@
-"""What all parts of the store share: the scripts, the keys, the options, and which queues are registered."""
+"""The common part of all parts of the store: scripts, keys, options, and the registry of queues."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
@@ -34,13 +34,13 @@ class StoreClient(RedisCommands):
     Args:
         redis: A plain Redis client; key names carry the prefix themselves.
         keys: Names of the keys.
-        priority_steps: kombu's option: which priorities share a list.
+        priority_steps: kombu's option ``priority_steps``, which says which priorities share a list.
         options: Transport options.
 
     Attributes:
         backup: The form in which this store keeps messages.
         other_backup: The form in which other clients may keep messages of the same queues.
-        list_of_priority: By priority, 0 to 9: index, among the lists of ``ready``, of the one it goes to.
+        list_of_priority: For each priority from 0 to 9, the index of its list in ``ready``.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class StoreClient(RedisCommands):
     def run_each(
         self, operation: str, calls: Iterable[ScriptCall], around: Sequence[Command] = ()
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """Runs one script several times in one round trip, with other commands before it and the same again after it.
+        """Runs one script several times in one round trip, with the commands ``around`` before it and again after it.
 
         Returns:
-            The replies of the script, and for each other command both replies; errors of Redis are among them.
+            The replies of the script, and for each command of ``around`` both replies; errors of Redis are among them.
         """
         calls = list(calls)
         once = operation in NEVER_REPEATED
@@ -122,7 +122,7 @@ class StoreClient(RedisCommands):
         unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:
             evals = [self.eval_command(operation, *calls[at]) for at in unknown]
-            again = self.replies([*evals, *around], once=once)  # the other commands again: behind all runs
+            again = self.replies([*evals, *around], once=once)  # ``around`` again: it has to follow all runs
             for at, reply in zip(unknown, again, strict=False):
                 replies[at] = reply
             after = again[len(evals) :]
@@ -161,21 +161,21 @@ class StoreClient(RedisCommands):
 class QueueRegistry:
     """Registers the queues that hold delayed messages: transfer workers look only at these.
 
-    Whoever brings a message into a queue registers its name in the same round trip. Nothing else writes the SET, except
-    the scripts ``keep_alive`` and ``forget``.
+    An operation that brings a message into a queue registers its name in the same round trip. Apart from this class,
+    only the scripts ``keep_alive`` and ``forget`` write the SET.
     """
 
     def __init__(self, client: StoreClient) -> None:
         self._client = client
-        #: Queues that held other messages when one came, and when that was, in s of ``monotonic``.
+        #: By queue: when a message last came while the queue held others, in s of ``monotonic``.
         self._held_others: dict[str, float] = {}
 
     def around(self, queue: str, command: Command) -> list[Command]:
-        """Returns a command that brings messages into a queue, between two that register the queue.
+        """Returns a command that brings messages into a queue, between two commands that register the queue.
 
-        The one before it: a publisher that dies in between leaves no message in an unknown queue. The one after it:
-        while the queue was empty, its name may have been forgotten in between. The one after it never fails: if the
-        message has just filled Redis, an error would report a finished publish as failed.
+        The command before it is there for a publisher that dies in between: it leaves no message in an unknown queue.
+        The command after it is there because the name of an empty queue may be forgotten in between. It never fails:
+        if the message has just filled Redis, an error would report a finished publish as failed.
         """
         return [
             ("SADD", self._client.keys.queues, queue),
@@ -202,8 +202,8 @@ class QueueRegistry:
         """Notes where a new message stands in its queue; registers a queue that was empty, unless it is ``registered``.
 
         Args:
-            queue: Its name.
-            place: As of ``Offered``; after ``first`` nobody is sure of the queue.
+            queue: Name of the queue.
+            place: As in ``Offered``; after ``first`` the queue may be forgotten.
             registered: Whether the queue was registered in the same round trip.
         """
         if place != "first":
@@ -214,7 +214,7 @@ class QueueRegistry:
             self.add(queue)
 
     def drop(self, queue: str) -> None:
-        """Is sure of a queue no longer, such as after a purge."""
+        """Notes that a queue may be forgotten, such as after a purge."""
         self._held_others.pop(queue, None)
 
     def add(self, queue: str) -> None:
@@ -222,7 +222,7 @@ class QueueRegistry:
         self._client.ask("SADD", self._client.keys.queues, queue)
 
     def know(self, queue: str) -> bool:
-        """Registers a queue also in a full Redis, if that has room for the name. Returns whether it is registered."""
+        """Registers a queue, also in a full Redis that has room for the name. Returns whether it is registered."""
         return as_text(self._client.run("know", [self._client.keys.queues], [queue])) == "known"
 
 

@@ -10,20 +10,20 @@ from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import hidden
 
-#: After how long without a sign of life a caller loses its hold on a queue of dead letters, and how often others ask
-#: whether it is free, in s.
+#: A caller that gives no sign of life for ``REPLAYING_TTL_S`` loses its hold on a queue of dead letters. Other callers
+#: ask every ``REPLAYING_POLL_S`` whether the queue is free. Both in s.
 REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
 
 
 class Letter(NamedTuple):
-    """A dead letter, and where it goes.
+    """A dead letter and its goal.
 
     Attributes:
-        message: As it is in the list of dead letters.
+        message: The message as it is in the list of dead letters.
         to: ``queue`` to be consumed, ``back`` to the other end of its list, or ``away`` to be deleted.
         queue: With ``queue``: name of that queue.
         priority: 0 to 9; selects the list of that queue.
-        body: The message as it is pushed there.
+        body: The message as it is pushed to that list.
     """
 
     message: bytes
@@ -54,8 +54,8 @@ class DeadLetters(StorePart):
     def replaying(self, queue: str) -> Iterator[Callable[[], None]]:
         """Holds a queue of dead letters, so that no other caller changes its order meanwhile.
 
-        Waits until the queue is free. The caller must call the function that it gets at least every
-        ``REPLAYING_TTL_S``. It renews the hold, and waits if another caller got hold of the queue in between.
+        Waits until the queue is free. Yields a function that the caller must call at least every ``REPLAYING_TTL_S``:
+        it renews the hold, and waits if another caller got hold of the queue in between.
         """
         name = uuid4().hex
 
@@ -71,11 +71,11 @@ class DeadLetters(StorePart):
             self._client.run("release", [self._keys.replaying(queue)], [name])
 
     def replay(self, key: str, letters: Sequence[Letter]) -> int:
-        """Takes dead letters from the end of their list and sends each where it says.
+        """Takes dead letters from the end of their list and sends them to their goals.
 
         Args:
             key: The list.
-            letters: The oldest ones, as they were read from it.
+            letters: The oldest letters of the list, as they were read from it.
 
         Returns:
             Number of dead letters taken; fewer than given if another caller took some meanwhile.

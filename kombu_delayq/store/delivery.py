@@ -26,7 +26,7 @@ class Delivery(StorePart):
         """Stores messages until they are due; one round trip.
 
         Args:
-            queue: Where they go then.
+            queue: The queue to which the messages go then.
             offers: The messages. A few hundred at a time keep Redis responsive.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
@@ -48,16 +48,16 @@ class Delivery(StorePart):
         """Publishes a page of messages; one round trip. Repeating a page changes nothing.
 
         Args:
-            queue: Where they go when they are due; an empty due time is now.
-            page: Which page it is. Its sender may not repeat earlier pages any more.
+            queue: The queue to which the messages go when they are due; an empty due time is now.
+            page: Id of the page. Its sender may not repeat earlier pages any more.
             offers: The messages. A few hundred at a time keep Redis responsive.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
-            ``first``, ``head`` or ``behind``, as of ``offer``; ``repeated`` for a page that Redis has already.
+            ``first``, ``head`` or ``behind``, as in ``Offered``; ``repeated`` for a page that Redis has already.
         """
         replies = self._client.send(self.put_commands(queue, page, offers, expire_ms))
-        return as_text(replies[len(replies) // 2])  # with delayed messages, it stands between two that register
+        return as_text(replies[len(replies) // 2])  # with delayed messages, it stands between those of registrations
 
     def put_commands(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> list[Command]:
         """Returns the commands of ``put``, for a caller that does not wait for their replies."""
@@ -75,22 +75,22 @@ class Delivery(StorePart):
         """Moves a message that a consumer holds into the store.
 
         Args:
-            queue: Where it came from.
+            queue: The queue from which the message came.
             offer: The message, with an absolute due time.
-            tag: Its delivery tag; empty for a consumer that does not acknowledge, which holds no messages.
+            tag: Delivery tag of the message; empty for a consumer that does not acknowledge, which holds no messages.
             unacked_index: Full name of kombu's ZSET of unacked delivery tags.
             unacked: Full name of kombu's HASH of unacked messages.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
-            Whether the store has it; False if it is due already by Redis's clock, and stays with the consumer.
+            Whether the store has the message; False if it is already due by Redis's clock and stays with the consumer.
         """
         args = [self._client.wake(queue), queue, expire_ms, tag, *offer]
         keys = [*self._client.stored(queue), unacked_index, unacked]
         return as_text(self._registry.run("adopt", queue, keys, args)) != "due"
 
     def give_back(self, queue: str, priority: int, body: str) -> int:
-        """Puts a message that a consumer could not keep back where it came from, even into a full Redis.
+        """Returns a message that a consumer could not keep to the list it came from, even in a full Redis.
 
         Returns the length of that list.
         """
@@ -101,8 +101,8 @@ class Delivery(StorePart):
         """Moves a batch of messages that are due to the lists from which kombu consumes.
 
         Args:
-            queue: Its name.
-            backup: The form in which they are, by default the store's own.
+            queue: Name of the queue.
+            backup: The form in which the messages are kept, by default the store's own.
         """
         client, options = self._client, self._client.options
         keys = [*client.stored(queue, backup), *client.ready(queue)]

@@ -1,4 +1,4 @@
-"""Every Redis key and channel name that kombu-delayq uses. Nobody else builds one."""
+"""Every Redis key and channel name that kombu-delayq uses. No other module builds one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Keys:
         return self._of_queue(queue, "order")
 
     def twins(self, queue: str) -> str:
-        """ZSET: ids, with a suffix, of the delayed messages that are stored beside another of the same id."""
+        """ZSET: ids of twins. A twin is a message beside another one of the same id; its own id has a suffix."""
         return self._of_queue(queue, "twins")
 
     def timeout(self, queue: str) -> str:
@@ -74,11 +74,11 @@ class Keys:
     def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:
         """LISTs of the messages that wait for a consumer, each once, in the order in which kombu serves them."""
         lists = _KombuLists(self.separator, priority_steps)
-        # Through its step, as kombu's consumer does: steps that are not ascending lead it to fewer lists.
+        # By the priority steps, as kombu's consumer does: it reads fewer lists if the steps are not ascending.
         return list(dict.fromkeys(self.prefix + lists._q_for_pri(queue, step) for step in priority_steps))
 
     def lists_of_priorities(self, priority_steps: Sequence[int]) -> list[int]:
-        """Returns, for each priority from 0 to 9, the index of the list among ``ready`` to which kombu pushes it.
+        """Returns, for each priority from 0 to 9, the index in ``ready`` of the list to which kombu pushes it.
 
         Raises:
             InvalidOptions: With these steps kombu can neither publish nor consume.
@@ -94,10 +94,10 @@ class Keys:
     @property
     def of_any_queue(self) -> str:
         """Pattern for SCAN that the keys of every queue match."""
-        return "".join(f"\\{each}" if each in "*?[]\\" else each for each in self.prefix) + "delayq:*:*"
+        return "".join(f"\\{char}" if char in "*?[]\\" else char for char in self.prefix) + "delayq:*:*"
 
     def queue_of(self, key: str) -> str | None:
-        """Returns the queue of a key that holds an index or bodies of ours, or None."""
+        """Returns the queue of a key that holds the index or the bodies of delayed messages, or None."""
         if not key.startswith(f"{self.prefix}delayq:"):
             return None
         tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
@@ -116,17 +116,17 @@ class Keys:
 
     @property
     def used(self) -> str:
-        """ZSET: names of these queues, with the time of their last use, in ms since the epoch."""
+        """ZSET: names of the queues in ``queues``, with the time of their last use, in ms since the epoch."""
         return f"{self.prefix}delayq:used"
 
     @property
     def cancelled(self) -> str:
-        """ZSET: ids of cancelled tasks whose delay chain takes no further step, with the time until then."""
+        """ZSET: ids of cancelled tasks whose delay chains take no step; end of that ban, ms since the epoch."""
         return f"{self.prefix}delayq:cancelled"
 
     @property
     def chains(self) -> str:
-        """ZSET: ids of delay chains of which a step may run, with its due time; an empty id where chains are in use."""
+        """ZSET: ids of delay chains with the due time of the latest step; an empty id where chains are in use."""
         return f"{self.prefix}delayq:chains"
 
     @property
@@ -184,13 +184,14 @@ class Keys:
         return f"{self.prefix}delayq:wake:{self.db}"
 
     def _of_queue(self, queue: str, what: str) -> str:
-        # The hash tag puts a queue's keys into the cluster slot of its own list. A name that brings its own stands
-        # apart, so that the queues "a" and "{a}" share nothing.
+        # The hash tag puts a queue's keys into the cluster slot of its own list. The name of a queue that contains a
+        # hash tag gets another form, so that the queues "a" and "{a}" share no key.
         tagged = f"tagged:{queue}" if "{" in queue else f"{{{queue}}}"
         return f"{self.prefix}delayq:{tagged}:{what}"
 
     def _of_redisson(self, name: str, queue: str) -> str:
-        # Redisson's name of a queue is that of the list to which its messages go. Source: RedissonObject.suffixName
+        # For Redisson, the name of a queue is the name of the list to which its messages go.
+        # Source: RedissonObject.suffixName
         ready = self.prefix + queue
         return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
 

@@ -13,7 +13,8 @@ class Lease(NamedTuple):
     Attributes:
         leader: Name of the leading transfer worker.
         queues: Names of the queues that hold or held delayed messages.
-        rank: Of the worker that asked: 1 leads, 2 and 3 are its deputies, one of which leads next, and 0 stands by.
+        rank: Rank of the worker that asked: 1 leads, 2 and 3 are the leader's deputies, of which one leads next, and 0
+            stands by.
     """
 
     leader: str
@@ -42,13 +43,14 @@ class Leases(StorePart):
     def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:
         """Returns whether a transfer worker that stands by has nothing to do; one round trip.
 
-        It has nothing to do while others hold the leases, no queue has been registered, and no message is due. Plain
-        commands find that out: scripts that run rarely cost Redis many times more. An error, such as of a key of the
-        wrong type, counts as something to do.
+        It has nothing to do while others hold the leases, the registered queues are the known ones, and no message is
+        due. Plain commands find that out: scripts that run rarely cost Redis many times more. An error, such as a key
+        of the wrong type, counts as something to do.
 
         Args:
             known: Names of the queues that ``lead`` returned.
-            queues: Names of others to look after. A message in one of them is something to do: nobody registered it.
+            queues: Names of other queues to look after. A message in one of them is something to do, because the queue
+                is not registered.
         """
         names = dict.fromkeys((*known, *queues))
         heads_of = [(self._client.due(queue, form), queue in known) for queue in names for form in self._client.forms]

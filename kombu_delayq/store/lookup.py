@@ -15,11 +15,11 @@ from kombu_delayq.store.types import QueueForm, Waiting, hidden, rows_of, waitin
 
 logger = get_logger(__name__)
 
-#: Most further messages of one id that one call finds.
+#: Largest number of further messages of one id that one call finds.
 MAX_TWINS = 100
-#: About the most bytes that one call looks up, which limits how long it keeps Redis busy.
+#: About the largest number of bytes that one call looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
-#: Most messages of other clients that one call makes findable.
+#: Largest number of messages of other clients that one call makes findable.
 INDEX_COUNT = 100
 
 
@@ -27,7 +27,7 @@ class Change(NamedTuple):
     """A change of a waiting message.
 
     Attributes:
-        message: As it was read. Another message that has taken its place stays as it is.
+        message: The message as it was read. If another message has its id now, that one stays as it is.
         due_ms: New due time, ms since the epoch.
         body: New body, which contains the new due time.
     """
@@ -47,26 +47,27 @@ class Lookup(StorePart):
         """Reads the waiting messages of some ids; one round trip.
 
         Args:
-            queues: Where to look.
+            queues: Names of the queues to search.
             ids: Task ids, or ids under which messages are stored.
 
         Returns:
-            By id, for those that wait, their messages, the next due first; several when two tasks have one id.
+            By id, the waiting messages of the id, the next due first; several when two tasks have one id. An id without
+            messages is left out.
         """
         return self._of_ids("get", queues, ids, {})
 
     def cancel(
         self, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]] | None = None
     ) -> dict[str, list[Waiting]]:
-        """Removes the waiting messages of some ids; one round trip. The result is as of ``get``.
+        """Removes the waiting messages of some ids; one round trip. Returns them as ``get`` does.
 
-        The returned messages will never be delivered. Ids that are not returned had none. If none of an id's messages
-        is a step of a delay chain, it takes ``refuse`` back for this id.
+        The returned messages will never be delivered. An id that is not returned had no message. If an id has messages
+        and none of them is a step of a delay chain, this undoes ``refuse`` for the id.
 
         Args:
-            queues: Where to look.
-            ids: As of ``get``.
-            found: Gets the result, part by part, so that a caller has what came before an error.
+            queues: Names of the queues to search.
+            ids: As for ``get``.
+            found: Filled with the result, part by part, so that a caller has the parts that came before an error.
         """
         return self._of_ids("cancel", queues, ids, {} if found is None else found)
 
@@ -157,7 +158,7 @@ class Lookup(StorePart):
             QueueForm(form.queue, other) for form in forms for other in self._client.forms[1:] if form.backup != other
         ]
         there: list[QueueForm] = []
-        done = dict.fromkeys(forms, 0)  # how many of the ids were searched in each
+        done = dict.fromkeys(forms, 0)  # how many of the ids were searched in each queue and form
         while done:
             calls = [self._search_call(operation, form, ids[count:]) for form, count in done.items()]
             # Before and after: a conversion may move the last message there, or the first one away, in between.
@@ -186,14 +187,14 @@ class Lookup(StorePart):
         return keys, args, form.backup
 
     def _is_there(self, reply: Any) -> bool:
-        """Whether a reply says that there are messages in the other form. After an error, a search will report it."""
+        """Whether a reply counts messages in the other form. True after an error, which the search will report."""
         if isinstance(reply, NoPermissionError):
             self._client.drop_other_form(reply)
             return False
         return bool(reply)
 
     def _check(self, replies: dict[QueueForm, Any], most: int) -> None:
-        """Logs which queues cannot be searched; raises the first error if these are ``most``."""
+        """Logs which queues cannot be searched; raises the first error if their number is ``most``."""
         failed = {form: reply for form, reply in replies.items() if isinstance(reply, Exception)}
         if len(failed) == most:
             raise next(iter(failed.values()))

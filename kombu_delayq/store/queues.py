@@ -1,4 +1,4 @@
-"""The store's operations on queues as a whole: which there are, how full they are, what leaves them at once."""
+"""The store's operations on whole queues: lists, counts, empties, forgets and converts them."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -13,23 +13,23 @@ from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store.client import QueueRegistry, ScriptCall, StoreClient, StorePart
 
-#: Most messages that one call converts, and about the most bytes of them.
+#: Largest number of messages, and about the largest number of bytes, that one call converts.
 CONVERT_COUNT, CONVERT_BYTES = 60, 300_000
-#: Consumers note the use of a queue, and the leader looks for unused ones, each 1/24 of ``forget_after``.
+#: Consumers note the use of a queue, and the leader looks for unused ones, every 1/24 of ``forget_after``.
 FORGET_SHARE = 1 / 24
-#: To find other key prefixes: most calls of SCAN, keys that a call looks at, prefixes, and queues of a prefix.
+#: Limits of the search for other key prefixes: calls of SCAN, keys that a call looks at, prefixes, queues of a prefix.
 PREFIX_SCANS, SCAN_KEYS, PREFIXES, PREFIX_QUEUES = 10, 1000, 20, 1000
 
 
 class Converted(NamedTuple):
-    """What one call moved from one form of backup to the other.
+    """The result of one call that moves messages from one form of backup to the other.
 
     Attributes:
-        moved: Number of messages that it moved.
+        moved: Number of messages moved.
         lost: Number of index entries without a body; they are gone from the index.
         left: Number of messages that are still in the other form.
-        stranded: Number of bodies there that no message belongs to, once no message is left; ``delayq repair`` mends
-            that.
+        stranded: Number of bodies in the other form that belong to no message, once no message is left there;
+            ``delayq repair`` mends that.
     """
 
     moved: int
@@ -47,7 +47,7 @@ class QueueStats:
         delayed: Number of messages that wait for their due time, overdue ones among them.
         ready: Number of messages that wait for a consumer.
         overdue: Number of delayed messages whose due time is past.
-        next_due_ms: When the next one is due, or None.
+        next_due_ms: When the next delayed message is due, or None.
     """
 
     queue: str
@@ -101,14 +101,15 @@ class Queues(StorePart):
         # Again at the end, because a conversion may move messages from either form to the other meanwhile.
         count = sum((self._purge_own(queue), self._purge_other(queue), self._purge_own(queue)))
         self._registry.drop(queue)
-        with suppress(NoPermissionError):  # then its name stays, as that of any queue that is empty
+        with suppress(NoPermissionError):  # then the name stays, as the name of any empty queue does
             self.forget([queue], 0.0)
         return count
 
     def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
         """Notes that a queue is in use, so that it expires later and is not forgotten; one round trip.
 
-        In Redisson's form it also registers the queue: a JVM service, which does not, may send the first message.
+        In Redisson's form it also registers the queue: the first message may come from a JVM service, which registers
+        nothing.
 
         Args:
             queue: Its name.
@@ -153,7 +154,7 @@ class Queues(StorePart):
         return self._client.in_each_form(act)
 
     def convert(self, queue: str, backup: str | None = None) -> Converted:
-        """Moves some messages of a queue to a form of backup, those that are due first; one round trip.
+        """Moves some messages of a queue to a form of backup, the next due first; one round trip.
 
         At any moment each message is in one of the two forms. It keeps its id, its priority and its place among the
         messages of its due time, which ``list`` rounds up to whole ms. The queue's keys expire no sooner than they
@@ -161,7 +162,7 @@ class Queues(StorePart):
 
         Args:
             queue: Its name.
-            backup: The form to which they go, by default the store's own.
+            backup: The form to which the messages go, by default the store's own.
         """
         client, to = self._client, backup or self._client.backup
         [other] = {*BACKUPS} - {to}
@@ -169,7 +170,7 @@ class Queues(StorePart):
         *numbers, place = client.run("convert", [*client.stored(queue, to), *client.stored(queue, other)], args, to)
         done = Converted(*map(int, numbers))
         if done.moved and as_text(place) == "first":
-            self._registry.add(queue)  # another client may have sent them, which registers nothing
+            self._registry.add(queue)  # the messages may come from another client, which registers nothing
         return done
 
     def convertible(self, queue: str, backup: str | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The store's operations that find and mend what lost or damaged keys leave."""
+"""The store's operations that find and mend the damage that lost keys leave."""
 
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -10,8 +10,8 @@ from kombu_delayq.store.client import StorePart
 
 #: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
 SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
-#: How many entries of Redisson's form one call looks at: the first one, which does not know how large they are, and at
-#: most; and about the most bytes.
+#: How many entries of Redisson's form the first call looks at, which does not know their sizes; the largest number for
+#: any call; and about the largest number of bytes.
 FIRST_ENTRIES, MAX_ENTRIES, ENTRIES_BYTES = 8, 250, 300_000
 #: The next page begins with the last quarter of this one, because others may have removed entries in between.
 OVERLAP = 4
@@ -42,9 +42,9 @@ class Repair(StorePart):
         """Checks index entries, and with ``mend`` mends or removes those that are not sound.
 
         Returns:
-            For each: ``sound``, ``gone`` (it left meanwhile), ``lost`` (no message belongs to it) or ``unnamed`` (the
-            message cannot be found by its id; in the default form, its body has another entry, which gets the due time
-            if it has none).
+            A word for each entry: ``sound``, ``gone`` (it left meanwhile), ``lost`` (it has no message) or ``unnamed``
+            (the message cannot be found by its id; in the default form, its body has another entry, which gets the due
+            time if it has none).
         """
         reply = self._client.run("repair_index", self._client.stored(queue, backup), [int(mend), *members], backup)
         return list(map(as_text, reply))
@@ -54,12 +54,13 @@ class Repair(StorePart):
 
         Args:
             queue: Its name.
-            bodies: Id and due time in ms since the epoch of each; with None, one without an index entry is left so.
+            bodies: Id of each body, and the due time, ms since the epoch, that it gets if it has no index entry; with
+                None it gets no entry.
             mend: Whether to change anything.
 
         Returns:
-            For each the worst: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered), ``unnamed``
-            (it shares its id with another and cannot be found by it) or ``sound``.
+            The worst word for each body: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered),
+            ``unnamed`` (it shares its id with another and cannot be found by it) or ``sound``.
         """
         args: list[Any] = [self._client.wake(queue, "hash"), queue, int(mend)]
         for identity, due_ms in bodies:
@@ -69,13 +70,13 @@ class Repair(StorePart):
     def repair_list(self, queue: str, skip: int, *, mend: bool, count: int = FIRST_ENTRIES) -> ListPage:
         """Looks in the list of Redisson's form for messages that would never be delivered.
 
-        With ``mend``, they get their former due time again.
+        With ``mend``, these messages get their former due times again.
 
         Args:
             queue: Its name.
             skip: How many entries at the end of the list to leave out.
             mend: Whether to change anything.
-            count: How many entries before these to look at.
+            count: How many of the entries before those to look at.
         """
         args = [self._client.wake(queue, "list"), int(mend), skip, count]
         found, size, *marks = self._client.run("repair_list", self._client.stored(queue, "list"), args, "list")
@@ -113,7 +114,7 @@ class Repair(StorePart):
             count = max(min(MAX_ENTRIES, ENTRIES_BYTES * count // max(page.size, 1)), 1)
 
     def queue_pages(self) -> Iterator[set[str]]:
-        """Yields the names of queues that have keys of ours, in parts, from the whole database; some come twice."""
+        """Yields the names of all queues of the database that have keys of ours, in parts; some come twice."""
         cursor = -1
         while cursor:
             cursor, found = self._client.redis.scan(max(cursor, 0), match=self._keys.of_any_queue, count=SCAN_KEYS)

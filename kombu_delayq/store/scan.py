@@ -12,9 +12,9 @@ from kombu_delayq.store.formats.hash import id_of
 from kombu_delayq.store.formats.list import cursor_of, mark_of, message_of, named_field, own_id
 from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
 
-#: About the most bytes of bodies on a page, which limits how long it keeps Redis busy, and the memory of a reader.
+#: About the largest number of bytes of the bodies on a page. It limits how long Redis is busy, and a reader's memory.
 PAGE_BYTES = 500_000
-#: About the most bytes that one call of ``browse`` looks up, which limits how long it keeps Redis busy.
+#: About the largest number of bytes that one call of ``browse`` looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
 
 
@@ -47,7 +47,7 @@ class Scan(StorePart):
     ) -> Page:
         own, another = self._client.backup, self._client.other_backup
         ends = {own: after.last, another: after.other} if after is not None else {}
-        # A conversion may have moved these to the other form meanwhile; they must not be read there again.
+        # A conversion may have moved messages of the last page to the other form; they must not be read there again.
         moved = {_as_moved(message, *forms) for message in after.messages} if after is not None else set()
         from_ms = max([from_ms, *(float(due) for _, due in ends.values() if due)])
         bounds = (repr(from_ms), repr(to_ms))
@@ -80,7 +80,7 @@ class Scan(StorePart):
         """Counts messages that are due from ``from_ms`` on and before ``to_ms``; one round trip.
 
         Returns:
-            Their number by queue and form; of each queue first in the store's own form of backup, then in the other.
+            Number of messages by queue and form; for each queue, the store's own form of backup comes first.
         """
 
         def look(backups: Sequence[str]) -> dict[QueueForm, int]:
@@ -112,7 +112,7 @@ class Scan(StorePart):
             backup: The form, by default the store's own.
 
         Returns:
-            One part more than there are ranks, in order; fewer if some of these messages have left.
+            The parts in order, one more than there are ranks; fewer if a rank is beyond the last message.
         """
         backup = backup or self._client.backup
         bounds = [repr(from_ms), repr(to_ms)]
@@ -146,8 +146,8 @@ class Scan(StorePart):
         One round trip, and one more if some are missing; none if the index members contain the messages.
 
         Args:
-            part: The part that they are in.
-            members: Their index members, at least one.
+            part: The part of the queue that has the messages.
+            members: Index members of the messages, at least one.
 
         Returns:
             The value of each message, see ``kombu_delayq.store.formats.hash``; empty if it is lost, None if the message
@@ -168,8 +168,8 @@ class Scan(StorePart):
         """Returns the ids under which messages are stored; one round trip if the index members do not contain them.
 
         Args:
-            part: The part that they are in.
-            members: Their index members, at least one.
+            part: The part of the queue that has the messages.
+            members: Index members of the messages, at least one.
         """
         if part.backup != "list":
             return list(map(id_of, members))
@@ -184,7 +184,10 @@ class Scan(StorePart):
 def _next_due(
     rows: Mapping[str, Sequence[tuple[Any, ...]]], more: Mapping[str, bool], count: int
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yields rows of several forms with their form, the next due first, up to where that is known."""
+    """Yields rows of several forms with their forms, the next due first, while the order is certain.
+
+    It ends with the last row of a form that has more rows than were read.
+    """
     left = {form: len(found) for form, found in rows.items()}
     pairs = ([(form, row) for row in found] for form, found in rows.items())
     for form, row in islice(merge(*pairs, key=lambda pair: float(pair[1][1])), count):

@@ -1,4 +1,4 @@
-"""What goes into the store's operations and what comes out of them."""
+"""The arguments and the results of the store's operations."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ class Offer(NamedTuple):
     """A message on its way into the store.
 
     Attributes:
-        id: Under which the store keeps it.
+        id: The id under which the store keeps the message.
         due: Due time in ms since the epoch; ``"+"`` and ms count from its arrival at Redis.
         priority: 0 to 9.
         body: The message as it will be pushed to its queue.
@@ -48,13 +48,13 @@ class PageId(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """What became of offered messages.
+    """The result of offering messages.
 
     Attributes:
-        place: ``first`` (the queue was empty), ``head`` (one of them is due before all others) or ``behind``.
+        place: ``first`` (the queue was empty), ``head`` (one of the messages is the next due) or ``behind``.
         offered: Number of messages newly stored under their ids.
-        repeated: Number that were in the store already, byte for byte.
-        renamed: Number stored under an id with a suffix, because another message has theirs.
+        repeated: Number of messages that were in the store already, byte for byte.
+        renamed: Number of messages stored under an id with a suffix, because another message has their id.
     """
 
     place: str
@@ -64,12 +64,12 @@ class Offered(NamedTuple):
 
 
 class Transferred(NamedTuple):
-    """What one call of the transfer script did.
+    """The result of one call of the transfer script.
 
     Attributes:
         moved: Number of messages moved.
         lost: Number of index entries without a body; they are gone from the index.
-        lateness_ms: How late the message due first was, by Redis's clock, in ms; 0 if none was due.
+        lateness_ms: How late the oldest message was, by Redis's clock, in ms; 0 if none was due.
         now_ms: Redis's clock.
         next_due_ms: When the queue's next message is due, or None.
     """
@@ -114,12 +114,12 @@ class Waiting(NamedTuple):
     """A waiting message, as the store keeps it.
 
     Attributes:
-        queue: Where it goes.
-        id: The id under which it is stored: its own, with a suffix if another message has the same.
-        due_ms: When it is due, ms since the epoch.
+        queue: The queue to which the message goes.
+        id: The id under which the message is stored: its own id, with a suffix if another message has the same one.
+        due_ms: Due time, ms since the epoch.
         priority: 0 to 9.
         body: The message as it will be pushed to its queue, JSON; None if it is lost.
-        backup: Form of backup in which it is.
+        backup: Form of backup in which the message is kept.
     """
 
     queue: str
@@ -137,19 +137,19 @@ class Waiting(NamedTuple):
 
 
 def rows_of(parts: Sequence[Any], width: int = 4) -> Iterator[tuple[Any, ...]]:
-    """Yields the rows of a reply that has one column after the other."""
+    """Yields the rows of a flat reply: ``width`` items make a row."""
     return zip(*(iter(parts),) * width, strict=True)
 
 
 def waiting_of(queue: str, backup: str, row: Iterable[Any]) -> Waiting:
-    """Returns a message of a row of a reply: id, due time, priority, which is empty for a lost one, and body."""
+    """Returns the message in a row of a reply: id, due time, priority, body. A lost message has an empty priority."""
     identity, due, priority, body = row
     return Waiting(
         queue, as_text(identity), float(due), int(priority or 0), as_bytes(body) if priority else None, backup
     )
 
 
-#: Where a page or a part of a queue ends: a message's index member, or a stand-in for it, and its due time.
+#: Where a page or a part of a queue ends: the index member of a message, or a stand-in for it, and the due time.
 Cursor = tuple[bytes, bytes]
 
 
@@ -158,10 +158,10 @@ class Page(NamedTuple):
 
     Attributes:
         messages: The messages.
-        last: Where the next page begins among the messages of one form of backup.
+        last: Where this page ends among the messages of the store's own form of backup.
         more: Whether there is a next page.
-        backup: That form, the store's own.
-        other: Where it begins among those of the other form.
+        backup: The store's own form.
+        other: Where this page ends among the messages of the other form.
     """
 
     messages: list[Waiting]
@@ -176,9 +176,9 @@ class Part(NamedTuple):
 
     Attributes:
         queue: Its name.
-        after: Where the part before ends; None where the queue begins.
-        until: Where this one ends; None where the queue ends.
-        backup: Form of backup in which they are.
+        after: Where the part before ends; None for the first part of the queue.
+        until: Where this part ends; None for the last part of the queue.
+        backup: Form of backup in which the messages are kept.
     """
 
     queue: str
@@ -193,7 +193,7 @@ class Scanned(NamedTuple):
     Attributes:
         members: Index members, the next due first.
         dues: Due times in ms since the epoch, as Redis writes them.
-        lengths: Stored bytes of each body, with its mark; 0 for a lost one.
+        lengths: Stored bytes of each body with its mark; 0 for a lost body.
         more: Whether there is a next page.
     """
 

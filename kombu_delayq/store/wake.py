@@ -1,4 +1,4 @@
-"""Hears the announcements of new heads."""
+"""Receives the announcements of new heads."""
 
 from collections.abc import Iterable
 from math import isfinite
@@ -27,7 +27,7 @@ class Wake(NamedTuple):
 
 
 class WakeRefused(Exception):
-    """Redis refuses to announce new heads: an ACL forbids a channel, or the server the command."""
+    """Redis refuses a subscription to new heads: an ACL forbids a channel, or the server forbids the command."""
 
 
 class WakeListener:
@@ -46,18 +46,18 @@ class WakeListener:
 
     @property
     def follows(self) -> bool:
-        """Whether it hears of any queue in Redisson's form."""
+        """Whether the subscription has a channel of any queue in Redisson's form."""
         return bool(self._of_channel)
 
     def hears(self, queue: str) -> bool:
-        """Whether it hears of a queue in Redisson's form."""
+        """Whether the subscription has the channel of this queue in Redisson's form."""
         return self._keys.channel(queue) in self._of_channel
 
     def follow(self, queues: Iterable[str]) -> None:
-        """Also hears of these queues in Redisson's form, which has a channel for each, and of no others in that form.
+        """Subscribes to the channels of these queues in Redisson's form, and ends other subscriptions in that form.
 
-        Queues whose names are not UTF-8 are left to the polls: after a lost connection the Redis client cannot
-        subscribe to their channels again, and no JVM service can name them.
+        Queues whose names are not UTF-8 get no channel, only polls: after a lost connection the Redis client cannot
+        subscribe to such channels again, and no JVM service can name them.
         """
         channels = ((self._keys.channel(queue), queue) for queue in queues)
         wanted = {channel: QueueForm(queue, "list") for channel, queue in channels if is_utf8(channel)}
@@ -102,7 +102,7 @@ class WakeListener:
 
 
 def _due_ms(data: bytes | str) -> float:
-    """Returns a due time, and 0 for any other text: anybody may publish there, so the queue is looked at."""
+    """Returns a due time, or 0 for any other text, which makes the worker look: any client may publish there."""
     try:
         due_ms = float(data)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Hears of new heads while a transfer worker leads."""
+"""The subscription of a leading transfer worker to new heads."""
 
 from collections.abc import Iterable
 
@@ -35,7 +35,7 @@ class Announcements:
             listener.close()
 
     def follow(self, queues: Iterable[str]) -> None:
-        """Also hears of these queues in Redisson's form, and of no others in that form."""
+        """Subscribes to these queues in Redisson's form, and to no others in that form."""
         if self._listener is not None and self._may_follow:
             self._listener.follow(queues)
 
@@ -52,10 +52,10 @@ class Announcements:
         return None if self._listener is None else self._listener.wait(timeout_s)
 
     def narrow(self, error: WakeRefused) -> None:
-        """Closes the subscription, and opens no such one again.
+        """Closes the subscription that Redis has refused. The next one has fewer channels.
 
-        Redis does not say which channel it refuses. So the next subscription does without the channels of Redisson's
-        form; if there were none, there is no next one.
+        Redis does not name the channel that it refuses. So the next subscription leaves out the channels of Redisson's
+        form; if this one had none of them, there is no next subscription.
         """
         follows = self._listener is not None and self._listener.follows
         self.close()

@@ -11,7 +11,7 @@ class Backoff:
     """The pauses between attempts during an outage, and the log lines at its start and its end.
 
     Args:
-        logger: Gets these lines.
+        logger: The log for these lines.
         down_since: ``monotonic()`` at the start of an outage that has been logged already and may go on.
     """
 

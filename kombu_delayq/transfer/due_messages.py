@@ -13,7 +13,7 @@ from kombu_delayq.transfer.due_times import DueTimes
 
 logger = get_logger(__name__)
 
-#: Is called with the name of the queue and the result of each transfer that moved messages.
+#: Called after each transfer that moved messages, with the name of the queue and the result.
 OnTransfer = Callable[[str, Transferred], None]
 
 
@@ -39,7 +39,7 @@ class DueMessages:
         """Reads from Redis when the head of each queue is due, and registers queues that nobody has registered.
 
         Args:
-            store: Of the broker.
+            store: The store of the broker.
             registered: Names of the registered queues.
         """
         heads = store.delivery.heads(self.due_times.queues)

@@ -1,4 +1,4 @@
-"""When each queue's next message is due, as far as a transfer worker knows. Knows no Redis."""
+"""The due time of each queue's next message, as far as a transfer worker knows it. Knows no Redis."""
 
 from collections.abc import Iterable
 from math import inf
@@ -28,21 +28,21 @@ class DueTimes:
         self._due_ms = dict.fromkeys((QueueForm(queue, backup) for queue in queues for backup in BACKUPS), inf)
 
     def update(self, heads: QueueHeads) -> None:
-        """Takes over what Redis says of all queues."""
+        """Takes over the due times that Redis has returned for all queues."""
         self._set_clock(heads.now_ms)
         self._due_ms = {form: heads.due_ms.get(form, inf) for form in self._due_ms}
 
     def note_head(self, form: QueueForm, due_ms: float) -> None:
-        """Notes a new head that was announced; its queue may be new too."""
+        """Notes an announced new head; its queue may be new too."""
         self._due_ms[form] = min(due_ms, self._due_ms.get(form, inf))
 
     def note_transfer(self, form: QueueForm, done: Transferred) -> None:
-        """Notes the head that a transfer has left."""
+        """Notes the head that a queue has after a transfer."""
         self._set_clock(done.now_ms)
         self._due_ms[form] = inf if done.next_due_ms is None else done.next_due_ms
 
     def put_off(self, form: QueueForm) -> None:
-        """Takes messages for not due until the next ``update``."""
+        """Leaves a queue out of ``due`` until the next ``update``."""
         self._due_ms[form] = inf
 
     def due(self) -> list[QueueForm]:

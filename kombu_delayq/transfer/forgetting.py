@@ -14,7 +14,7 @@ from kombu_delayq.transfer.announcements import Announcements
 
 logger = get_logger(__name__)
 
-#: Names that one call goes through. There is one call each poll interval.
+#: Number of names that one call goes through. There is one call every poll interval.
 PAGE = 100
 
 
@@ -30,9 +30,9 @@ class Forgetting:
         """Goes through the next page, if it is time.
 
         Args:
-            store: Of the broker.
+            store: The store of the broker.
             registered: Names of the registered queues.
-            announcements: Of the caller. That it hears of a queue itself is no use of the queue.
+            announcements: The caller's own subscription, which does not count as a use of a queue.
         """
         after_s, now = store.options.forget_after, monotonic()
         if after_s is None or not (self._left or now >= self._next_round_at):
@@ -44,7 +44,7 @@ class Forgetting:
             heard = [queue for queue in page if announcements.hears(queue)]
             for queue in store.queues.forget(page, after_s, heard) if page else ():
                 logger.debug("queue %r is forgotten, which was not used for %g s", queue, after_s)
-        except ResponseError as error:  # an ACL may forbid it; it costs a little to know more names than are used
+        except ResponseError as error:  # an ACL may forbid it; names of unused queues cost little
             self._left = []
             if not self._has_failed:
                 self._has_failed = True

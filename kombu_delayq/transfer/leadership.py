@@ -11,8 +11,8 @@ from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
 
-#: Poll intervals from one look at Redis to the next: of the leader and its deputies, and of workers that stand by. A
-#: random number within these bounds keeps workers that started together from asking together.
+#: Number of poll intervals from one look at Redis to the next, for the leader and its deputies, and for workers that
+#: stand by. A random number within these bounds keeps workers that started together from asking together.
 LOOKS, STANDBY_LOOKS = (1.0, 1.15), (8.0, 12.0)
 
 
@@ -20,7 +20,7 @@ class Leadership:
     """The lease that one transfer worker holds or waits for.
 
     Args:
-        name: Of the worker; no other has the same.
+        name: Name of the worker; no other worker has the same.
         queues: Returns the names of queues to look after besides the registered ones.
 
     Attributes:
@@ -31,7 +31,7 @@ class Leadership:
         self.registered: set[str] = set()
         self._name = name
         self._queues = queues
-        self._rank: int | None = None  # as of Lease; None before the first answer
+        self._rank: int | None = None  # as in ``Lease``; None before the first answer
 
     @property
     def leads(self) -> bool:

@@ -23,24 +23,25 @@ from kombu_delayq.transfer.leadership import Leadership
 
 logger = get_logger(__name__)
 
-#: Longest single wait for an announcement, in s: a stop may go unnoticed for so long.
+#: Longest single wait for an announcement, in s. The worker may notice a stop only after this time.
 LISTEN_S = 0.2
-#: The last part of a wait, in s, is slept, because sockets wait for whole ms, rounded up.
+#: The worker sleeps the last part of a wait, in s, because a wait at a socket is rounded up to whole ms.
 FINE_S = 0.002
 
 
 class TransferWorker:
     """Moves due messages, in a thread of a consumer or as a process of its own.
 
-    Any number may run. The one that holds the lease sleeps until the exact due time. Two others are its deputies: they
-    look at Redis every poll interval, so that a leader that dies delays messages by no more than that. All others look
-    more rarely. They take over when leader and deputies have died, or cannot deliver something that they can.
+    Any number of workers may run. The worker that holds the lease sleeps until the exact due time. Two others are its
+    deputies: they look at Redis every poll interval, so that a leader that dies delays messages by no more than that.
+    All others look more rarely. They take over when the leader and the deputies have died, or when a message is due
+    that these cannot deliver.
 
     Args:
-        connect: Makes a store with connections of its own; called again after each outage.
+        connect: Makes a store with its own connections; called again after each outage.
         queues: Returns names of queues to look after besides the registered ones.
-        on_transfer: Is called with the name of the queue and the result of each transfer that moved messages.
-        down_since: ``down_since`` of the worker before it, if that was stopped during an outage.
+        on_transfer: Called after each transfer that moved messages, with the name of the queue and the result.
+        down_since: ``down_since`` of the worker before this one, if that was stopped during an outage.
     """
 
     def __init__(
@@ -65,12 +66,12 @@ class TransferWorker:
 
     @property
     def is_own(self) -> bool:
-        """Whether it was made in this process. A fork does not copy the thread of a worker."""
+        """Whether this worker was made in this process. A fork does not copy the thread of a worker."""
         return self._pid == os.getpid()
 
     @property
     def leading(self) -> bool:
-        """Whether it holds the leader's lease."""
+        """Whether this worker holds the leader's lease."""
         return self._leadership.leads
 
     @property
@@ -79,7 +80,7 @@ class TransferWorker:
         return self._backoff.down_since
 
     def start(self) -> None:
-        """Runs in a daemon thread, which no error ends.
+        """Runs the worker in a daemon thread. Only a ``DelayqError`` ends the thread.
 
         Does nothing in a child of Celery's prefork pool, where a task may consume for a moment: the parent does the
         work. Any other process that consumes runs a worker, whatever it was forked from.
@@ -92,7 +93,7 @@ class TransferWorker:
     def stop(self, timeout_s: float = 2.0) -> None:
         """Stops, gives the lease back, and waits for the thread at most ``timeout_s``.
 
-        Not for a signal handler, which may interrupt code that holds the lock this method takes.
+        A signal handler must not call this: it may interrupt code that holds the lock that this method takes.
         """
         if not self.is_own:
             return  # the thread is the parent's, and the fork may have copied its locks in any state
@@ -163,7 +164,7 @@ class TransferWorker:
             self._announcements.narrow(error)
 
     def _deliver(self, store: TransportStore, until: float) -> None:
-        """Transfers what is due until the next look, the leader also what becomes due meanwhile."""
+        """Transfers due messages until the next look. Only the leader waits for messages that become due meanwhile."""
         while not self._stopping.is_set() and (left_s := until - monotonic()) > 0:
             self._messages.transfer(store)
             next_s = self._messages.due_times.next_s()
@@ -183,7 +184,7 @@ class TransferWorker:
             self._messages.look(store, self._leadership.registered)
         else:
             self._messages.due_times.note_head(wake.form, wake.due_ms)
-            if wake.form.backup == "hash":  # whoever announces such a head has registered its queue
+            if wake.form.backup == "hash":  # the publisher that announces such a head has registered its queue
                 self._leadership.registered.add(wake.form.queue)
 
 

@@ -4,7 +4,7 @@ Source: ``lua/include/hash/marks.lua``.
 """
 
 _MARK = b"\x7f"
-#: Length of a mark and the order in it; in a body, a digit of priority follows.
+#: Length of a mark with the order in it; in a body, the digit of the priority follows.
 _ORDER_END = 9
 _TWIN_SUFFIX = 17
 
@@ -46,5 +46,5 @@ def may_be_twin(stored: bytes) -> bool:
 
 
 def shared_id(stored: str) -> str | None:
-    """Returns the id without the suffix of a message that is stored beside another of the same id; else None."""
+    """Returns the id without suffix of a message that is stored beside another of the same id; None for others."""
     return stored[:-_TWIN_SUFFIX] if stored[-_TWIN_SUFFIX:][:1] == "~" else None
