@@ -21,7 +21,6 @@ def _run_beyond_the_visibility_timeout(proj: Proj) -> list[dict[str, Any]]:
 
     def is_over() -> bool:
         sweep(proj)
-        time.sleep(0.2)
         return time.time() > due + VISIBILITY_S
 
     until(is_over, COUNTDOWN_S + VISIBILITY_S + 5)

@@ -1,6 +1,5 @@
 """Queues that are not used any more are forgotten while a transfer worker leads."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -55,16 +54,17 @@ def test_a_queue_that_is_consumed_is_not_forgotten(
     transfer(poll_interval=0.1, forget_after=3.0)
     with proj.connection(transfer=False, forget_after=3.0) as connection:
         queue = connection.SimpleQueue("q", no_ack=True) if consumes == "with events" else None
-        simple = connection.default_channel
-        until_s = time.monotonic() + 6
-        while time.monotonic() < until_s:
-            if queue is not None:
+        channel = connection.default_channel
+
+        def is_consumed_and_known() -> bool:
+            if queue is None:
+                channel.basic_get("q", no_ack=True)
+            else:
                 with pytest.raises(queue.Empty):
                     queue.get(timeout=0.2)
-            else:
-                simple.basic_get("q", no_ack=True)
-                time.sleep(0.05)
-            assert client.sismember(QUEUES, "q")
+            return bool(client.sismember(QUEUES, "q"))
+
+        stays(is_consumed_and_known, 6)
         until(lambda: not client.sismember(QUEUES, "other"))
         assert client.sismember(QUEUES, "q")
     until(lambda: not client.sismember(QUEUES, "q"), 30)
