@@ -140,7 +140,7 @@ class DelayedChannel(_Channel):
         self.store.delivery.put(queue, page, offers, self.expire_ms(queue))
 
     def put_ahead(self, queue: str) -> PutAhead:
-        """Returns a publisher of page after page of sealed messages to one queue, over a connection of its own."""
+        """Returns a publisher that sends pages of sealed messages to one queue, over its own connection."""
 
         def commands_of(page: PageId, offers: Sequence[Offer]) -> list[Command]:
             self._check_version_for(offers)

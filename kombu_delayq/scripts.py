@@ -33,7 +33,7 @@ _OTHER = re.compile(r"^-- @other ([\w ]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?=local )", re.MULTILINE)
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)")
-#: A name of its own: no field and no method. A name behind the operator ``..`` counts.
+#: A name that is no field and no method. A name behind the operator ``..`` is neither.
 _USED = re.compile(r"(?:(?<![.:\w])|(?<=\.\.))[A-Za-z_]\w*")
 
 

@@ -11,8 +11,8 @@
 -- ARGV[4...] one a task: id
 -- Returns for each id searched, in order, a list with four items a removed message: id under which the message was
 -- stored, due time, priority, body
--- Atomic: a message that is returned will not be delivered; one that is not returned did not wait. An id with messages,
--- none of which is a step, is free for a chain again.
+-- Atomic: a message that is returned will not be delivered; one that is not returned did not wait. An id that has
+-- messages, but no step among them, is free for a chain again.
 -- Cost: O(log N) an id
 -- @include find search wrong_type
 

@@ -25,7 +25,7 @@ def wait_at_most(pool: redis.ConnectionPool, timeout_s: float) -> None:
 def make_room(pool: redis.ConnectionPool) -> None:
     """Raises the limit of a pool to the connections of a transfer worker.
 
-    The option ``max_connections`` limits kombu's pools, each of which needs only one connection.
+    The option ``max_connections`` is meant for kombu's pools. A pool of kombu needs only one connection.
     """
     pool.max_connections = max(pool.max_connections, TRANSFER_CONNECTIONS)
 

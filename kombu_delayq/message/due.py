@@ -113,7 +113,7 @@ def _parse(eta: str) -> datetime:
 
 def _seconds(delay: object) -> float:
     try:
-        seconds = float(delay)  # type: ignore[arg-type]  # of any type: the except refuses what is no number
+        seconds = float(delay)  # type: ignore[arg-type]  # of any type: the except refuses a value that is no number
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if not -_MAX_DELAY_S <= seconds <= _MAX_DELAY_S:

@@ -120,9 +120,9 @@ class BulkJobs(StorePart):
             queue: The queue to which the messages go when they are due.
             job: The run, which has begun.
             offers: The messages. An empty due time is now; a due time relative to arrival is not allowed. A few hundred
-                at a time keep Redis responsive. Redis refuses more than 7,999 as a whole, because Lua cannot pass on
-                more arguments, and more than ``max_depth`` never fit. An offer with an empty body only claims its id,
-                so that the job sends nothing more under it.
+                at a time keep Redis responsive. Redis refuses a call with more than 7,999, because Lua cannot pass on
+                more arguments. A call with more than ``max_depth`` never fits. An offer with an empty body only
+                claims its id, so that the job sends nothing more under it.
         """
         if not offers:
             return Enqueued("enqueued")
@@ -151,7 +151,7 @@ class BulkJobs(StorePart):
     def finish(self, job: JobRun, word: str) -> str:
         """Commits or aborts a job, so that none of its tasks can write any more.
 
-        Redis keeps the ids that an aborted job has sent, so that a later run sends only what is missing.
+        Redis keeps the ids that an aborted job has sent, so that a later run sends only the missing messages.
 
         Args:
             job: The run that ends; the number 0 stands for the latest run.

@@ -9,14 +9,14 @@ from kombu_delayq.store.types import Offer, Offered, PageId, QueueForm, QueueHea
 from kombu_delayq.store.wake import WakeListener
 
 #: In Redisson's form one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because each entry costs Redis
-#: more: it also reads other entries to find the one that leaves.
+#: more: to remove an entry, Redis also reads other entries.
 LIST_SHARE, LIST_BYTES_SHARE = 2, 16
 #: How long Redis recognises a repeated page of ``send_many``, in ms; longer than it takes to notice a lost connection.
 PAGE_TTL_MS = 120_000
 
 
 class Delivery(StorePart):
-    """Takes messages in and transfers those that are due: what a publisher, a consumer and a transfer worker need."""
+    """Takes messages in and transfers due messages: for publishers, consumers and transfer workers."""
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)

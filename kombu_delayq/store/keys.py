@@ -32,7 +32,7 @@ class Keys:
         return self._of_queue(queue, "backup")
 
     def order(self, queue: str) -> str:
-        """STRING: count of marked messages, which orders those that are due in the same instant."""
+        """STRING: count of marked messages. The count orders messages that are due in the same instant."""
         return self._of_queue(queue, "order")
 
     def twins(self, queue: str) -> str:
@@ -52,7 +52,7 @@ class Keys:
         return self._of_redisson("redisson_delay_queue_channel", queue)
 
     def notes(self, queue: str) -> str:
-        """HASH beside Redisson's keys: count of marked messages, and what is known of the list."""
+        """HASH beside Redisson's keys: count of marked messages, and notes on the state of the list."""
         return self._of_queue(queue, "notes")
 
     def ids(self, queue: str) -> str:

@@ -1,4 +1,4 @@
-"""The store's operations on single waiting messages, which it finds by their ids."""
+"""The store's operations on single waiting messages, found by their ids."""
 
 from collections.abc import Callable, Sequence
 from hashlib import sha1

@@ -50,7 +50,7 @@ class Repair(StorePart):
         return list(map(as_text, reply))
 
     def repair_backup(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
-        """Checks bodies of the default form, and with ``mend`` gives them what they lack.
+        """Checks bodies of the default form, and with ``mend`` adds their missing index entries and names.
 
         Args:
             queue: Its name.
