@@ -1,4 +1,4 @@
-"""What kombu-delayq adds for Celery: delay chains and levels, many calls at once, a hand on tasks that wait."""
+"""What kombu-delayq adds for Celery: delay chains and levels, many calls at once, control over waiting tasks."""
 
 from celery_ext.bulk.send_many import send_many
 from celery_ext.bulk.target import Call

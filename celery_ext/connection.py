@@ -14,7 +14,7 @@ from kombu_delayq.store import DelayStore
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 
-#: Options of a retry policy, such as the setting ``task_publish_retry_policy``, that say how often to connect.
+#: How often to connect: these options of a retry policy, such as the setting ``task_publish_retry_policy``.
 RETRY_OPTIONS = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 #: Beginnings of Redis errors that last until somebody changes a password, a right, a URL or the server.
@@ -22,7 +22,7 @@ _PERMANENT = (
     *("NOAUTH", "WRONGPASS", "NOPERM", "DB index is out of range", "invalid DB index", "value is out of range"),
     *("SELECT is not allowed", "MOVED", "CROSSSLOT", "unknown command"),
 )
-#: TLS errors that may pass: the connection was lost meanwhile.
+#: TLS errors that may pass, because only the connection was lost.
 _PASSING_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
 
 
@@ -33,10 +33,10 @@ def open_store(
     retry_policy: Mapping[str, Any] | None = None,
     on_error: Callable[[Exception], object] = lambda error: None,
 ) -> DelayStore:
-    """Connects to the first broker of a connection that answers, and returns its delayed messages.
+    """Connects to the first broker that answers, and returns the store of its delayed messages.
 
     Args:
-        connection: To one broker or several.
+        connection: A connection to one broker, or to several of a failover list.
         pool: Makes the pool that the store uses, such as ``DelayedChannel.own_pool``; the caller closes that store.
             None for the pool of the connection's channel, which closes with the connection.
         retry_policy: How often to connect, with ``RETRY_OPTIONS``; None to try each broker once.
@@ -45,7 +45,7 @@ def open_store(
     Raises:
         OtherTransport: The connection uses another transport.
         kombu.exceptions.OperationalError: With a retry policy: no broker answered.
-        RedisError, OSError: Without one: the last broker did not answer.
+        RedisError, OSError: Without a retry policy: no broker answered; this is the error of the last one.
     """
     once = {"max_retries": max(len(connection.alt), 1), "interval_start": 0, "interval_step": 0}
     policy = once if retry_policy is None else retry_policy
@@ -64,25 +64,28 @@ def open_store(
 
 
 def store_of_consumer(consumer: Any) -> DelayStore | None:
-    """Returns the delayed messages of a worker's broker, over the worker's own connections.
+    """Returns the store of a worker's broker, over the worker's own connections.
 
     Args:
-        consumer: The worker's ``Consumer``. It has no store while it is not connected, or with another transport.
+        consumer: The worker's ``Consumer``.
+
+    Returns:
+        The store; None while the consumer is not connected, or if it uses another transport.
     """
     channel = getattr(consumer.task_consumer, "channel", None)
     return _store_of(channel) if isinstance(channel, DelayedChannel) else None
 
 
 def uses_delayq(connection: Connection) -> bool:
-    """Whether a connection is of our transport. Connects to nothing."""
+    """Whether a connection uses our transport. Connects to nothing."""
     return issubclass(connection.get_transport_cls().Channel, DelayedChannel)
 
 
 def is_permanent(error: BaseException) -> bool:
     """Whether an error of a first connection lasts until somebody mends something.
 
-    So do a wrong password, database, right or certificate, and a server that is no Redis. An unknown host may become
-    known in a moment, as where containers start together.
+    A wrong password, database, right or certificate lasts, and so does a server that is no Redis. An unknown host does
+    not: where containers start together, its name may be known in a moment.
     """
     if isinstance(error, (AuthenticationError, NoPermissionError, InvalidResponse)):
         return True

@@ -92,7 +92,7 @@ def bury(task: Any, request: Any, reason: Reason, exception: Any) -> None:
         worker=request.hostname,
     )
     try:
-        # By the default exchange, which needs no declaration, whether or not the app may create queues.
+        # Through the default exchange, which needs no declaration, even if the app may not create queues.
         queue = Queue(task.dead_letter_queue, Exchange(""), routing_key=task.dead_letter_queue)
         letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None, countdown=None)
         letter.options.pop(CHAIN_ID, None)  # when it is replayed, its chain begins anew
@@ -104,7 +104,7 @@ def bury(task: Any, request: Any, reason: Reason, exception: Any) -> None:
 def _send(task: Any, letter: Any, options: dict[str, Any]) -> None:
     try:
         letter.apply_async(**options)
-    except TypeError:  # Celery checks the arguments here; wrong ones may be why the task failed
+    except TypeError:  # Celery checks the arguments here; the task may have failed because they are wrong
         options = {**task._get_exec_options(), **letter.options, **options}
         task.app.send_task(task.name, letter.args, letter.kwargs, **options)
 

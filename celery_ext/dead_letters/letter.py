@@ -19,14 +19,14 @@ ERROR_LENGTH = 1000
 
 
 class Reason(StrEnum):
-    """Why a message is buried, in the words that ``DeadLetter.reason`` has."""
+    """Why a message is buried. The values are those of ``DeadLetter.reason``."""
 
     CHAIN_EXHAUSTED = "delay chain exhausted"
     RETRIES_EXHAUSTED = "retries exhausted"
     FAILED = "failed"
     TIME_LIMIT = "time limit exceeded"
     WORKER_LOST = "worker lost"
-    #: A row of a DataFrame that makes no task.
+    #: A row of a DataFrame from which no task can be made.
     BAD_ROW = "bad row"
 
 
@@ -39,14 +39,14 @@ def record(
     routing_key: str | None,
     worker: str | None,
 ) -> dict[str, Any]:
-    """Returns the message property ``DEAD_LETTER``, of which ``DeadLetter`` has the attributes of the same names.
+    """Returns the message property ``DEAD_LETTER``. ``DeadLetter`` has its entries as attributes of the same names.
 
     Args:
         reason: Why the message is buried.
         error: The last error of the task, which is cut to ``ERROR_LENGTH``.
-        retries: How often it was retried.
-        exchange: Exchange through which it came to its worker.
-        routing_key: Its routing key.
+        retries: How often the task was retried.
+        exchange: Exchange through which the task came to its worker.
+        routing_key: Routing key of the task.
         worker: Node name of the worker, or the host, that buries it.
     """
     return {
@@ -97,7 +97,7 @@ class DeadLetter:
 
     @property
     def reason(self) -> str | None:
-        """Why it was buried; None for a message that nobody buried."""
+        """Why the message was buried; None for a message that kombu-delayq did not bury."""
         return self._text("reason")
 
     @property
@@ -107,28 +107,28 @@ class DeadLetter:
 
     @property
     def worker(self) -> str | None:
-        """Node name of the worker that buried it."""
+        """Node name of the worker, or the host, that buried the message."""
         return self._text("worker")
 
     @property
     def exchange(self) -> str | None:
-        """Exchange through which it came to its worker; empty for the default exchange."""
+        """Exchange through which the task came to its worker; empty for the default exchange."""
         return self._text("exchange")
 
     @property
     def routing_key(self) -> str | None:
-        """Its routing key; with the default exchange, the queue."""
+        """Routing key of the task; with the default exchange, the name of its queue."""
         return self._text("routing_key")
 
     @property
     def retries(self) -> int:
-        """How often it was retried."""
+        """How often the task was retried."""
         found = self._record.get("retries")
         return found if isinstance(found, int) else 0
 
     @property
     def at(self) -> datetime | None:
-        """When it was buried, by the clock of the worker."""
+        """When the message was buried, by the clock of the worker."""
         try:
             at = datetime.fromisoformat(self._text("at") or "")
         except ValueError:
@@ -144,7 +144,7 @@ class DeadLetter:
             return 0
 
     def released(self, exchange: str, routing_key: str) -> bytes:
-        """Returns the message as it goes to a queue: without the reason, and as if it came by this exchange."""
+        """Returns the message to push to a queue: without the record, with this exchange and routing key as address."""
         address = {"exchange": exchange, "routing_key": routing_key}
         return with_properties(self.message, {DEAD_LETTER: None}, delivery_info=address)
 

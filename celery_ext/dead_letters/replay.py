@@ -10,7 +10,7 @@ from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
 
-#: Most dead letters of one call, and about their most bytes.
+#: Most dead letters in one call, and about the most bytes.
 PAGE, PAGE_BYTES = 100, 1_000_000
 
 #: Decides where a dead letter goes.
@@ -18,7 +18,7 @@ Decide = Callable[[DeadLetter], Letter]
 
 
 def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
-    """Yields all dead letters of a queue, as ``browse`` does, while it keeps others from replaying them."""
+    """Yields all dead letters of a queue, as ``browse`` does. Nobody else can replay or drop them meanwhile."""
     with store.letters.replaying(queue) as hold:
         for number, letter in enumerate(browse(store, queue)):
             if number % PAGE == 0:
@@ -27,9 +27,9 @@ def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
 
 
 def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
-    """Yields the dead letters of a queue, a page at a time, the oldest of each priority first.
+    """Yields the dead letters of a queue, priority by priority, the oldest first. Reads them a page at a time.
 
-    This is no snapshot: if others take letters meanwhile, some may be left out.
+    It is no snapshot: if others take letters meanwhile, it may leave some out.
     """
     for key, length in store.letters.lists(queue).items():
         skip, count = 0, PAGE
@@ -42,24 +42,24 @@ def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
 
 
 def to_queue(letter: DeadLetter, queue: str, *, as_before: bool) -> Letter:
-    """Sends a dead letter to a queue.
+    """Decides that a dead letter goes to a queue.
 
     Args:
         letter: The dead letter.
         queue: Name of the queue.
-        as_before: Whether it came from this queue; then it keeps its exchange and routing key.
+        as_before: Whether the letter came from this queue. If so, it keeps its exchange and routing key.
     """
     way = (letter.exchange or "", letter.routing_key or queue) if as_before else ("", queue)
     return Letter(letter.message, "queue", queue, letter.priority, letter.released(*way))
 
 
 def away(letter: DeadLetter) -> Letter:
-    """Drops a dead letter."""
+    """Decides that a dead letter is dropped."""
     return Letter(letter.message, "away")
 
 
 def back(letter: DeadLetter) -> Letter:
-    """Keeps a dead letter."""
+    """Decides that a dead letter stays."""
     return Letter(letter.message, "back")
 
 
@@ -68,16 +68,16 @@ def replay(
 ) -> Iterator[tuple[DeadLetter, Letter]]:
     """Goes once through the dead letters of a queue and sends each where ``decide`` says.
 
-    A letter that stays goes to the back of its list, so that after the round the order is as before. Each page is one
-    step: a round that is stopped loses no letter and doubles none. Letters that come meanwhile stay. A second round
-    waits until this one is over.
+    A letter that stays goes to the back of its list, so that after the round the order is as before. Redis moves each
+    page in one step, so a round that is stopped loses no letter and doubles none. Letters that come meanwhile stay. A
+    second round waits until this one is over.
 
     Args:
-        store: Of the broker.
+        store: The broker's store.
         queue: Name of the queue.
         decide: Decides where a letter goes; called again when a consumer took some letters meanwhile.
-        newest: When the newest letter was buried, as found before; None if no letter says. A letter that was buried
-            later came meanwhile.
+        newest: When the newest letter was buried, as ``count`` found; None if no letter has a time. A letter that was
+            buried later came meanwhile.
 
     Yields:
         Each letter, and where it went.
@@ -136,8 +136,9 @@ def _round(
                 break
             letters = [DeadLetter(queue, message) for message in page]
             decided = [decide(letter) for letter in letters]
-            # Whoever replays a task that was cancelled once wants its delay chain to begin anew.
-            store.chains.accept([each.id for each, done in zip(letters, decided, strict=True) if done.to == "queue"])
+            # The delay chain of a task that was cancelled once has to begin anew when the task is replayed.
+            ids = [letter.id for letter, decision in zip(letters, decided, strict=True) if decision.to == "queue"]
+            store.chains.accept(ids)
             taken = store.letters.replay(key, decided)  # fewer when a consumer took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
             left, count = left - taken, _next_count(page)

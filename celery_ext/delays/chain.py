@@ -11,7 +11,7 @@ from typing import NamedTuple
 from celery_ext.delays import durations
 from kombu_delayq.errors import InvalidDelayChain, quoted
 
-#: Most steps that a chain may have; its text goes along with every message.
+#: Most steps of a chain. There is a limit because every message carries the chain's text.
 MAX_STEPS = 1000
 
 _SUFFIX = re.compile(r"(?=[*~])")
@@ -48,8 +48,8 @@ class DelayChain:
         """Reads a chain such as ``4m,10m*2,1h~10%``.
 
         Args:
-            text: Durations, separated by commas, blanks or both. ``*3`` after one repeats it, ``~10%`` after
-                one makes it up to 10 % shorter or longer at random. ``~10%`` as the last item holds for all
+            text: Durations, separated by commas, blanks or both. ``*3`` after a duration repeats it. ``~10%`` after a
+                duration makes it up to 10 % shorter or longer at random. ``~10%`` as the last item holds for all
                 steps that have no jitter of their own. A DelayChain is returned as it is.
 
         Raises:
@@ -72,7 +72,7 @@ class DelayChain:
 
         Args:
             n: The step, counted from 0.
-            random: Returns a random number from 0 to 1, of which the jitter is made.
+            random: Returns a random number from 0 to 1, which decides the jitter.
 
         Raises:
             IndexError: The chain has no such step.
@@ -109,8 +109,8 @@ def _chain(text: str) -> DelayChain:
 
 
 def _read(text: str) -> tuple[list[_Step], float]:
-    """Returns the steps, repeated ones as often as they come, and the jitter of those that have none."""
-    # The last piece is the rest of a text that is too long: some item before it is already one too many.
+    """Returns the steps, with repeats written out, and the jitter of the steps that have none of their own."""
+    # Of a text that is too long, the last piece is the rest. An item before it is already one too many.
     items = durations.SEPARATOR.split(text.strip(), maxsplit=MAX_STEPS + 1)
     if items == [""]:
         raise InvalidDelayChain(f"the delay chain {quoted(text)} has no step: write one such as '4m,10m,1h'")
@@ -150,7 +150,7 @@ def _step(item: str) -> _Step:
 def _repeats(suffix: str) -> int:
     if not _REPEATS.fullmatch(suffix, 1):
         raise ValueError(f"after * comes a whole number from 1, as in 10m*3, not {quoted(suffix[1:])}")
-    # Python reads no number of several thousand digits.
+    # `int` raises an error on several thousand digits.
     return int(suffix[1:]) if len(suffix) < 10 else MAX_STEPS + 1
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 #: Bytecode that uses an attribute of the object that was loaded just before.
 _OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR")
-#: Bytecode between the two; and that which passes a name to an inner function, whose own code is searched, too.
+#: Bytecode that may stand between the two, or that passes a name to an inner function, whose own code is searched, too.
 _NO_USE = ("CACHE", "PUSH_NULL", "LOAD_CLOSURE")
-#: A name that a function closes over and that has no value yet.
+#: The cell of a name that a function closes over, while the name has no value yet.
 _EMPTY = CellType()
 
 #: How many calls deep the functions that a task uses are searched.
@@ -48,23 +48,23 @@ def problems(app: "Celery") -> Iterator[str]:
 def may_retry(task: Any) -> bool:
     """Whether the code of a task may retry it after a failure.
 
-    In doubt it may: where the task passes itself on, or is no Python function.
+    In doubt it may: if the task passes itself on to other code, or is no Python function.
     """
     if getattr(task, "autoretry_for", None) or getattr(task, "retry_on_worker_lost", False):
         return True
     bound = isinstance(task.run, MethodType)
     run = task.run.__func__ if bound else task.run
     methods = [
-        each
+        member
         for kind in type(task).__mro__
         if kind.__module__.partition(".")[0] not in ("builtins", "celery", "celery_ext")
-        for each in vars(kind).values()
-        if isinstance(each, FunctionType)
+        for member in vars(kind).values()
+        if isinstance(member, FunctionType)
     ]
     if not isinstance(run, FunctionType):
         return True
     seen: set[CodeType] = set()
-    return _passes_itself_on(run, bound) or any(_names_retry(each, DEPTH, seen) for each in [run, *methods])
+    return _passes_itself_on(run, bound) or any(_names_retry(function, DEPTH, seen) for function in [run, *methods])
 
 
 def _names_retry(function: FunctionType, depth: int, seen: set[CodeType]) -> bool:
@@ -78,15 +78,14 @@ def _names_retry(function: FunctionType, depth: int, seen: set[CodeType]) -> boo
     found = [function.__globals__.get(name) for name in names]
     found += [getattr(module, name, None) for module in found if isinstance(module, ModuleType) for name in names]
     found += [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
-    return any(_names_retry(each, depth - 1, seen) for each in found if isinstance(each, FunctionType))
+    return any(_names_retry(used, depth - 1, seen) for used in found if isinstance(used, FunctionType))
 
 
 def _passes_itself_on(run: FunctionType, bound: bool) -> bool:
     """Whether a task's function uses the task itself, not only its attributes: as first argument or by its name."""
-    code = run.__code__
-    own = {run.__name__, *code.co_varnames[: int(bound)]}
-    for each in _nested_code(code):
-        steps = [step for step in dis.get_instructions(each) if step.opname not in _NO_USE]
+    own = {run.__name__, *run.__code__.co_varnames[: int(bound)]}
+    for code in _nested_code(run.__code__):
+        steps = [step for step in dis.get_instructions(code) if step.opname not in _NO_USE]
         for step, after in zip(steps, [*steps[1:], None], strict=True):
             loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
             is_own = (
@@ -98,11 +97,11 @@ def _passes_itself_on(run: FunctionType, bound: bool) -> bool:
 
 
 def _nested_code(code: CodeType) -> Iterator[CodeType]:
-    """Yields the code of a function and of those within it."""
+    """Yields the code of a function and of the functions within it."""
     yield code
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _nested_code(each)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested_code(constant)
 
 
 def _in_words(names: list[str]) -> str:

@@ -16,7 +16,7 @@ UNITS = {
 }
 #: Longest duration in s: 100 years of 365.25 days. A longer one is taken for a slip.
 MAX_S = 36_525 * 86400
-#: A number as durations and percentages have it: no sign, no exponent.
+#: A number in a duration or a percentage: without sign and exponent.
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 #: Separates the durations of a list.
 SEPARATOR = re.compile(r"\s*,\s*|\s+")
@@ -36,7 +36,7 @@ def parse(text: str) -> float:
             the largest first.
 
     Returns:
-        Its length in s, the float nearest to what is written.
+        The length in s, as the float nearest to the decimal value.
 
     Raises:
         ValueError: The text is no duration, or is one of more than 100 years.
@@ -55,7 +55,7 @@ def parse(text: str) -> float:
 
 
 def in_words(seconds: float, *, plain: bool = False) -> str:
-    """Prints a duration by its two largest units: ``in 3h 12m``, ``4.2s ago``.
+    """Returns a duration as text, by its two largest units: ``in 3h 12m``, ``4.2s ago``.
 
     Args:
         seconds: From now; negative is past.

@@ -17,7 +17,7 @@ from celery_ext.delays.task import DelayChainTask, note_internal_error
 #: Attributes of a task that Celery itself does not know.
 ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on")
 
-#: The threads of a process may each make the first connection of an app.
+#: Several threads may extend an app at once: in a worker, its first connection does that, in whatever thread.
 _lock = RLock()
 
 
@@ -31,7 +31,7 @@ def extend_app(app: "Celery") -> None:
             the error at its declaration or, as Celery's tasks are lazy, when the app is first used.
         InvalidDeadLetter: The same for ``dead_letter_on``.
     """
-    app = getattr(app, "_get_current_object", lambda: app)()  # current_app is another one later
+    app = getattr(app, "_get_current_object", lambda: app)()  # a proxy, such as current_app, may name another app later
     with _lock:
         # All ways to declare a task, also shared and class-based ones, end in the app's registry.
         registry = app._tasks
@@ -51,7 +51,7 @@ def is_installed(app: "Celery") -> bool:
 
 
 def sends_as_celery(app: "Celery") -> bool:
-    """Whether ``send_task`` is Celery's own, or after ``install`` ours, and nobody else has replaced it."""
+    """Whether an app's ``send_task`` is Celery's own, or ours around Celery's own, but nobody else's."""
     app = getattr(app, "_get_current_object", lambda: app)()
     sender = vars(app).get("send_task")
     if isinstance(sender, _SendTask):
@@ -60,7 +60,7 @@ def sends_as_celery(app: "Celery") -> bool:
 
 
 class _Registry(dict[str, Any]):
-    """Stands to the left of the class of a task registry."""
+    """Extends each task that is registered. ``extend_app`` puts it before the class of the app's task registry."""
 
     def __setitem__(self, name: str, task: Any) -> None:
         _extend(task)
@@ -68,11 +68,11 @@ class _Registry(dict[str, Any]):
 
 
 class _SendTask:
-    """Replaces ``send_task`` of an app, through which all its calls pass, and reads our options."""
+    """Replaces the ``send_task`` of an app, through which all calls of its tasks pass, and reads our options."""
 
     def __init__(self, app: "Celery") -> None:
         self._app = app
-        #: The ``send_task`` that was set on the app before; None for that of the class.
+        #: The ``send_task`` that was set on the app before; None for the method of its class.
         self.before = vars(app).get("send_task")
         self._last_eta: dict[float, datetime] = {}
 
@@ -101,12 +101,12 @@ class _SendTask:
             delay_s = delay_of_level(self._app, delay_level, options)
             if delay_s:
                 options["eta"] = self._eta(delay_s)
-        # The method of the class is looked up now: tracers replace it when the process begins its work.
+        # The method of the class is looked up at each call: tracers replace it when the process begins its work.
         send_task = self.before or partial(type(self._app).send_task, self._app)
         return send_task(*args, **options)
 
     def _eta(self, delay_s: float) -> datetime:
-        """Returns an eta that is not before the last one of this delay: messages of one level keep their order."""
+        """Returns an eta that is not before the last eta of this delay, so that messages of a level stay in order."""
         # In UTC: local times jump where summer time begins and ends.
         eta: datetime = self._app.now().astimezone(UTC) + timedelta(seconds=delay_s)
         self._last_eta[delay_s] = eta = max(eta, self._last_eta.get(delay_s, eta))

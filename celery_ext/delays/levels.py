@@ -55,7 +55,7 @@ class DelayLevels:
         """Returns the delay of a level in s.
 
         Args:
-            level: 0 is no delay, 1 the first entry of the table; above the highest is the highest.
+            level: 0 is no delay, 1 the first entry of the table. A level above the highest counts as the highest.
 
         Raises:
             InvalidDelayLevel: The level is not a whole number from 0.
@@ -89,10 +89,10 @@ def levels_of(app: Any) -> DelayLevels:
 
 
 def delay_of_level(app: Any, level: int, options: Mapping[str, Any]) -> float:
-    """Returns the delay in s that a call asks for by a level.
+    """Returns the delay, in s, of a call with a delay level.
 
     Args:
-        app: Its table counts.
+        app: The app whose table holds.
         level: As of ``DelayLevels.delay_s``.
         options: The other options of the call.
 

@@ -1,4 +1,4 @@
-"""Notices tasks that end without their own process: by a hard time limit, or because the process was lost."""
+"""Notices failures that a task's own process cannot handle: a hard time limit, or the loss of the process."""
 
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,16 @@ def request_class(base: Any) -> Any:
     """Makes a class of requests that tell their task when it has failed for good.
 
     Args:
-        base: The class that the task had, or its dotted name.
+        base: The task's class of requests so far, or its dotted name.
     """
     kind = symbol_by_name(base)
     return kind if issubclass(kind, WatchingRequest) else type(kind.__name__, (WatchingRequest, kind), {})
 
 
 class WatchingRequest(_Request):
-    """Stands to the left of a class of requests, in the worker's main process.
+    """Extends a class of requests in the worker's main process; ``request_class`` puts it before that class.
 
-    A task that failed in its own process knows already: Celery passes ``return_ok`` then.
+    A task that failed in its own process has handled the failure already. Celery passes ``return_ok`` then.
     """
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
@@ -35,7 +35,7 @@ class WatchingRequest(_Request):
         token = _handled.set(None if return_ok else self)
         try:
             return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
-        except Exception:  # the result backend's, or a child's MemoryError, which Celery raises here
+        except Exception:  # an error of the result backend, or a child's MemoryError, which Celery raises here
             error = exc_info.exception
             if isinstance(error, ExceptionWithTraceback):
                 error = error.exc
@@ -46,7 +46,7 @@ class WatchingRequest(_Request):
             _handled.reset(token)
 
     def on_timeout(self, soft: bool, timeout: float) -> Any:
-        """Handles a time limit as Celery does. Some pools do not call ``on_failure`` as well."""
+        """Handles a time limit as Celery does. Some pools call only this method, not ``on_failure``."""
         from celery.worker import state  # brings in all of Celery's worker
 
         done = super().on_timeout(soft, timeout)
@@ -65,7 +65,7 @@ class WatchingRequest(_Request):
 
 
 def note_failure(sender: Any, task_id: str, exception: BaseException, **kwargs: Any) -> None:
-    """Tells a task that it has failed for good, for the signal ``task_failure``."""
+    """Receives the signal ``task_failure``, and tells the task that it has failed for good."""
     request = _handled.get()
     if request is not None and request.id == task_id and not isinstance(exception, Reject):
         request.fail(exception)

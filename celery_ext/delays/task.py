@@ -34,7 +34,7 @@ _untraced: ContextVar[Any] = ContextVar("request_of_internal_error", default=Non
 
 
 class DelayChainTask(_Task):
-    """Stands to the left of the class of every task of an app that was given to ``install``.
+    """The first base class of every task of an app for which ``install`` was called.
 
     Attributes:
         delay_chain: Retry schedule, a ``DelayChain`` or its text. It decides how often the task is retried.
@@ -55,7 +55,7 @@ class DelayChainTask(_Task):
 
     @classmethod
     def read_declaration(cls) -> None:
-        """Reads what a task is declared with. The length of its delay chain becomes its limit of retries.
+        """Reads the declaration of a task. The length of its delay chain becomes its limit of retries.
 
         Raises:
             InvalidDelayChain: ``delay_chain`` is not a delay chain, or the task has ``retry_backoff`` too.
@@ -74,7 +74,7 @@ class DelayChainTask(_Task):
 
     @classmethod
     def _read_dead_letter_queue(cls) -> None:
-        if OLD_ATTRIBUTE in vars(cls):  # from task_annotations, which go before what the task says
+        if OLD_ATTRIBUTE in vars(cls):  # from task_annotations, which override the task's own attributes
             warn_of_old_attribute(cls)
             cls.dead_letter_queue = vars(cls)[OLD_ATTRIBUTE]
             delattr(cls, OLD_ATTRIBUTE)
@@ -110,7 +110,7 @@ class DelayChainTask(_Task):
     def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
         """Does what the task's own class does after a failure, and buries the message if the task wants that.
 
-        ``fail_from_outside`` handles what ends a task from outside: there Celery's versions differ.
+        ``fail_from_outside`` handles a failure that ends the task from outside, because Celery's versions differ there.
         """
         done = super().on_failure(exc, task_id, args, kwargs, einfo)
         request, untraced = self.request, _untraced.get()
@@ -126,7 +126,7 @@ class DelayChainTask(_Task):
 
         Args:
             request: Its request in the worker's main process.
-            exc: Such as ``TimeLimitExceeded`` or ``WorkerLostError``.
+            exc: The failure, such as ``TimeLimitExceeded`` or ``WorkerLostError``.
         """
         if isinstance(exc, WorkerLostError) and getattr(self, "retry_on_worker_lost", False):  # from Celery 5.7 on
             chain = self._chain_of(request)
@@ -146,16 +146,17 @@ class DelayChainTask(_Task):
         max_retries: int | None = None,
         **options: Any,
     ) -> Any:
-        """Retries the task. A task with a delay chain waits for its next step, unless the call says how long.
+        """Retries the task. A task with a delay chain waits for as long as the chain's next step says.
 
-        The call says so with ``eta``, ``countdown`` or ``delay_level``. Other arguments, result and errors are those of
-        ``celery.Task.retry``. The length of a delay chain is the limit of retries; ``max_retries`` can only lower it.
+        An ``eta``, ``countdown`` or ``delay_level`` of the call replaces the step's delay. Other arguments, result and
+        errors are those of ``celery.Task.retry``. The length of a delay chain is the limit of retries; ``max_retries``
+        can only lower it.
 
         Raises:
             celery.exceptions.Ignore: The chain was cancelled while this step ran.
-            DelayqError: The next step cannot wait, such as a step that is longer than ``max_delay``.
+            DelayqError: The next step cannot wait, for example because it is longer than ``max_delay``.
         """
-        # Only arguments that were given: a project's own base class may override retry with fewer arguments.
+        # Passes on only arguments that were given: a project's own base class may override retry with fewer arguments.
         given = {"args": args, "kwargs": kwargs, "exc": exc, "eta": eta, "countdown": countdown}
         given["throw"] = None if throw else False
         options |= {name: value for name, value in given.items() if value is not None}
@@ -230,7 +231,7 @@ class DelayChainTask(_Task):
     def _give_up(self, request: Any, chain: DelayChain | None, exc: Any) -> None:
         """Buries the message and sends the signal, once, when no retry is left. Celery's own error follows."""
         if request.get("gave_up_at") is not None:
-            return  # the task's own retry gave up before, and autoretry_for caught the error of that
+            return  # the task's own retry gave up before, and autoretry_for caught its error
         request.gave_up_at = request.retries
         if self.dead_letter_queue and not request.is_eager:
             bury(self, request, Reason.RETRIES_EXHAUSTED if chain is None else Reason.CHAIN_EXHAUSTED, exc)
@@ -238,7 +239,7 @@ class DelayChainTask(_Task):
             delay_chain_exhausted.send(sender=self, task_id=request.id, request=request, chain=chain, exception=exc)
 
     def _fail(self, request: Any, exc: BaseException) -> None:
-        """Buries the message of a task that has failed for good, if the task is buried after any final failure."""
+        """Buries the message of a task that has failed for good, if the declaration or setting says ``failure``."""
         occasion = self.dead_letter_on or self.app.conf.get(SETTING)
         if self.dead_letter_queue and occasion == "failure" and not request.is_eager:
             bury(self, request, reason_of(exc), exc)
@@ -264,7 +265,7 @@ class DelayChainTask(_Task):
 
 
 def note_internal_error(sender: Any, request: Any, args: Any, kwargs: Any, **more: Any) -> None:
-    """Keeps the request for ``on_failure``, for the signal ``task_internal_error``."""
+    """Receives the signal ``task_internal_error``, and keeps the request for ``on_failure``."""
     if isinstance(sender, DelayChainTask):
         _untraced.set(Context(request or {}, args=args, kwargs=kwargs))
 

@@ -1,1 +1,1 @@
-"""Tasks that wait: read, cancelled, rescheduled, run now, by id or by due time."""
+"""Reads waiting tasks by id or due time; cancels, reschedules or runs them by id."""

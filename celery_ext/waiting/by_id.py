@@ -19,9 +19,10 @@ from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.lookup import MAX_TWINS, Change
 from kombu_delayq.store.types import Waiting
 
-#: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, or will:
-#: one that runs is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed`` (it does not
-#: wait: unknown, transferred before, or through), ``unreadable`` (its message cannot be rewritten: left as it is).
+#: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, and none
+#: will; a step that runs now is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed``
+#: (it does not wait: it is unknown, was transferred before, or has run), ``unreadable`` (its message cannot be
+#: rewritten, so it stays as it is).
 Outcome = Literal["cancelled", "chain_ended", "rescheduled", "transferred", "not_delayed", "unreadable"]
 
 #: How many ids go into one call, so that Redis stays responsive.
@@ -35,7 +36,7 @@ def get(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Wai
     queues = store.queues.names()
     for part in _parts(ids):
         found = store.lookup.get(queues, part)
-        yield from ((each, found.get(each, [])) for each in part)
+        yield from ((task_id, found.get(task_id, [])) for task_id in part)
 
 
 class Cancelled(NamedTuple):
@@ -44,7 +45,7 @@ class Cancelled(NamedTuple):
     Attributes:
         id: The task id.
         messages: The messages that were removed.
-        is_chain: Whether Redis knows the id as that of a delay chain. The cancel has ended the chain.
+        is_chain: Whether Redis knows a delay chain by this id. If so, the cancel has ended the chain.
     """
 
     id: str
@@ -60,30 +61,30 @@ class Cancelled(NamedTuple):
 
 
 def cancel(store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
-    """Removes the waiting messages of some ids, and ends the delay chains of those whose step runs just now.
+    """Removes the waiting messages of some ids. If a step of a delay chain runs just now, ends the chain.
 
     Args:
-        store: Of the broker.
+        store: The broker's store.
         ids: Task ids.
         chains_in_use: Whether the caller knows of tasks with a delay chain.
 
     Raises:
-        AnswerLost: Redis did not answer. All removals that are known have been yielded.
+        AnswerLost: Redis did not answer. All known removals have been yielded before.
     """
     for part in _parts(ids):
-        # Refused before the search: a step that comes during it, also in a new queue, is either found or refused.
+        # The ids are refused before the search: a step that comes meanwhile, even in a new queue, is found or refused.
         queues, chains = store.chains.refuse(part, in_use=chains_in_use)
         found: dict[str, list[Waiting]] = {}
         try:
             _remove(store, queues, part, found)
         except Exception:
-            yield from (Cancelled(each, messages) for each, messages in found.items())
+            yield from (Cancelled(task_id, messages) for task_id, messages in found.items())
             raise
-        yield from (Cancelled(each, found.get(each, []), each in chains) for each in part)
+        yield from (Cancelled(task_id, found.get(task_id, []), task_id in chains) for task_id in part)
 
 
 def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
-    """Removes the messages of ids that are refused, and adds them to those found."""
+    """Removes the messages of ids that are refused, and adds these messages to ``found``."""
     full = list(ids)
     while full:
         more: dict[str, list[Waiting]] = {}
@@ -91,26 +92,26 @@ def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: d
             with _naming_ids("cancelled", full):
                 store.lookup.cancel(queues, full, more)
         finally:
-            for each, messages in more.items():
-                found[each] = [*found.get(each, ()), *messages]
-        full = [each for each, messages in more.items() if len(messages) >= MAX_TWINS]
-        # With a message that is no step, Redis took the refusal back.
-        mixed = [each for each in more if {True, False} == set(map(_is_step, found[each]))]
+            for task_id, messages in more.items():
+                found[task_id] = [*found.get(task_id, ()), *messages]
+        full = [task_id for task_id, messages in more.items() if len(messages) >= MAX_TWINS]
+        # Redis takes the refusal of an id back if one call finds messages, but no step. These ids have steps, too.
+        mixed = [task_id for task_id in more if {True, False} == set(map(_is_step, found[task_id]))]
         if mixed:
             queues = store.chains.refuse(mixed).queues
             full = list(dict.fromkeys([*full, *mixed]))
 
 
 def reschedule(store: WaitingStore, ids: Iterable[str], due_ms: float) -> Iterator[tuple[str, Outcome]]:
-    """Changes when tasks are due; those that are due by now are transferred at once.
+    """Changes when tasks are due. If the new time is past, transfers the tasks at once.
 
     Args:
-        store: Of the broker.
+        store: The broker's store.
         ids: Task ids.
         due_ms: New due time, ms since the epoch.
 
     Raises:
-        DelayTooLong: It is farther away than the transport option ``max_delay`` allows.
+        DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
     """
     store.options.check_delay((due_ms - store.now_ms()) / 1000)
 
@@ -135,7 +136,8 @@ def browse(
 ) -> Iterator[Waiting]:
     """Yields waiting messages of a queue in the order of their due times, a page at a time.
 
-    This is no snapshot: messages that come or go meanwhile may be seen or not. What waits all the time is seen once.
+    It is no snapshot: it may or may not yield a message that comes or goes meanwhile. It yields a message that waits
+    all the time exactly once.
     """
     count = PAGE if limit is None else min(limit, PAGE)
     return islice(_browse(store, queue, from_ms, to_ms, count), limit)
@@ -149,7 +151,7 @@ def _browse(store: WaitingStore, queue: str, from_ms: float, to_ms: float, count
 
 
 def _run_now(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
-    with _naming_ids("sent to their queues", [each.message.id for each in changes]):
+    with _naming_ids("sent to their queues", [waiting.message.id for waiting in changes]):
         return store.lookup.run_now(queue, changes)
 
 
@@ -170,9 +172,9 @@ def _change(
         outcomes: dict[str, Outcome] = {}
         left: Sequence[str] = part
         missed: set[str] = set()
-        while left:  # again only for messages that another has just changed, or moved to the other form of backup
+        while left:  # once more for messages that another client has just changed or moved to the other form of backup
             left = _change_once(store.lookup.get(queues, left), due_ms, change, outcomes, missed)
-        yield from ((each, outcomes.get(each, "not_delayed")) for each in part)
+        yield from ((task_id, outcomes.get(task_id, "not_delayed")) for task_id in part)
 
 
 def _change_once(
@@ -182,9 +184,10 @@ def _change_once(
     outcomes: dict[str, Outcome],
     missed: set[str],
 ) -> list[str]:
-    """Notes what became of the messages found, and which did not wait any more where they were found.
+    """Changes the messages found, and notes in ``outcomes`` what became of their tasks.
 
-    Returns the ids of those that another changed meanwhile, and of those that are missed for the first time.
+    Notes in ``missed`` the ids whose message is no longer where it was found. Returns the ids to look up once more:
+    another client has changed their message meanwhile, or it is missed for the first time.
     """
     by_queue: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
     for identity, messages in found.items():
@@ -197,21 +200,21 @@ def _change_once(
                 outcomes.setdefault(identity, "unreadable")
     changed = []
     for queue, changes in by_queue.items():
-        for (identity, _), word in zip(changes, change(queue, [each for _, each in changes]), strict=True):
+        for (identity, _), word in zip(changes, change(queue, [wanted for _, wanted in changes]), strict=True):
             if word == "changed" or (word == "not_delayed" and identity not in missed):
                 changed.append(identity)
             elif word != "not_delayed":
-                outcomes[identity] = word  # type: ignore[assignment]  # the scripts' words
+                outcomes[identity] = word  # type: ignore[assignment]  # the words of the Lua scripts
             if word == "not_delayed":
                 missed.add(identity)
-    return list(dict.fromkeys(changed))  # an id once, or its messages would be found once more for each of them
+    return list(dict.fromkeys(changed))  # each id once: looking it up finds all its messages
 
 
 def _is_step(message: Waiting) -> bool:
-    # Of a step, a copy that was delivered twice may be running; its next step is to be refused.
+    # A step may have been delivered twice, and its other copy may run: then the step after it has to be refused.
     return CHAIN_ID.encode() in (message.body or b"")
 
 
 def _parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Yields ids in parts of ``IDS_A_CALL``. An id is in a part once."""
+    """Yields ids in parts of ``IDS_A_CALL``, without duplicates in a part."""
     return (tuple(dict.fromkeys(part)) for part in chunks(iter(ids), IDS_A_CALL))

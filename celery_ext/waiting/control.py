@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What names a task: its id, or what ``apply_async`` returned.
+#: Names a task: its id, or the AsyncResult that ``apply_async`` returned.
 TaskId: TypeAlias = str | AsyncResult
 
 
@@ -43,13 +43,15 @@ def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[
         task_id: A task id or an AsyncResult, or any number of them, such as a GroupResult.
 
     Returns:
-        ``cancelled`` when it will never run; ``chain_ended`` when it did not wait and is known as a task with a delay
-        chain, whose step, if it runs, is the last; ``not_delayed`` when it did not wait, so it runs, has run, or was
-        never sent, or when Redis cannot search its queue, which is logged. For several ids, a dict with the word of
-        each.
+        One of these words; for several ids, a dict with the word of each id.
+
+        - ``cancelled``: the task will never run.
+        - ``chain_ended``: the task did not wait, but Redis knows its delay chain. If a step runs now, it is the last.
+        - ``not_delayed``: the task did not wait. It runs, has run, or was never sent. Redis may also be unable to
+          search its queue; that is logged.
 
     Raises:
-        AnswerLost: The connection was lost before Redis answered, so that some may have been cancelled.
+        AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
     """
     done = revoke.cancel(partial(store_of_app, app), _ids_of(task_id), app)
     return _in_shape_of(task_id, {cancelled.id: cancelled.outcome for cancelled in done})
@@ -71,17 +73,23 @@ def reschedule(
     Args:
         app: Any app on the broker.
         task_id: A task id or an AsyncResult, or any number of them, such as a GroupResult.
-        eta: New due time; without a zone it is in UTC. A past one runs the task now.
-        countdown: Or s from now, by Redis's clock.
+        eta: New due time; without a zone it is in UTC. A past time runs the task now.
+        countdown: Instead of ``eta``: seconds from now, by Redis's clock.
 
     Returns:
-        ``rescheduled``; ``transferred`` when it is due already and was sent to its queue; ``not_delayed`` with nothing
-        changed, because it did not wait; ``unreadable`` with nothing changed, because its message cannot be rewritten.
-        For several ids, a dict with the word of each.
+        One of these words; for several ids, a dict with the word of each id.
+
+        - ``rescheduled``: the task waits until the new time.
+        - ``transferred``: the new time is past, so the task was sent to its queue.
+        - ``not_delayed``: the task did not wait. Nothing changed.
+        - ``unreadable``: its message cannot be rewritten. Nothing changed.
 
     Raises:
-        ValueError: Not exactly one of ``eta`` and ``countdown`` is given, or it is no such time; as DelayTooLong, it is
-            farther away than the transport option ``max_delay`` allows.
+        ValueError: Both or none of ``eta`` and ``countdown`` are given; or ``eta`` is no datetime, or ``countdown`` is
+            no number of seconds up to the year 9999.
+        DelayTooLong: The time is farther away than the transport option ``max_delay`` allows. It is a ValueError, too.
+        AnswerLost: The connection was lost before Redis answered. Some of the tasks whose new time is past may have
+            been sent.
     """
     with store_of_app(app) as store:
         due_ms = _due_ms(store, eta, countdown)
@@ -99,7 +107,7 @@ def run_now(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict
         ``transferred``, ``not_delayed`` or ``unreadable``, as of ``reschedule``; for several ids, a dict.
 
     Raises:
-        AnswerLost: The connection was lost before Redis answered, so that some may have been sent.
+        AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.
     """
     with store_of_app(app) as store:
         return _in_shape_of(task_id, dict(by_id.run_now(store, _ids_of(task_id))))
@@ -110,10 +118,14 @@ def get(app: "Celery", task_id: TaskId) -> DelayedTask | None: ...
 @overload
 def get(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, DelayedTask | None]: ...
 def get(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> DelayedTask | dict[str, DelayedTask | None] | None:
-    """Returns a task that waits, or None; of several with one id the one that is due first. For several ids, a dict."""
+    """Returns a waiting task, or None. For several ids, returns a dict.
+
+    If several waiting tasks share the id, returns the one that is due first.
+    """
     with store_of_app(app) as store:
         found = by_id.get(store, _ids_of(task_id))
-        return _in_shape_of(task_id, {each: DelayedTask(messages[0]) if messages else None for each, messages in found})
+        tasks = {found_id: DelayedTask(messages[0]) if messages else None for found_id, messages in found}
+        return _in_shape_of(task_id, tasks)
 
 
 def browse(
@@ -124,15 +136,16 @@ def browse(
     due_before: datetime | None = None,
     limit: int | None = None,
 ) -> Iterator[DelayedTask]:
-    """Yields tasks that wait, in the order of their due times, while reading them a page at a time.
+    """Yields waiting tasks in the order of their due times. Reads them a page at a time.
 
-    It is not a snapshot: what comes or goes meanwhile may be seen or not. What waits all the time is seen once.
+    It is no snapshot: it may or may not yield a task that comes or goes meanwhile. It yields a task that waits all the
+    time exactly once.
 
     Args:
         app: Any app on the broker.
-        queue: Its name; None for all queues.
-        due_after: Only those due then or later; without a zone it is in UTC.
-        due_before: Only those due earlier.
+        queue: Name of the queue; None for all queues.
+        due_after: Only tasks due at this time or later; without a zone it is in UTC.
+        due_before: Only tasks due earlier than this time; without a zone it is in UTC.
         limit: Most tasks to yield; None for all.
     """
     bounds = _bounds(due_after, due_before)
@@ -141,7 +154,7 @@ def browse(
     else:
         with store_of_app(app) as store:
             queues = store.queues.names()
-    messages = merge(*(_browse(app, each, bounds, limit) for each in queues), key=lambda message: message.due_ms)
+    messages = merge(*(_browse(app, name, bounds, limit) for name in queues), key=lambda message: message.due_ms)
     yield from map(DelayedTask, islice(messages, limit))
 
 
@@ -149,7 +162,7 @@ def _browse(app: "Celery", queue: str, bounds: tuple[float, float], limit: int |
     left = inf if limit is None else limit
     page: Page | None = None
     while left > 0 and (page is None or page.more):
-        with store_of_app(app) as store:  # for this page only: the caller may need the pool's connections
+        with store_of_app(app) as store:  # open for one page only: the caller may need the pool's connections
             page = store.scan.browse(queue, page, *bounds, count=int(min(left, by_id.PAGE)))
         yield from page.messages
         left -= len(page.messages)
@@ -162,26 +175,26 @@ def count(
     due_after: datetime | None = None,
     due_before: datetime | None = None,
 ) -> int:
-    """Counts tasks that wait.
+    """Counts waiting tasks.
 
     Args:
         app: Any app on the broker.
-        queue: Its name; None for all queues.
-        due_after: Only those due then or later; without a zone it is in UTC.
-        due_before: Only those due earlier.
+        queue: Name of the queue; None for all queues.
+        due_after: Only tasks due at this time or later; without a zone it is in UTC.
+        due_before: Only tasks due earlier than this time; without a zone it is in UTC.
     """
     bounds = _bounds(due_after, due_before)
     with store_of_app(app) as store:
-        return sum(store.scan.count(each, *bounds) for each in (store.queues.names() if queue is None else [queue]))
+        return sum(store.scan.count(name, *bounds) for name in (store.queues.names() if queue is None else [queue]))
 
 
 @contextmanager
 def store_of_app(app: "Celery") -> Iterator["WaitingStore"]:
-    """Gives the delayed messages of an app's broker, over a connection of the app's pool.
+    """Opens the store of an app's broker, over a connection of the app's pool.
 
     Raises:
         OtherTransport: The broker uses another transport.
-        kombu.exceptions.OperationalError: The broker does not answer, for as long as ``apply_async`` would try.
+        kombu.exceptions.OperationalError: The broker did not answer for as long as ``apply_async`` would try.
     """
     with app.pool.acquire(block=True) as connection:
         yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})

@@ -13,7 +13,8 @@ from kombu_delayq.message import bodies, fields
 from kombu_delayq.message.times import moment_of
 from kombu_delayq.store.types import Waiting
 
-#: Contents that are decoded for display. Decoding a pickle, or a type that somebody registered, may run code.
+#: Content types that are decoded for display. Others are not: to decode a pickle, or a type that somebody registered,
+#: may run code.
 READABLE = (bodies.JSON, bodies.YAML, bodies.MSGPACK)
 
 
@@ -23,7 +24,7 @@ class DelayedTask:
 
     Attributes:
         message: The message as it was read from the store.
-        accept: Content types that are decoded. Of others the arguments are known by their ``repr`` only.
+        accept: Content types that are decoded. With another type, only the ``repr`` of the arguments is known.
     """
 
     message: Waiting
@@ -39,22 +40,22 @@ class DelayedTask:
 
     @property
     def name(self) -> str | None:
-        """Name of the task; None for a message of plain kombu, or one that is lost or damaged."""
+        """Name of the task; None for a message of plain kombu, or if the body is lost or damaged."""
         return _text(self._head.get("task"))
 
     @property
     def queue(self) -> str:
-        """The queue that it goes to."""
+        """Name of the queue to which the task goes."""
         return self.message.queue
 
     @property
     def due(self) -> datetime:
-        """When it is due, in UTC."""
+        """When the task is due, in UTC."""
         return moment_of(self.message.due_ms)
 
     @property
     def eta(self) -> str | None:
-        """The eta that the message itself has."""
+        """The eta in the message itself; None if it has none."""
         return _text(self._head.get("eta"))
 
     @property
@@ -64,7 +65,7 @@ class DelayedTask:
 
     @property
     def retries(self) -> int:
-        """How often it was retried before; its position in its delay chain."""
+        """How often the task was retried before, which is its position in its delay chain."""
         found = self._head.get("retries")
         return found if isinstance(found, int) else 0
 
@@ -95,17 +96,17 @@ class DelayedTask:
 
     @property
     def delay_chain(self) -> str | None:
-        """Retry schedule that the message has."""
+        """The retry schedule in the message; None if it has none."""
         return _text(self.properties.get("delay_chain"))
 
     @cached_property
     def body(self) -> dict[str, Any]:
-        """The message as kombu's virtual transports keep it; empty when it is lost or no JSON object."""
+        """The message as kombu's virtual transports keep it; empty if it is lost or is no JSON object."""
         return fields.read(self.message.body)
 
     @property
     def headers(self) -> dict[str, Any]:
-        """Message headers; of a task of protocol 2 all but its arguments."""
+        """Message headers. In protocol 2 they hold all of a task but its arguments."""
         return fields.headers_of(self.body)
 
     @property

@@ -1,4 +1,4 @@
-"""Cancels waiting tasks for apps, the shell and workers: result, signal and event are those of a revoked task."""
+"""Cancels waiting tasks for apps, the shell and workers, with the result, signal and event of a revoked task."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Reason that the result gives, as ``TaskRevokedError``.
+#: Text of the ``TaskRevokedError`` that the result becomes.
 REASON = "cancelled while it was delayed"
 
 
@@ -32,19 +32,19 @@ def cancel(
     app: "Celery | None",
     dispatcher: Callable[[], Any] = lambda: None,
 ) -> Iterator[Cancelled]:
-    """Removes waiting tasks, ends the delay chains whose step runs just now, and announces what was removed.
+    """Removes waiting tasks, ends the delay chains whose step runs just now, and announces the removed tasks.
 
     Args:
         open_store: Opens the store of the broker, for ``IDS_A_CALL`` ids at a time.
         ids: Task ids.
         app: The app whose result backend knows the tasks; None to announce nothing.
-        dispatcher: Returns the event dispatcher of the worker that cancels; no event without one.
+        dispatcher: Returns the event dispatcher of the worker that cancels; if it returns None, no event is sent.
 
     Yields:
-        What became of each id, when it is announced.
+        What became of each id, after it is announced.
 
     Raises:
-        AnswerLost: Redis did not answer. All removals that are known have been announced and yielded.
+        AnswerLost: Redis did not answer. All known removals have been announced and yielded before.
     """
     chains_in_use = app is not None and declares_chain(app)
     for part in chunks(iter(ids), by_id.IDS_A_CALL):
@@ -54,8 +54,8 @@ def cancel(
             with open_store() as store:
                 removed.extend(by_id.cancel(store, part, chains_in_use=chains_in_use))
         except Exception as error:
-            failure = error  # what was removed before it is gone all the same
-        # The store is closed by now: a chord that goes on takes a connection from the pool that the store was in.
+            failure = error  # messages that were removed before the error have to be announced
+        # The store is closed by now: an announcement may continue a chord, which takes a connection from the same pool.
         for cancelled in removed:
             if app is not None:
                 for message in cancelled.messages:
@@ -76,7 +76,7 @@ def announce_cancelled(app: "Celery", task: DelayedTask, dispatcher: Any = None)
 
     Args:
         app: The app whose result backend knows the task.
-        task: What was cancelled. A message that is no task has nothing to announce.
+        task: The cancelled task. A message that is no task has nothing to announce.
         dispatcher: A worker's event dispatcher; without one no event is sent.
     """
     try:
@@ -84,21 +84,21 @@ def announce_cancelled(app: "Celery", task: DelayedTask, dispatcher: Any = None)
         task = replace(task, accept={*task.accept, *prepare_accept_content(app.conf.accept_content or ())})
         if task.name is not None:
             announce_revoked(app, app.tasks.get(task.name), request_of(task), REASON, dispatcher)
-    except Exception:  # the message is gone already, and the next ones are to be announced too
+    except Exception:  # the message is gone already, and the next ones have to be announced, too
         logger.exception("task %s is cancelled, but its result stays as it was", task.id)
 
 
 def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispatcher: Any = None) -> None:
-    """Sets a result to ``REVOKED`` and sends signal and event, as a worker does that discards a task.
+    """Sets a result to ``REVOKED`` and sends signal and event, as a worker does when it discards a task.
 
     The task is cancelled in any case: if the result backend or the broker does not answer, that is only logged.
 
     Args:
         app: The app.
         task: The task, or None if this process does not know it.
-        request: Its request.
-        reason: What the result says.
-        dispatcher: A worker's event dispatcher; None for one in the name of the worker whose request it is, if any.
+        request: The task's request.
+        reason: Text of the error in the result.
+        dispatcher: A worker's event dispatcher; None for one in the name of the worker that has the request, if any.
     """
     try:
         backend = app.backend if task is None else task.backend

@@ -43,7 +43,7 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
     """Lets a worker's revoke and inspect reach the tasks that wait in Redis, and gives its tasks delay chains.
 
     Args:
-        sender: The worker; None if it has begun already and is not known here.
+        sender: The worker; None if the worker has begun already, and the caller does not know it.
         **kwargs: Further arguments of the signal ``worker_init``.
     """
     from celery_ext.worker.remote_control import extend_commands  # brings in all of Celery's worker
@@ -55,7 +55,7 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
         install_in(sender)
         return
     for app in list(_state._get_active_apps()):
-        if app.configured:  # an app that is not has no connection, and reading its settings may run any code
+        if app.configured:  # any other app has no connection, and reading its settings may run any code
             _install(app)
 
 
@@ -63,7 +63,7 @@ def install_in(sender: Any, **kwargs: Any) -> None:
     """Gives the app of a worker or of beat what ``install`` gives, if it uses our transport.
 
     Raises:
-        SystemExit: A task is declared wrongly. Celery would only log another exception.
+        SystemExit: A task is declared wrongly. Celery would only log an exception of another type.
     """
     try:
         _install(sender.app)
@@ -100,7 +100,7 @@ def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
     kombu takes a scheme with ``+``, such as ``redis+socket``, for the transport, and drops ``broker_transport``.
 
     Raises:
-        SystemExit: The message says what to write instead. Celery would only log another exception.
+        SystemExit: The message says what to write instead. Celery would only log an exception of another type.
     """
     conf = sender.app.conf
     if not str(conf.broker_transport or "").startswith("kombu_delayq."):
@@ -119,7 +119,7 @@ def _install(app: Any) -> None:
     try:
         with app.connection_for_read() as connection:
             delayed = uses_delayq(connection)
-    except Exception:  # whoever connects to such a broker reports it
+    except Exception:  # the process reports it itself when it connects
         delayed = False
     if delayed:
         install(app)

@@ -1,4 +1,4 @@
-"""What a worker reports of the tasks that wait in the broker, in the shape of Celery's own replies."""
+"""Reports the tasks that wait in a worker's broker, in the shape of Celery's own replies."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
@@ -21,11 +21,12 @@ logger = get_logger(__name__)
 
 #: Most waiting tasks in one reply; ``delayq status`` counts them all.
 MAX_TASKS = 100
-#: Largest message in bytes whose arguments are in a reply; of a larger one there is their ``repr``, which Celery cuts.
+#: Largest message, in bytes, whose arguments a reply has. Otherwise it has their ``repr``, which Celery shortens.
 MAX_ARGUMENT_BYTES = 16 * 1024
-#: In place of the node name of a worker that holds a task; a node name has an ``@``.
+#: Stands where Celery names the worker that holds a task. It is no worker's name: a node name has an ``@``.
 HOSTNAME = "broker"
-#: Source: celery.worker.strategy, which gives it to each task with an eta; the task's own is in its request.
+#: Priority of every task with an eta in a worker's timer. The task's own priority is in its request. Source:
+#: celery.worker.strategy.
 TIMER_PRIORITY = 6
 
 
@@ -33,10 +34,10 @@ def scheduled(state: Any) -> list[dict[str, Any]]:
     """Reports the waiting tasks of the queues that a worker consumes, the next due first.
 
     Args:
-        state: Of the worker, as Celery gives it to its remote-control commands.
+        state: The worker's state, as Celery passes it to remote-control commands.
 
     Returns:
-        At most ``MAX_TASKS``: eta, the priority of all entries of a worker's timer, and request; none where the store
+        For at most ``MAX_TASKS`` tasks: ``eta``, ``priority`` (``TIMER_PRIORITY``) and ``request``. Empty if the store
         cannot be read. Source of the shape: celery.worker.control.scheduled.
     """
 
@@ -54,12 +55,12 @@ def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
     """Reports waiting tasks by id, whatever queue they are in.
 
     Args:
-        state: Of the worker, as Celery gives it to its remote-control commands.
+        state: The worker's state, as Celery passes it to remote-control commands.
         ids: Task ids.
 
     Returns:
-        By id, of at most ``MAX_TASKS`` that wait, the word ``scheduled`` and the request with its eta; none where the
-        store cannot be read. Source of the shape: celery.worker.control.query_task.
+        By id, for at most ``MAX_TASKS`` waiting tasks: the word ``scheduled``, and the request with its eta. Empty if
+        the store cannot be read. Source of the shape: celery.worker.control.query_task.
     """
 
     def search(store: "WaitingStore") -> Iterator["Waiting"]:
@@ -69,9 +70,9 @@ def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def valid_ids(ids: Any) -> list[str]:
-    """Returns the task ids that a remote-control command was given, one or several, each once.
+    """Returns the task ids, one or several, that a remote-control command got, without duplicates.
 
-    What is no text cannot be an id, and is left out.
+    A value that is no text cannot be an id, and is left out.
     """
     return list(dict.fromkeys(given for given in maybe_list(ids) or () if isinstance(given, str)))
 
@@ -81,7 +82,7 @@ def _tasks(state: Any, search: Callable[["WaitingStore"], Iterable["Waiting"]]) 
         store = store_of_consumer(state.consumer)
         if store is None:
             return []
-        # Only JSON is decoded: it runs no code and can be in a reply. Of other arguments the reply has their repr.
+        # Only JSON is decoded: it runs no code and can be in a reply. For other arguments the reply has their repr.
         found = (DelayedTask(message, accept=("application/json",)) for message in search(store))
         return list(islice((task for task in found if task.name is not None), MAX_TASKS))
     except Exception as error:  # Celery's own reply has to go out in any case
@@ -97,7 +98,7 @@ def _browse(store: "WaitingStore", queue: str) -> Iterator["Waiting"]:
 
 
 def _request(task: DelayedTask) -> dict[str, Any]:
-    """Returns the request as a worker with the task would report it. Source: celery.worker.request.Request.info."""
+    """Returns the request as a worker that holds the task reports it. Source: celery.worker.request.Request.info."""
     small = len(task.message.body or b"") <= MAX_ARGUMENT_BYTES
     delivery_info = task.properties.get("delivery_info") or {}
     return {

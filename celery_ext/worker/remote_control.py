@@ -1,9 +1,9 @@
 """Extends Celery's remote-control commands to the tasks that wait in Redis.
 
 ``revoke`` and ``terminate`` also remove the waiting messages of their tasks and end their delay chains; ``scheduled``
-and ``query_task`` also report waiting tasks. Each command first does what Celery's does, and replies in its shape.
-``revoke_by_stamped_headers`` is Celery's alone: messages cannot be found by their headers, so a waiting task with such
-a stamp is discarded when it is due, by workers that still know the stamp then.
+and ``query_task`` also report waiting tasks. Each command first runs Celery's own command, and replies in its shape.
+``revoke_by_stamped_headers`` is not extended, because messages cannot be found by their headers. A waiting task with
+such a stamp is discarded when it is due, by workers that still know the stamp then.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,14 +25,15 @@ from kombu_delayq.store import WaitingStore
 
 logger = get_logger(__name__)
 
-#: How long a revoke works before it replies, and then at a time between other work of the worker, in s.
+#: How long a revoke works before it replies, and how long at a time it works after that, in s. In between, the worker
+#: does other work.
 FIRST_SLICE_S, NEXT_SLICE_S = 0.5, 0.05
 #: Pause between slices in s; without a pause the worker's event loop would run ten of them at once.
 PAUSE_S = 0.001
 
 
 class ExtendedCommand(partial[Any]):
-    """One of Celery's commands with our part after it, which gets the original as its first argument."""
+    """Extends one of Celery's commands. Our function gets Celery's as its first argument, and calls it first."""
 
 
 def extend_commands() -> None:
@@ -51,7 +52,7 @@ def extend_commands() -> None:
 
 
 def _revoke(original: Callable[..., Any], state: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
-    # Celery's part first: then a consumer discards a message that is transferred just now.
+    # Celery's part comes first: from then on a consumer discards a message that is transferred just now.
     reply = original(state, task_id, *args, **kwargs)
     _cancel(state, valid_ids(task_id))
     return reply
@@ -87,14 +88,14 @@ def _cancel_each(state: Any, ids: list[str]) -> Iterator[None]:
             if cancelled.outcome == "chain_ended":
                 logger.info("Ending the delay chain of revoked task: %s", cancelled.id)
             for task in map(DelayedTask, cancelled.messages):
-                # Celery's words.
+                # The words of Celery's own log line.
                 logger.info("Discarding revoked task: %s[%s], which waited in queue %s", task.name, task.id, task.queue)
             yield
     except GeneratorExit:
         if done < len(ids):
             _log_unsearched(len(ids) - done, "the worker ends, or has lost its broker")
         raise
-    except Exception as error:  # whatever it is, Celery's part is done, and the worker has to live
+    except Exception as error:  # whatever failed, Celery's part is done, and the worker has to live
         _log_unsearched(len(ids) - done, error)
 
 
@@ -107,7 +108,7 @@ def _open_store(state: Any) -> Iterator[WaitingStore]:
 
 
 def _run_slice(state: Any, steps: Iterator[None], slice_s: float) -> None:
-    """Works for a while, and has the worker's timer continue between other work."""
+    """Works for ``slice_s``. If work is left, the worker's timer continues it between other work."""
     until = monotonic() + slice_s
     for _ in steps:
         if monotonic() > until:
