@@ -18,8 +18,15 @@ def backup(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs tests marked ``both_forms`` once for each form of backup, or those that DELAYQ_BACKUPS names."""
+    """Runs tests marked ``both_forms`` once for each form of backup, or those that DELAYQ_BACKUPS names.
+
+    With real workers, the second form counts as long: to Celery and kombu it makes no difference, and the tests of the
+    scripts and of the store run in both forms.
+    """
     given = any("backup" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "backup" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_forms") and not given:
         forms = os.environ.get("DELAYQ_BACKUPS", " ".join(BACKUPS)).split()
-        metafunc.parametrize("backup", forms, indirect=True)
+        starts_workers = not {"proj", "make_proj"}.isdisjoint(metafunc.fixturenames)
+        marks = [pytest.mark.long] if starts_workers else []
+        first, *others = forms
+        metafunc.parametrize("backup", [first, *(pytest.param(form, marks=marks) for form in others)], indirect=True)
