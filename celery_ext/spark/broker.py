@@ -20,7 +20,7 @@ from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import SparkStore
 
 _PASSWORD_IN_QUERY = re.compile(r"[?&][^=&]*password[^=&]*=", re.IGNORECASE)
-#: Errors of kombu for a URL that it cannot parse, or with parameters that neither kombu nor redis-py accepts.
+#: What kombu raises for a URL that it cannot parse, or whose parameters neither kombu nor redis-py accepts.
 _UNREADABLE = (ValueError, KeyError, TypeError)
 
 
@@ -121,9 +121,9 @@ class Broker:
 def _may_have_password(url: str) -> bool:
     try:
         return any(
-            ":" in unquote(one.partition("://")[2].rpartition("@")[0]) or _PASSWORD_IN_QUERY.search(unquote(one))
-            for one in url.split(";")
-            if _shown(one)
+            ":" in unquote(single.partition("://")[2].rpartition("@")[0]) or _PASSWORD_IN_QUERY.search(unquote(single))
+            for single in url.split(";")
+            if _shown(single)
         )
     except _UNREADABLE:
         return True
@@ -133,7 +133,7 @@ def _shown(url: str) -> str:
     """Returns a URL without user, password and parameters.
 
     Raises:
-        ValueError: It cannot be parsed, so that a password may be anywhere in it.
+        ValueError: The URL cannot be parsed, so that a password may be anywhere in it.
         KeyError: A parameter has a value that kombu does not know.
         TypeError: A parameter repeats a part of the address.
     """

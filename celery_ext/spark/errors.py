@@ -16,7 +16,7 @@ class BadRow(DelayqError, ValueError):
 
 
 class BrokerUnavailable(DelayqError):
-    """The broker does not answer, or takes no messages, for longer than ``write_timeout``."""
+    """The broker does not answer, or has taken no messages for as long as ``write_timeout``."""
 
 
 class StragglerRefused(DelayqError):

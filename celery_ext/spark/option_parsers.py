@@ -17,7 +17,7 @@ _OF_CELERY = frozenset(
         *("stamped_headers", "stamps", "compression"),
     )
 )
-#: Largest whole number without a limit of its own: the largest that a double has exactly.
+#: Limit of whole numbers for which an option sets none: a double has every whole number up to it exactly.
 _LARGEST = 2**53
 
 

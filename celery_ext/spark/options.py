@@ -73,7 +73,7 @@ def check_no_table(given: Mapping[str, str]) -> None:
 
 
 def _with_value(name: str, value: object, reason: str) -> str:
-    """Returns how an error names an option: with its value, unless that may be a password or the reason shows it."""
+    """Returns how an error names an option: with its value, unless that may be a password or is in the reason."""
     if name.endswith(("url", "url_env", "options")):
         return name
     return f"{name}:" if quoted(value) in reason else f"{name}={quoted(value)}"
@@ -197,7 +197,7 @@ class WriteOptions(BrokerOptions):
         0,
         whole(0),
         "messages",
-        "Most messages in a queue, with the delayed ones; the job waits for room. 0 is no limit.",
+        "Most messages in a queue, the delayed ones included; the job waits for room. 0 is no limit.",
     )
     on_bad_row: str = _option(
         "fail",
@@ -235,17 +235,17 @@ class ReadOptions(BrokerOptions):
         None,
         names,
         "",
-        "Columns, separated by commas. Default: all. What only other columns need is not fetched or parsed.",
+        "Columns, separated by commas. Default: all. Data that only other columns need is neither fetched nor parsed.",
     )
-    due_after: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due then or later.")
-    due_before: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due earlier.")
+    due_after: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due at this time or later.")
+    due_before: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due before this time.")
     page_size: int = _option(500, whole(1, 5000), "messages", "Most messages in one call to Redis.")
     partitions: int | None = _option(
         None,
         whole(1, 10_000),
         "",
-        "Number of Spark partitions, which get equal numbers of messages. Default: one for 50,000 messages. There are "
-        "never more partitions than messages.",
+        "Number of Spark partitions, which get equal numbers of messages. Default: one for every 50,000 messages. "
+        "There are never more partitions than messages.",
     )
     replica_url: str | None = _option(
         None, text, "", "URL, without a password, of a replica to read in place of the broker."

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 logger = logging.getLogger("celery_ext.spark")
-#: Packages that the data source imports there.
+#: Packages that the data source imports in a Python worker.
 _PACKAGES = ("kombu_delayq", "celery_ext", "celery", "kombu", "redis", "pyarrow")
 #: How long an interpreter may take to list its packages, in s.
 _TIMEOUT_S = 30.0
 
 
 def log(level: int, text: str) -> None:
-    """Logs a line. It goes to stderr where logging has no handler, which is so in Spark's Python workers."""
+    """Logs a line. The line goes to stderr where logging has no handler, as in Spark's Python workers."""
     if not logger.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -21,8 +21,8 @@ _TEMPORARY = (
     *(BrokerUnavailable, AnswerLost, RedisConnectionError, RedisTimeoutError),
     *(NotPrimary, ReadOnlyError, OutOfMemoryError, MasterDownError),
 )
-#: Words in replies that say the same where redis-py has no class for them, or where an older Redis says it of a
-#: script; besides, Redis loads its data, cannot save, has no replicas, or runs a long script.
+#: Words of the same errors in replies for which redis-py has no class, or in which an older Redis reports the error of
+#: a script. Further words say that Redis loads its data, cannot save, has too few replicas, or runs a long script.
 _TEMPORARY_WORDS = ("LOADING", "READONLY", "OOM ", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY ")
 
 

@@ -10,7 +10,7 @@ from kombu.utils.json import dumps
 
 from celery_ext.spark.read.parse import are_objects
 
-#: JSON texts, one for each message; None where it has none, or none that can be read.
+#: JSON texts, one for each message; None for a message that has no text, or none that can be read.
 Texts = list[bytes | None]
 
 #: Begin of the body of a task without positional arguments, and end of a body without callbacks and the like.
@@ -44,7 +44,7 @@ def cut_arguments(bodies: Iterable[str | None]) -> tuple[Texts, Texts]:
 
 
 def as_json(arguments: Any) -> bytes | None:
-    """Returns arguments as JSON text; None for None, and for arguments that JSON does not have."""
+    """Returns arguments as JSON text; None for None, and for arguments that JSON cannot express."""
     if arguments is None:
         return None
     try:

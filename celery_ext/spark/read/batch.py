@@ -25,7 +25,7 @@ class Rows:
         queue: Name of the queue.
         members: Index members.
         dues: Due times in ms since the epoch, as Redis writes them.
-        lengths: Bytes that the backup has of each message, 0 for a message that is lost.
+        lengths: Bytes of each message in the backup, 0 for a message that is lost.
         stored: Values of the backup: empty for a message that is lost, None for one that was not read.
     """
 
@@ -99,7 +99,7 @@ class Rows:
 
     @cached_property
     def _plain(self) -> bool:
-        """Whether the values are bodies without marks, and none is lost. Most messages are so."""
+        """Whether all values are bodies without marks, and no message is lost. Most messages are so."""
         return all(self._stored) and not any(map(is_marked, filter(None, self._stored)))
 
     @cached_property
@@ -114,7 +114,7 @@ class Rows:
 
     @cached_property
     def _odd(self) -> list[int]:
-        """Rows that are read one by one: messages that are not tasks of protocol 2, are damaged, or near such a one."""
+        """Rows that are read one by one: messages of another form than protocol 2, damaged ones, and some near them."""
         unknown = pc.indices_nonzero(pc.is_null(self._fields["task"])).to_pylist()
         return [row for row in unknown if self._bodies[row]]
 
@@ -135,7 +135,7 @@ class Rows:
         return self._with_odd(self._fields[name], lambda task: valid(of_task(task)))
 
     def _with_odd(self, column: pa.ChunkedArray, of_task: Callable[[DelayedTask], Any]) -> pa.Array:
-        """Returns a column with the values of the odd rows."""
+        """Returns a column in which the odd rows have the values that they are read to have."""
         column = column.combine_chunks()
         if not self._odd:
             return column

@@ -1,7 +1,7 @@
-"""What Redis has as bytes, as Arrow arrays: the fields of messages, their due times, and texts.
+"""Makes Arrow arrays from the bytes in Redis: the fields of messages, due times, and texts.
 
-Arrow parses many messages at once, in less than half the time that ``kombu_delayq.message.fields.read`` takes. It
-says only that a message is odd, so those are read one by one.
+Arrow parses many messages at once, in less than half the time that ``kombu_delayq.message.fields.read`` takes. The
+messages that Arrow cannot parse are read one by one.
 """
 
 # The documentation is built without Spark: annotations are not evaluated.
@@ -77,7 +77,7 @@ def valid(text: str | None) -> str | None:
 
 
 def _parse_in_halves(lines: Sequence[bytes]) -> pa.Table:
-    """Parses lines, in halves as long as Arrow cannot parse them; nulls for a few lines that it cannot."""
+    """Parses lines. If Arrow cannot, each half is parsed alone; a few lines that it cannot parse become nulls."""
     table = _parse(lines, _SCHEMA)
     if table is not None:
         return table

@@ -19,8 +19,8 @@ class WaitingPartition(InputPartition):
 
     Attributes:
         parts: Parts of one queue or of several.
-        planned: Names of all queues in the plan. Only the last partition has them, if it is to read queues that come
-            after the planning too. Spark plans a DataFrame or a view once, however long it is used.
+        planned: Names of all queues in the plan, in the last partition if that also reads queues that come after the
+            planning; else None. Spark plans a DataFrame or a view once, however long it is used.
     """
 
     parts: Sequence[Part]
@@ -33,7 +33,7 @@ def plan(store: SparkStore, selection: WaitingSelection, count: int | None) -> l
     Args:
         store: Store of the broker.
         selection: Which messages are selected.
-        count: Number of partitions; None for one for ``PARTITION_MESSAGES``.
+        count: Number of partitions; None for one for every ``PARTITION_MESSAGES`` messages.
 
     Returns:
         The partitions: no more than there are messages, at least one.

@@ -85,7 +85,7 @@ class WaitingReader(DataSourceReader):
     def _needs_bodies(self, part: Part, page: Scanned) -> bool:
         if not OF_BODY.isdisjoint(self._wanted):
             return True
-        # Two messages can have the same task id. The second is stored under another id; only its body has its own.
+        # Two messages can have the same task id. The second is stored under another id; only its body has the task id.
         is_twin = part.backup == "hash" and any(may_be_twin(id_of(member)) for member in page.members)
         return "task_id" in self._wanted and is_twin
 

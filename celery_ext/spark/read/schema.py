@@ -51,8 +51,8 @@ def check_schema(schema: StructType, names: Iterable[str] | None) -> None:
         names: Value of the option ``columns``, or None.
 
     Raises:
-        InvalidColumns: It has an unknown column, a column of another type or a column twice; or the option names other
-            columns.
+        InvalidColumns: The schema has an unknown column, a column of another type or a column twice; or the option
+            names other columns.
     """
     found = schema.fieldNames()
     wrong = [_unknown(name) for name in found if name.lower() not in COLUMNS]

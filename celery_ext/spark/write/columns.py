@@ -79,7 +79,7 @@ class Columns:
     def warnings(self) -> Iterator[str]:
         """Yields a warning for each argument whose name is nearly that of a reserved column."""
         for name in self.arguments:
-            # An argument may have any name: only a slip of a letter is taken for one.
+            # An argument may have any name. Only a difference of about a letter is taken for a slip.
             reserved = nearest(name, RESERVED, alike=0.9)
             if reserved is not None:
                 yield f"column {name} becomes an argument of the task; did you mean {reserved}?"

@@ -50,7 +50,7 @@ class JobWriter:
     run: int
 
     def job_run(self, name: str, run: int | None = None) -> JobRun:
-        """Returns a run of a job of this name, by default this run."""
+        """Returns a run of the job with this name, by default this run."""
         options = self.options
         ttl_ms = round(options.job_ttl * 1000)
         staged = options.delivery == "staged"
@@ -83,7 +83,7 @@ class JobWriter:
             with _no_garbage_collection():
                 self._send(store, job, begun, batches, report)
         except JobCommitted:
-            pass  # by another attempt of this task, which has sent all of it
+            pass  # another attempt of this task has sent all of its rows
         finally:
             store.close()
         return report

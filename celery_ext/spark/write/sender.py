@@ -139,7 +139,7 @@ class Sender:
         self.repeated += reply.repeated
 
     def _send(self, queue: str, chunk: Sequence[Offer], reply: Enqueued | None = None) -> Enqueued:
-        """Sends a chunk and waits until Redis has it. reply: The reply, if the chunk was sent and one has come."""
+        """Sends a chunk and waits until Redis has it. reply: Of the chunk, if it was sent before and its reply came."""
         while True:
             if reply is None:
                 reply = self._retry.until_done(lambda: self._store.jobs.enqueue(queue, self._job, chunk), has_room)

@@ -30,7 +30,7 @@ class Arguments:
         names: Names of the keyword arguments that are columns.
         count: Number of rows.
         errors: Collects what is wrong.
-        repr_levels: To which depth Celery shows arguments.
+        repr_levels: Depth to which Celery shows arguments.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Arguments:
         return map(_dict_format(map(text_to_json, self._names)).__mod__, rows)
 
     def _joined_reprs(self, columns: Sequence[Sequence[str]]) -> list[str]:
-        """Returns ``kwargsrepr`` of each row from the texts of its values: a fifth less time than row by row."""
+        """Returns ``kwargsrepr`` of each row from the texts of its values, in a fifth less time than row by row."""
         texts = list(map(_dict_format(texts_of(self._names) or ()).__mod__, zip(*columns, strict=True)))
         if max(map(len, texts), default=0) < REPR_LENGTH:
             return list(map(text_to_json, texts))
@@ -120,7 +120,7 @@ class Arguments:
         return text_to_json(saferepr(arguments, REPR_LENGTH, self._repr_levels))
 
     def _parsed(self, name: str, kind: type) -> list[Any] | None:
-        """Returns a column of arguments as Python values, parsed if it is JSON text; None if there is none."""
+        """Returns a column of arguments as Python values, parsed if it is JSON text; None without such a column."""
         column = self._columns.get(name)
         if column is None:
             return None
@@ -137,5 +137,5 @@ class Arguments:
 
 
 def _dict_format(names: Iterable[str]) -> str:
-    """Returns a format with a slot for the value of each name. Names are written as the dict shows them."""
+    """Returns a format for the text of a dict, with a slot for each value. names: Texts of the keys, with quotes."""
     return "{" + ", ".join(f"{name.replace('%', '%%')}: %s" for name in names) + "}"

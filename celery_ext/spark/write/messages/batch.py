@@ -36,7 +36,7 @@ class MessageSettings(NamedTuple):
         templates: Templates of its messages.
         schedule: When its tasks are due.
         salt: 8 hex digits that stand for the job.
-        repr_levels: To which depth Celery shows arguments.
+        repr_levels: Depth to which Celery shows arguments.
         dead_letters: Makes its dead letters; None when it has no queue for them.
     """
 

@@ -22,7 +22,7 @@ class MessageBuilder:
         templates: Templates of its messages.
         schedule: When its tasks are due.
         job: Its name.
-        repr_levels: To which depth Celery shows arguments.
+        repr_levels: Depth to which Celery shows arguments.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class MessageBuilder:
 
         Args:
             batch: The batch.
-            rows: Most rows in a part. Rows that cancel tasks are one part: one search for many ids costs less.
+            rows: Most rows in a part. A batch with a column ``op`` is one part: one search for many ids costs less.
         """
         if batch.num_rows <= rows or "op" in self._settings.columns.reserved:
             yield self.build(batch)

@@ -30,7 +30,7 @@ class DeadLetterBuilder:
         queue: Queue of the dead letters.
         templates: Templates of the job's messages.
         salt: 8 hex digits that stand for the job.
-        repr_levels: To which depth Celery shows arguments.
+        repr_levels: Depth to which Celery shows arguments.
     """
 
     def __init__(self, queue: str, templates: Templates, salt: str, repr_levels: int) -> None:

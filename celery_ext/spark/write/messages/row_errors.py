@@ -20,7 +20,7 @@ class RowError(NamedTuple):
     reason: str
 
     def describe(self, task_id: str) -> str:
-        """Returns the error in words. task_id: Of the row."""
+        """Returns the error in words. task_id: Task id of the row."""
         where = f"column {self.column}, " if self.column else ""
         return f"{where}value {quoted(self.value)}: {self.reason} (row {task_id})"
 

@@ -45,7 +45,7 @@ class Schedule:
             errors: Collects what is wrong.
 
         Returns:
-            Times in µs since the epoch, None for a row that is due now; None instead of the list when all are.
+            Times in µs since the epoch, None for a row that is due now; None instead of the list when all rows are.
         """
         due = self._due_without_spread(columns, len(parts), errors)
         if due is None and not self._options.spread:
@@ -68,7 +68,8 @@ class Schedule:
             errors: Collects what is wrong.
 
         Returns:
-            Times in µs since the epoch, None for a row without one; None instead of the list without column and option.
+            Times in µs since the epoch, None for a row without an expiry; None instead of the list when there is
+            neither the column nor the option.
         """
         default = None if self._options.expires is None else self.expiry_us(self._options.expires)
         if "expires" not in columns:
@@ -118,7 +119,7 @@ class Schedule:
         return us
 
     def _after_countdown(self, seconds: float) -> int | None:
-        """Returns None for 0, which is no countdown. Source: celery.app.amqp.AMQP.as_task_v2."""
+        """Returns the due time; None for 0, which is no countdown. Source: celery.app.amqp.AMQP.as_task_v2."""
         return self._after(seconds) if seconds else None
 
     def _after_level(self, level: int) -> int | None:

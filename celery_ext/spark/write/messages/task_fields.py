@@ -1,4 +1,4 @@
-"""What the rows of a batch say about their tasks beside the arguments: in columns, else by options."""
+"""The fields of tasks other than their arguments, from the columns of a batch, else from options."""
 
 import json
 import math

@@ -114,7 +114,7 @@ class Templates:
     def _publish(self, key: TemplateKey, options: dict[str, Any], expires: Any) -> Template:
         """Makes Celery send a message to a broker in memory, and returns it as a template."""
         with catching(self._app.amqp.Producer) as catcher:
-            # Workers declare all their queues, and all of them decide which ones get a message.
+            # Workers declare all their queues, and all these queues decide which of them get a message.
             for queue in self._app.amqp.queues.values():
                 queue.bind(catcher.channel).declare()
             with _signals_without_receivers():
@@ -135,7 +135,7 @@ class Templates:
 
 @contextmanager
 def _signals_without_receivers() -> Iterator[None]:
-    """Disconnects the app's receivers of Celery's signals: a template is no message that is sent."""
+    """Disconnects the app's receivers of Celery's signals: a template is never sent."""
     publishing = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
     connected = [list(signal.receivers) for signal in publishing]
     for signal in publishing:
