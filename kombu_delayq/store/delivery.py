@@ -11,7 +11,7 @@ from kombu_delayq.store.wake import WakeListener
 #: In Redisson's form one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because each entry costs Redis
 #: more: to remove an entry, Redis also reads other entries.
 LIST_SHARE, LIST_BYTES_SHARE = 2, 16
-#: How long Redis recognises a repeated page of ``send_many``, in ms; longer than it takes to notice a lost connection.
+#: How long Redis recognizes a repeated page of ``send_many``, in ms; longer than it takes to notice a lost connection.
 PAGE_TTL_MS = 120_000
 
 

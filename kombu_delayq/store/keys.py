@@ -154,7 +154,7 @@ class Keys:
         return f"{self.prefix}delayq:replaying:{queue}"
 
     def sender(self, name: str) -> str:
-        """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognise a repetition."""
+        """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
         return f"{self.prefix}delayq:sender:{name}"
 
     @property

@@ -36,7 +36,7 @@ class Offer(NamedTuple):
 
 
 class PageId(NamedTuple):
-    """Identifies a page of messages, so that Redis recognises it when it comes again.
+    """Identifies a page of messages, so that Redis recognizes it when it comes again.
 
     Attributes:
         sender: Name of the sender, which no other sender has.

@@ -17,8 +17,8 @@ local function ranks_of(due, due_ms)
   return redis.call('ZCOUNT', due, '-inf', '(' .. due_ms), redis.call('ZCOUNT', due, '-inf', due_ms)
 end
 
--- Returns the member that has this score and begins with `mark`, or nil. Cost O(log N^2), and with few members of the
--- score O(log N).
+-- Returns the member that has this score and begins with `mark`, or nil. Cost O(log N * log N), and with few members of
+-- the score O(log N).
 local function locate(due, due_ms, mark)
   local low, high = ranks_of(due, due_ms)
   while low < high do
@@ -36,7 +36,7 @@ local function locate(due, due_ms, mark)
   return nil
 end
 
--- Returns the rank behind a member, or behind the place where it was if it has left. Cost O(log N^2).
+-- Returns the rank behind a member, or behind the place where it was if it has left. Cost O(log N * log N).
 local function rank_after(due, member, due_ms)
   if redis.call('ZSCORE', due, member) == due_ms then
     return redis.call('ZRANK', due, member) + 1
