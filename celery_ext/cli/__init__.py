@@ -1,7 +1,7 @@
 """The ``delayq`` command, alone or as ``celery -A app delayq``.
 
-Celery imports this module in every process that its ``celery`` command starts, which also makes the broker URL
-schemes known there and attaches the worker's part.
+Celery imports this module in every process that its ``celery`` command starts. The import also registers the broker URL
+schemes there, and attaches the worker's part.
 """
 
 import sys
@@ -51,7 +51,7 @@ Exit codes:
     metavar="URL",
     envvar=["DELAYQ_BROKER_URL", "CELERY_BROKER_URL"],
     help="Broker URL, as in Celery's broker_url; several separated by ';'. "
-    "`celery -A app delayq` takes the app's broker and ignores the variables.",
+    "`celery -A app delayq` takes the app's broker and ignores the environment variables for it.",
 )
 @click.option(
     "-o",
@@ -69,8 +69,8 @@ def delayq(context: click.Context, /, **params: Any) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Inside `celery -A app delayq`, the object is Celery's and holds the app. Some versions of Celery hand over the
-    # app's own preload options among the parameters, too.
+    # Inside `celery -A app delayq`, the context's object is Celery's and holds the app. In some versions of Celery,
+    # `params` has the app's own preload options, too.
     context.obj = CliBroker.of(context, getattr(context.obj, "app", None))
 
 

@@ -1,4 +1,4 @@
-"""Which broker a command is about."""
+"""Finds the broker of a command, and connects to it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,9 +26,9 @@ class CliBroker:
 
     Args:
         app: The app of ``celery -A``.
-        broker: URL; goes before the app's.
-        options: Transport options; go before the app's.
-        fallback: URL where there is neither another nor an app's.
+        broker: URL; overrides the app's.
+        options: Transport options; override the app's.
+        fallback: URL if neither ``broker`` nor the app names one.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CliBroker:
 
     @classmethod
     def of(cls, context: click.Context, app: Celery | None) -> "CliBroker":
-        """Returns the broker that the options of ``delayq`` name. An app's broker goes before the variables."""
+        """Returns the broker that the options of ``delayq`` name. An app's broker overrides environment variables."""
         broker, options = context.params.get("broker"), context.params.get("options") or {}
         if context.get_parameter_source("broker") is ParameterSource.ENVIRONMENT:
             return cls(app, None, options, broker)
@@ -56,10 +56,10 @@ class CliBroker:
         return cls.of(context, find_app(app) if isinstance(app, str) else app)
 
     def connection(self, options: Mapping[str, Any] | None = None, *, hurried: bool = False) -> Connection:
-        """Makes a connection, through our transport also where the app does not use it yet.
+        """Makes a connection through our transport, even if the app does not use it yet.
 
         Args:
-            options: Transport options that go before all others.
+            options: Transport options that override all others.
             hurried: Whether every answer has a time limit; otherwise only connecting has one.
 
         Raises:
@@ -81,7 +81,7 @@ class CliBroker:
 
     @contextmanager
     def store(self) -> Iterator[tuple[Connection, DelayStore]]:
-        """Connects, and gives the connection and the store. An error ends the command with a message."""
+        """Connects, and yields the connection and the store. An error ends the command with a message."""
         connection = self.connection()
         try:
             with connection, errors_in_words(connection), logs_on_stderr():
@@ -91,7 +91,7 @@ class CliBroker:
 
 
 def _patience_s(options: dict[str, Any]) -> float:
-    """Returns how long some transport options let a command wait for Redis, in s."""
+    """Returns how long a command with these transport options waits for Redis, in s."""
     patience: float = options.get("redis_timeout", Options().redis_timeout)
     return patience
 
@@ -107,7 +107,7 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
     """Turns errors of Redis into one line that names the broker, without its password."""
     try:
         yield
-    except BrokenPipeError:  # of stdout, as in `… | head`; the client's own are its errors
+    except BrokenPipeError:  # from stdout, as in `… | head`; redis-py raises its own errors instead
         raise
     except (RedisError, OSError, *connection.connection_errors) as error:
         raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error

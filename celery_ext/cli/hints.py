@@ -1,4 +1,4 @@
-"""Where else delayed tasks are: under other key prefixes, or held by workers of an app that is not switched over."""
+"""Says where else delayed tasks are: under other key prefixes, or in workers of an app that is not switched over."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def stock_transport(app: Celery | None) -> str | None:
     for connection in (app.connection_for_write(), app.connection_for_read()):
         try:
             ours = uses_delayq(connection)
-        except (ImportError, KeyError, AttributeError):  # there is no such transport, and so it is none of ours
+        except (ImportError, KeyError, AttributeError):  # the app's transport does not exist, so it is not ours
             ours = False
         if not ours:
             return str(connection.transport_cls)
@@ -28,7 +28,7 @@ def prefixes_in_words(prefixes: Mapping[str, int], *, app: bool) -> str:
     """Returns a hint about delayed messages under other key prefixes; an empty text if there are none.
 
     Args:
-        prefixes: Number of messages by prefix.
+        prefixes: Number of messages by key prefix.
         app: Whether the command takes its options from an app.
     """
     if not prefixes:

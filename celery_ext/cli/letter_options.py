@@ -1,4 +1,4 @@
-"""The options that choose dead letters, and the queues in which they are."""
+"""The options that choose dead letters, and the argument that names their queues."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -68,7 +68,8 @@ def letter_filter(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> L
     """Returns the filter that the options of ``letter_filter_options`` describe. A letter has to match ids and tasks.
 
     Raises:
-        click.UsageError: There is neither ``--all`` nor an id or a task, or both.
+        click.UsageError: There is no ``--all``, id or task; there is ``--all`` together with an id or a task; or the
+            standard input, which should have the ids, has none.
     """
     if every == bool(ids or tasks):
         raise click.UsageError("which of the dead letters? Give --id, --task or --all")
@@ -114,7 +115,7 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
 def _holds_some(store: OperatorStore, queue: str) -> bool:
     try:
         return any(store.letters.lists(queue).values())
-    except ResponseError:  # a key of another type is in the way, which the command will name
+    except ResponseError:  # a key has another type; the command will name it
         return True
 
 

@@ -10,7 +10,7 @@ from celery_ext.cli.param_types import MOMENT
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Stands for the standard input.
+#: In place of an id: the ids come from the standard input.
 STDIN = "-"
 
 
@@ -42,7 +42,7 @@ def read_ids(given: Sequence[str]) -> Iterator[str]:
 
 
 def count_of_ids(given: Sequence[str]) -> int | None:
-    """Returns how many ids there are; None if the standard input has some."""
+    """Returns how many ids there are; None if some come from the standard input."""
     return None if STDIN in given else len(given)
 
 

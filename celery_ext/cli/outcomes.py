@@ -31,12 +31,12 @@ def report(
     as_json: bool,
     words: Mapping[Outcome, str] = WORDS,
 ) -> Counter[Outcome]:
-    """Prints what became of each task; for ids from the standard input only the totals, unless as JSON.
+    """Prints what became of each task. For ids from the standard input it prints only totals, unless it prints JSON.
 
     Args:
         outcomes: Ids and what became of them; reading one does the work.
         label: Label of the progress bar, such as ``cancelling``.
-        ids: As they were given.
+        ids: The ids as they were given.
         as_json: Whether to print JSON.
         words: Each outcome in words.
 
@@ -54,7 +54,8 @@ def report(
             write(f"{escaped(identity)}: {words[outcome]}")
     if in_sum:
         click.echo(
-            ", ".join(f"{counts[each]:,} {words[each]}" for each in words if counts[each]) or "no ids were given"
+            ", ".join(f"{counts[outcome]:,} {words[outcome]}" for outcome in words if counts[outcome])
+            or "no ids were given"
         )
     return counts
 

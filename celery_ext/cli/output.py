@@ -13,7 +13,7 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import InvalidDelayChain
 from kombu_delayq.message.times import iso_of
 
-#: How many characters of the last column a table has at least.
+#: Fewest characters of the last column of a table.
 LAST_COLUMN = 12
 #: Columns of a listing, and the most characters of a cell.
 LISTING_HEAD = ("DUE", "TASK", "ID", "QUEUE", "RETRIES", "ARGUMENTS")
@@ -25,7 +25,7 @@ def escaped(text: str) -> str:
     """Returns a text for the terminal, with Python's escapes for control characters and the like."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def shortened(text: str, length: int) -> str:
@@ -38,7 +38,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
 
     Args:
         head: Titles of the columns.
-        rows: As many texts a row.
+        rows: The rows, each with a text for each column.
         right: Which columns, counted from 0, are set to the right.
     """
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -57,13 +57,13 @@ def fit_table(
     """Sets rows in columns that fit the terminal.
 
     Rows that are too long lose the end of their last column; if that is not enough, each row becomes a block of lines.
-    Where stdout is no terminal, each row is a line, whatever its length.
+    If stdout is no terminal, each row is a line, whatever its length.
 
     Args:
         head: Titles of the columns.
-        rows: As many texts a row.
+        rows: The rows, each with a text for each column.
         right: Which columns, counted from 0, are set to the right.
-        title: Which column heads a block.
+        title: Which column, counted from 0, heads a block.
     """
     lines = table(head, rows, right)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -86,16 +86,16 @@ def _block(head: Sequence[str], row: Sequence[str], title: int) -> list[str]:
 
 
 def local_time(iso: str) -> str:
-    """Prints an ISO 8601 moment in the local time zone."""
+    """Returns an ISO 8601 moment as text in the local time zone."""
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def when(ms: float, now_ms: float) -> str:
-    """Prints a moment in the local time zone and from now: ``2026-11-21 15:04:05 CET (in 3h 12m)``.
+    """Returns a moment as text, in the local time zone and from now: ``2026-11-21 15:04:05 CET (in 3h 12m)``.
 
     Args:
-        ms: Ms since the epoch.
-        now_ms: Redis's clock.
+        ms: The moment, ms since the epoch.
+        now_ms: Redis's clock, ms since the epoch.
     """
     try:
         return f"{local_time(iso_of(ms) or '')} ({in_words((ms - now_ms) / 1000)})"
@@ -104,17 +104,17 @@ def when(ms: float, now_ms: float) -> str:
 
 
 def json_line(value: Any) -> str:
-    """Returns a value as one line of JSON; what JSON does not have, such as bytes, becomes its ``repr``."""
+    """Returns a value as one line of JSON. A value that JSON does not have, such as bytes, becomes its ``repr``."""
     try:
         return json.dumps(value, default=repr, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):  # a key that is no text, a number that is none
+    except (TypeError, ValueError, RecursionError):  # such as for a key that is no text, or NaN
         if isinstance(value, dict):
-            return f"{{{', '.join(f'{json_line(str(name))}: {json_line(each)}' for name, each in value.items())}}}"
+            return f"{{{', '.join(f'{json_line(str(name))}: {json_line(item)}' for name, item in value.items())}}}"
         return json.dumps(repr(value))
 
 
 def chain_of(task: DelayedTask) -> DelayChain | None:
-    """Returns the retry schedule of a message; None for a message without one, whose task may have one."""
+    """Returns the retry schedule in a message. If it has none that can be read, returns None; its task may have one."""
     try:
         return None if task.delay_chain is None else DelayChain.parse(task.delay_chain)
     except InvalidDelayChain:

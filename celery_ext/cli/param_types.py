@@ -36,7 +36,7 @@ class MomentType(_ParamType):
     name = "time"
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Moment:
-        """Reads one, or ends the command with what is wrong."""
+        """Reads a moment, or ends the command with an error that says what is wrong."""
         if isinstance(value, Moment):
             return value
         text = str(value)
@@ -46,7 +46,7 @@ class MomentType(_ParamType):
             pass
         try:
             moment = datetime.fromisoformat(text).astimezone()
-        except (ValueError, OverflowError, OSError):  # the latter two for years at the ends of the calendar
+        except (ValueError, OverflowError, OSError):  # the last two, for years at the ends of the calendar
             raise click.BadParameter(
                 f"{quoted(text)} is neither a time in ISO 8601, such as 2026-11-21T15:04 or 2026-11-21T15:04:05+01:00,"
                 " nor a duration from now with its unit, such as 10m or 1h30m",
@@ -62,7 +62,7 @@ class DurationType(_ParamType):
     name = "duration"
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> float:
-        """Reads one, or ends the command with what is wrong."""
+        """Reads a duration, or ends the command with an error that says what is wrong."""
         if isinstance(value, float):
             return value
         text = str(value)

@@ -22,8 +22,8 @@ def with_progress(items: Iterable[T], label: str, total: int | None = None, *, p
     Args:
         items: The items; reading one does the work.
         label: Label of the bar, such as ``cancelling``.
-        total: Number of items; None if it is unknown, and the bar only counts.
-        printing: Whether the command prints meanwhile. There is no bar then if stdout is a terminal, too.
+        total: Number of items; None if it is unknown: then the bar only counts.
+        printing: Whether the command prints meanwhile. If it does, there is no bar while stdout is a terminal, too.
     """
     if not sys.stderr.isatty() or (printing and sys.stdout.isatty()):
         yield from items
@@ -47,6 +47,6 @@ def with_progress(items: Iterable[T], label: str, total: int | None = None, *, p
 
 
 def _bar(label: str, total: int | None) -> Any:
-    # click takes the length of an iterable that has none for unknown.
+    # With an iterable that has no length, click shows a bar of unknown length.
     iterable = count() if total is None else None
     return click.progressbar(iterable, length=total, label=label, show_pos=True, file=sys.stderr)

@@ -23,7 +23,7 @@ COMPLETION_S = 0.5
 def complete_queue(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes the names of queues that hold or held delayed messages; none if the broker does not answer soon."""
     try:
-        with redirect_stdout(sys.stderr):  # the shell would take what an app prints at its import for names
+        with redirect_stdout(sys.stderr):  # an app may print at its import, and the shell would take that for names
             broker = CliBroker.of_completion(context)
             timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
             with broker.connection(timeouts) as connection:
@@ -67,7 +67,7 @@ def known_queues(broker: CliBroker, store: WaitingStore, given: Iterable[str], *
 
     Args:
         broker: The broker of the command.
-        store: Its delayed messages.
+        store: The broker's store.
         given: Names of queues.
         ready: Whether a queue that only has messages ready for a consumer is known, too.
     """
@@ -84,5 +84,5 @@ def known_queues(broker: CliBroker, store: WaitingStore, given: Iterable[str], *
 def _holds_some(store: WaitingStore, queue: str, *, ready: bool) -> bool:
     try:
         return store.queues.size(queue) > 0 or (ready and store.queues.stats(queue).ready > 0)
-    except ResponseError:  # a key of another type is in the way, which the command will name
+    except ResponseError:  # a key has another type; the command will name it
         return True

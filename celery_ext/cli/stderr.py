@@ -1,4 +1,4 @@
-"""What a command reports on stderr while it works, and the exit code that follows from it."""
+"""Reports on stderr while a command works, and chooses the exit code that follows from it."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ class QuietGroup(click.Group):
     """Ends a command quietly when nobody reads its output any more, as in ``… | head``.
 
     Args:
-        readers: Commands that only read. They have nothing left to do then: their exit code is 0, not 1.
+        readers: Commands that only read. Without a reader of their output they are done: they end with 0, not 1.
     """
 
     def __init__(self, *args: Any, readers: Collection[str] = (), **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""The app of the demo: an ordinary Celery app, and the one setting."""
+"""The app of the demo: an ordinary Celery app with our transport, and two tasks."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from celery import Celery
 from celery_ext.demo.journal import Arrival, Journal
 from celery_ext.worker.bootstrap import install
 
-#: Retry schedule of ``notify``, which is accepted after its last step. None is due near the kill.
+#: Retry schedule of ``notify``, which succeeds after the last step. No step is due near the kill.
 CHAIN = "1s,1.5s,4s"
 
 app = Celery("demo", broker=os.environ.get("DELAYQ_DEMO_BROKER"))
@@ -21,12 +21,12 @@ install(app)
 
 
 class NotAccepted(Exception):
-    """The receiver of a notification said no."""
+    """The receiver did not accept a notification."""
 
 
 @app.task(bind=True, acks_late=True)
 def remind(self: Any, number: int) -> None:
-    """Notes when it runs."""
+    """Notes that it ran."""
     _note(self.request, number)
 
 

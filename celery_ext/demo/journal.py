@@ -1,4 +1,4 @@
-"""The journal of the demo's tasks, and the verdict on it."""
+"""Records when the demo's tasks run, and judges the record."""
 
 import json
 from collections import Counter
@@ -13,12 +13,12 @@ from celery_ext.delays.chain import DelayChain
 
 
 class Arrival(NamedTuple):
-    """A task that ran, or one try of a task that is retried.
+    """A run of a task. A task that is retried has one for each try.
 
     Attributes:
-        number: Which of the demo's tasks.
+        number: Number of the task among those of the demo.
         worker: Name of the worker that ran it.
-        late_ms: From its due time to its start; negative is early.
+        late_ms: Time from its due time to its start; negative is early.
         at: When it started, s since the epoch.
         retries: How often it was retried before.
     """
@@ -31,7 +31,7 @@ class Arrival(NamedTuple):
 
 
 class Journal:
-    """A list in Redis, in a database of its own."""
+    """Keeps arrivals in a list in Redis, in a database of its own."""
 
     DB: ClassVar = 1
     _KEY: ClassVar = "demo:arrivals"
@@ -40,11 +40,11 @@ class Journal:
         self._client = client
 
     def write(self, arrival: Arrival) -> None:
-        """Notes an arrival."""
+        """Adds an arrival."""
         self._client.rpush(self._KEY, json.dumps(arrival))
 
     def read(self, after: int) -> list[Arrival]:
-        """Returns the arrivals after the first ``after``."""
+        """Returns all arrivals but the first ``after``."""
         return [Arrival(*json.loads(line)) for line in self._client.lrange(self._KEY, after, -1)]
 
 
@@ -54,9 +54,9 @@ class Verdict:
 
     Attributes:
         sent: Numbers of the tasks that have to run once.
-        arrivals: All that ran.
+        arrivals: All runs.
         chain: Retry schedule of the task ``chained``, which has to fail before each step and succeed after the last.
-        chained: Its number.
+        chained: Number of the task with the retry schedule.
         cancelled: Number of the task that was cancelled, and must not run.
     """
 
@@ -68,17 +68,17 @@ class Verdict:
 
     @property
     def lost(self) -> int:
-        """How many never ran."""
+        """How many tasks of ``sent`` never ran."""
         return len(self.sent - {arrival.number for arrival in self.arrivals})
 
     @property
     def double(self) -> int:
-        """How many ran more than once."""
+        """How many tasks of ``sent`` ran more than once."""
         return sum(count > 1 for count in Counter(arrival.number for arrival in self._once).values())
 
     @property
     def early(self) -> int:
-        """How many ran before they were due, tries of the chain among them."""
+        """How many runs were before their due time, including the tries of the chain."""
         tries = zip(pairwise(self._tries), self.chain, strict=False)
         short = sum(after.at - before.at < step.total_seconds() for (before, after), step in tries)
         return sum(arrival.late_ms < 0 for arrival in self.arrivals) + short
@@ -99,7 +99,7 @@ class Verdict:
         return self.retried and not (self.lost or self.double or self.early or self.cancelled_ran)
 
     def rows(self) -> list[list[str]]:
-        """The verdict as rows of a table."""
+        """Returns the verdict as rows of a table."""
         once = self._once
         late = sorted(arrival.late_ms for arrival in once) or [0.0]
         by_worker = Counter(arrival.worker for arrival in once)
@@ -123,4 +123,5 @@ class Verdict:
 
     @property
     def _tries(self) -> list[Arrival]:
-        return sorted((each for each in self.arrivals if each.number == self.chained), key=lambda arrival: arrival.at)
+        tries = (arrival for arrival in self.arrivals if arrival.number == self.chained)
+        return sorted(tries, key=lambda arrival: arrival.at)

@@ -1,4 +1,4 @@
-"""A Redis server of one's own, for the demo, the tests and the benchmarks. Never the user's."""
+"""Starts a private Redis server for the demo, the tests and the benchmarks, apart from every server of the user."""
 
 import os
 import shutil
@@ -104,10 +104,10 @@ class PrivateRedis:
         deadline = monotonic() + START_S
         while True:
             try:
-                # Over the socket file: it is nobody else's, while a port could be.
+                # Asks over the socket file: only our server has it, but another server could have the port.
                 redis.Redis(unix_socket_path=str(self.socket_path)).ping()
                 return
-            except redis.AuthenticationError:
+            except redis.AuthenticationError:  # the server answers, and wants a password
                 return
             except redis.ConnectionError:
                 if self._running().poll() is not None or monotonic() > deadline:
@@ -119,8 +119,8 @@ class PrivateRedis:
 def find_server() -> str:
     """Returns the path of a ``redis-server``.
 
-    The one that the environment variable ``DELAYQ_REDIS_SERVER`` names, else one on the PATH, else one inside an
-    installed wheel.
+    The environment variable ``DELAYQ_REDIS_SERVER`` names the server. Without it, the server is the one on the PATH, or
+    else the one inside an installed wheel.
 
     Raises:
         NoRedisServer: There is none.
@@ -140,7 +140,7 @@ def server_of_wheel() -> str:
         for location in (spec.submodule_search_locations or []) if spec else []:
             server = Path(location) / "bin" / "redis-server"
             if server.is_file():
-                server.chmod(server.stat().st_mode | stat.S_IXUSR)  # some wheels forget it
+                server.chmod(server.stat().st_mode | stat.S_IXUSR)  # in some wheels the file is not executable
                 return str(server)
     raise NoRedisServer(
         "there is no redis-server on the PATH, nor in a wheel; install Redis, or pip install 'kombu-delayq[embedded]'"

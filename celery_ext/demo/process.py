@@ -22,7 +22,7 @@ class DemoWorker:
 
     Args:
         name: Node name before the ``@``.
-        server: The broker; the log is kept in its directory.
+        server: The broker. The worker's log is a file in the server's directory.
     """
 
     def __init__(self, name: str, server: PrivateRedis) -> None:
@@ -52,14 +52,14 @@ class DemoWorker:
         return self._process.pid
 
     def is_ready(self) -> bool:
-        """Whether it consumes. A worker that ended instead ends the demo with its log."""
+        """Whether the worker consumes. If the worker has ended instead, the demo ends with its log."""
         log = self._log.read_text(errors="replace")
         if self._process.poll() is not None:
             raise click.ClickException(f"worker {self.name} ended:\n{log[-2000:]}")
         return " ready." in log
 
     def kill(self) -> None:
-        """SIGKILL to the worker and its pool."""
+        """Sends SIGKILL to the worker and its pool."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(STOP_S)

@@ -1,4 +1,4 @@
-"""The demo: a private Redis, two real workers, one of them killed, a chain of retries, a task cancelled, none lost."""
+"""Runs the demo: a private Redis, two real workers, one of them killed, a chain of retries, and a cancelled task."""
 
 import importlib
 import os
@@ -21,9 +21,9 @@ from kombu_delayq.store import DelayStore
 
 #: Countdowns in s: some run before the kill, some in the moments after it, some later, three at once.
 COUNTDOWNS = (1, 1.5, 2, 2.5, 3, 3.5, 5.3, 5.5, 5.7, 6, 7, 7.5, 8, 9, 9.5, 10, 10, 10, 11, 12)
-#: Countdown of the task that is cancelled, and when that is done, in s.
+#: Countdown of the task that is cancelled, and when the demo cancels it, in s after sending.
 CANCELLED_COUNTDOWN, CANCEL_AT_S = 8.0, 4.2
-#: Numbers of the task with a delay chain and of the one that is cancelled, beside those with a countdown.
+#: Numbers of the task with a delay chain and of the task that is cancelled. Those of ``COUNTDOWNS`` come first.
 CHAINED, CANCELLED = len(COUNTDOWNS), len(COUNTDOWNS) + 1
 #: When the leading worker is killed, in s after sending. Nothing is due just then, so nothing runs in it.
 KILL_AT_S = 5.0
@@ -67,7 +67,7 @@ class Demo:
         return Verdict(frozenset(range(len(COUNTDOWNS))), tuple(self._arrivals), self._chain, CHAINED, CANCELLED)
 
     def _send(self) -> str:
-        """Sends the tasks. Returns the id of the one that is to be cancelled."""
+        """Sends the tasks. Returns the id of the task to cancel."""
         remind = self._app.remind
         for number, countdown in enumerate(COUNTDOWNS):
             remind.apply_async((number,), countdown=countdown)
@@ -95,7 +95,7 @@ class Demo:
         _clear_line()
 
     def _is_quiet(self) -> bool:
-        """Whether no worker has a task or gets one within ``QUIET_MS``; on a busy machine the time does not tell."""
+        """Whether no worker has a task, or gets one within ``QUIET_MS``. On a busy machine, tasks run late."""
         stats = self._store.queues.stats(self.QUEUE)
         soon = stats.next_due_ms is not None and stats.next_due_ms - stats.now_ms < QUIET_MS
         return not (soon or stats.ready or self._store.client.hlen("unacked"))
@@ -111,7 +111,7 @@ class Demo:
             )
 
     def _in_words(self, arrival: Arrival) -> tuple[str, str]:
-        """Returns what a task did when it arrived, and for what it had waited."""
+        """Returns what a task did when it arrived, and what it had waited for."""
         if arrival.number != CHAINED:
             countdown = CANCELLED_COUNTDOWN if arrival.number == CANCELLED else COUNTDOWNS[arrival.number]
             return "ran", f"countdown {countdown:4g} s"

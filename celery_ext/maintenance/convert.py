@@ -14,12 +14,12 @@ class Conversion:
     """The conversion of one queue, and how far it is.
 
     Attributes:
-        queue: Its name.
+        queue: Name of the queue.
         to: Form of backup to which its messages go.
         moved: Number of messages moved.
         lost: Number of index entries without a body, which are removed: these messages are lost.
-        came: Number of messages, at least, that came in the other form meanwhile. They are moved too.
-        stranded: Number of bodies that no message belongs to, which stay where they are.
+        came: At least how many messages came in the other form meanwhile. They are moved, too.
+        stranded: Number of bodies without an index entry, which stay where they are.
     """
 
     queue: str
@@ -34,17 +34,17 @@ def convert(store: WaitingStore, conversion: Conversion) -> Iterator[None]:
     """Moves messages until none is left in the other form. May run while the queue is in use, and run again.
 
     Args:
-        store: Of the broker.
+        store: The broker's store.
         conversion: Names the queue and the form, and receives the counts.
 
     Yields:
-        Once for each message, when it is moved.
+        Once for each message that is moved or lost.
     """
     left = 0
-    with suppress(ResponseError):  # of a key of the wrong type; the conversion below names it
+    with suppress(ResponseError):  # a key has the wrong type; the conversion below raises an error that names it
         left = store.queues.convertible(conversion.queue, conversion.to)
     if left:
-        store.queues.know(conversion.queue)  # what another client has offered may not be known yet
+        store.queues.know(conversion.queue)  # the transfer workers may not know a queue of another client yet
     while True:
         done = store.queues.convert(conversion.queue, conversion.to)
         conversion.moved += done.moved

@@ -1,7 +1,7 @@
-"""The lines of an export: JSON, a header, a line for each message, and a closing line that tells how many there were.
+"""Writes and reads the lines of an export: a header, a line for each message, and a closing line with their number.
 
-Text in it is what the bytes in Redis say in UTF-8. Bytes that are no UTF-8 are single surrogates, U+DC80 to U+DCFF, as
-Python's error handler ``surrogateescape`` writes them, so that every byte comes back.
+Each line is JSON. Its text is the bytes in Redis, decoded as UTF-8. A byte that is no UTF-8 becomes a single surrogate,
+U+DC80 to U+DCFF, as Python's error handler ``surrogateescape`` writes it, so that an import restores every byte.
 """
 
 import json
@@ -27,11 +27,11 @@ class BadLine(ValueError):
 
 @dataclass(frozen=True)
 class Header:
-    """The first line.
+    """The first line of an export.
 
     Attributes:
         broker: URL of the broker, without its password.
-        at: When it was written, ISO 8601.
+        at: When the export was written, ISO 8601.
     """
 
     broker: str
@@ -40,10 +40,10 @@ class Header:
 
 @dataclass(frozen=True)
 class Closing:
-    """The last line.
+    """The last line of an export.
 
     Attributes:
-        messages: How many messages stand between it and the header.
+        messages: Number of messages between the header and this line.
     """
 
     messages: int
@@ -54,7 +54,7 @@ class Exported:
     """The line of a message.
 
     Attributes:
-        queue: Where it goes.
+        queue: Name of the queue to which the message goes.
         offer: The message as it is offered to a store.
     """
 
@@ -63,12 +63,12 @@ class Exported:
 
 
 def header_line(broker: str, now: datetime) -> str:
-    """Returns the first line; arguments are as of ``Header``."""
+    """Returns the first line of an export that is written at ``now``; ``broker`` as of ``Header``."""
     return json.dumps({"format": FORMAT, "version": VERSION, "at": now.isoformat(), "broker": broker})
 
 
 def closing_line(messages: int) -> str:
-    """Returns the last line."""
+    """Returns the last line of an export with this number of messages."""
     return json.dumps({"format": FORMAT, "messages": messages})
 
 
@@ -103,7 +103,7 @@ def parse(line: bytes) -> Header | Closing | Exported:
         if name not in fields:
             raise BadLine(f"it has no {name!r}")
         if not isinstance(fields[name], kind) or isinstance(fields[name], bool):
-            # A body has arguments, which are not for logs.
+            # A body has the arguments of a task, which must not get into logs.
             what = type(fields[name]).__name__ if name == "body" else quoted(fields[name])
             raise BadLine(f"{name} is {what}")
     return Exported(_queue(fields["queue"]), _offer(fields))
@@ -150,7 +150,7 @@ def _offer(fields: dict[str, Any]) -> Offer:
 
 
 def _check_iso(due: object, due_ms: float) -> None:
-    """Raises BadLine if ``due`` and ``due_ms`` differ: somebody changed only one of them."""
+    """Raises BadLine if ``due`` and ``due_ms`` differ, because somebody changed only one of them."""
     if due is None:
         return
     try:
@@ -164,6 +164,6 @@ def _check_iso(due: object, due_ms: float) -> None:
 
 
 def _own_id(message: Waiting) -> str:
-    """Returns the id without the suffix that a message has if another has the same id."""
+    """Returns the id of a message without the suffix that it has in the store if another message has the same id."""
     shared = shared_id(message.id)
     return shared if shared is not None and shared == DelayedTask(message).id else message.id

@@ -12,13 +12,13 @@ from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Offer
 
-#: Most messages of one call, and about their most bytes.
+#: Most messages in one call, and about the most bytes.
 CHUNK, CHUNK_BYTES = 300, 500_000
 
 
 @dataclass
 class Counts:
-    """What became of the messages of one queue, as of ``Offered``."""
+    """What became of the messages of one queue. The fields are those of ``Offered``."""
 
     offered: int = 0
     repeated: int = 0
@@ -30,7 +30,7 @@ class Import:
 
     Args:
         store: Where the messages go.
-        renames: New names of queues, by the old ones.
+        renames: New names of queues, by their old names.
         skip_bad: Whether to go on after a line that cannot be imported.
 
     Attributes:
@@ -56,7 +56,7 @@ class Import:
         """Imports lines.
 
         Yields:
-            For each line None, or what is wrong with it.
+            For each line, and then for the end of the input: the problem, or None.
         """
         for self.line, text in enumerate(lines, 1):
             try:
@@ -130,8 +130,8 @@ class Import:
 def readdressed(raw: bytes, old: str, new: str) -> bytes:
     """Returns a message that names the queue ``new`` as its own, if it named ``old``.
 
-    A task's own retries go where its message says that it came from. A message that came by another exchange than the
-    default one stays as it is: there the routing key is none of a queue.
+    A task sends its own retries to the queue that its message names. A message that came through another exchange than
+    the default one stays as it is, because its routing key names no queue.
     """
     info = properties_of(read(raw)).get("delivery_info")
     if not isinstance(info, dict) or info.get("exchange") or info.get("routing_key") != old:

@@ -1,4 +1,4 @@
-"""Finds and mends delayed messages that lost or damaged keys have left. Knows the store, and no app."""
+"""Finds and mends what lost or damaged keys have left of delayed messages. Knows the store, and no app."""
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.formats.hash import body_of, id_of
 from kombu_delayq.store.formats.list import mark_of, own_id
 
-#: How many ids of each kind are remembered, to name them.
+#: How many ids of each kind of damage are kept as examples.
 EXAMPLES = 10
-#: How many ids with an entry that is not their body's are remembered, so that the body is not counted too.
+#: How many ids of messages with a wrong index entry are remembered, so that their bodies are not counted, too.
 UNNAMED_KNOWN = 100_000
 
 
@@ -24,16 +24,16 @@ class Findings:
     """What is wrong with one queue.
 
     Attributes:
-        queue: Its name.
+        queue: Name of the queue.
         delayed: Number of index entries.
-        unknown: Whether the transfer workers do not know of it, so that nothing of it is delivered.
+        unknown: Whether the transfer workers do not know the queue, so that none of its messages is delivered.
         lost: Number of index entries without a body: the messages are lost.
         unindexed: Number of bodies without an index entry, which would never be delivered.
-        undated: How many of these tell no due time, so that they become due now.
+        undated: Number of unindexed bodies without a due time, which become due now.
         unnamed: Number of messages that cannot be found by their ids.
         unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
-        error: Why it could not be searched, in the words of Redis.
-        examples: Some of the ids of the lost, the undated and the unreadable.
+        error: Why the queue could not be searched, in the words of Redis.
+        examples: For ``lost``, ``undated`` and ``unreadable``, the first ``EXAMPLES`` ids of the kind.
     """
 
     queue: str
@@ -58,7 +58,7 @@ class Findings:
         return self.error is not None or bool(self.unreadable)
 
     def note(self, kind: str, identity: bytes | None = None) -> None:
-        """Counts a find of a kind, and remembers the first ``EXAMPLES`` ids, if it has one."""
+        """Adds one to the count of a kind. Keeps the id, if there is one, among the first ``EXAMPLES``."""
         setattr(self, kind, getattr(self, kind) + 1)
         if identity is None:
             return
@@ -68,7 +68,7 @@ class Findings:
 
 
 def all_queues(store: OperatorStore, known: Iterable[str]) -> list[str]:
-    """Returns the names of all queues that have keys of ours, also those that no transfer worker knows of.
+    """Returns the names of all queues that have keys of ours, also of queues that no transfer worker knows.
 
     It searches the whole database, in short calls.
     """
@@ -79,21 +79,21 @@ def check(store: OperatorStore, findings: Findings, known: Container[str], *, me
     """Searches a queue, and with ``mend`` mends what it finds. May run while the queue is in use.
 
     Args:
-        store: Of the broker.
-        findings: Names the queue, and receives what is found.
+        store: The broker's store.
+        findings: Names the queue, and receives the counts.
         known: Names of the queues that the transfer workers know.
-        mend: Whether to mend what is found.
+        mend: Whether to mend the damage.
 
     Yields:
         Once for each index entry and each body, when it is checked.
     """
     try:
         for backup in store.repair.kept_forms(findings.queue):
-            # Asks for the types of all its keys; what is wrong is told in words that name the key.
+            # Without entries, this call only checks the types of all keys of the queue. Its error names the key.
             store.repair.repair_index(findings.queue, [], mend=False, backup=backup)
             yield from (_check_list if backup == "list" else _check_hash)(store, findings, mend=mend)
         if findings.queue not in known and (findings.delayed or findings.unindexed):
-            findings.unknown = findings.queue not in store.queues.names()  # it may be new
+            findings.unknown = findings.queue not in store.queues.names()  # it may have become known meanwhile
         if findings.unknown and mend:
             store.queues.know(findings.queue)
     except (ResponseError, UnicodeEncodeError) as error:
@@ -115,7 +115,7 @@ def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iter
             findings.delayed += state not in ("lost", "gone")
             yield
     found = True
-    while found:  # again, for others may have moved entries past it meanwhile
+    while found:  # once more, because others may have moved entries past the search meanwhile
         before = findings.unindexed
         for page in store.repair.list_pages(findings.queue, mend=mend):
             findings.unindexed += len(page.unindexed)
@@ -144,7 +144,8 @@ def _states(store: OperatorStore, findings: Findings, members: list[bytes], back
 def _check_backup(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
     for bodies in store.repair.backup_pages(findings.queue):
         ids = list(bodies)
-        states = store.repair.repair_backup(findings.queue, [(each, None) for each in ids], mend=mend) if ids else []
+        without_due = [(identity, None) for identity in ids]
+        states = store.repair.repair_backup(findings.queue, without_due, mend=mend) if ids else []
         dues: list[tuple[bytes, float | None]] = []
         now_ms = store.now_ms()
         for identity, state in zip(ids, states, strict=True):
@@ -152,12 +153,12 @@ def _check_backup(store: OperatorStore, findings: Findings, unnamed: set[bytes],
                 dues.append((identity, _due_ms(findings, now_ms, identity, bodies[identity])))
             findings.unnamed += state == "unnamed" and identity not in unnamed
             yield
-        if dues and mend:  # without a due time, a body is left as it is
+        if dues and mend:  # a body with None for its due time stays as it is
             store.repair.repair_backup(findings.queue, dues, mend=True)
 
 
 def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) -> float | None:
-    """Returns when a message without an index entry is due, as it says itself, else now; None if it is none."""
+    """Returns the due time of a message without an index entry, else the current time; None if it is no message."""
     body = body_of(value)
     if fault_of(body) is not None:
         findings.note("unreadable", identity)

@@ -64,22 +64,22 @@ class _Convert:
             for _ in with_progress(self._each(work, as_json=as_json), "converting", sum(map(self._size, queues))):
                 pass
         except BaseException:
-            moved = sum(each.moved for each in work)
+            moved = sum(conversion.moved for conversion in work)
             print_stderr(f"stopped; {moved:,} messages are moved. Run the command again for the rest")
             raise
 
     def _each(self, work: list[Conversion], *, as_json: bool) -> Iterator[None]:
-        for each in work:
+        for conversion in work:
             try:
-                yield from convert_queue(self._store, each)
+                yield from convert_queue(self._store, conversion)
             except ResponseError as error:
-                if not str(error).startswith("WRONGTYPE"):  # of this queue alone
+                if not str(error).startswith("WRONGTYPE"):  # a key of another type concerns this queue alone
                     raise
                 self.failed = True
-                print_stderr(f"queue {each.queue!r}: {error}")
+                print_stderr(f"queue {conversion.queue!r}: {error}")
                 continue
-            click.echo(json_line(asdict(each)) if as_json else _line(each))
-            self._report_problems(each)
+            click.echo(json_line(asdict(conversion)) if as_json else _line(conversion))
+            self._report_problems(conversion)
 
     def _size(self, queue: str) -> int:
         try:

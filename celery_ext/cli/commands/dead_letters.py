@@ -1,4 +1,4 @@
-"""``delayq dead-letters``, and its ``list``. ``replay`` and ``drop`` are in ``replay.py``."""
+"""``delayq dead-letters``, and its ``list``. ``replay`` and ``drop`` are in ``dead_letters_replay.py``."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -58,10 +58,10 @@ def list_(broker: CliBroker, queues: tuple[str, ...], tasks: tuple[str, ...], li
         for queue in known:
             try:
                 total = sum(store.letters.lists(queue).values())
-                wanted = (each for each in letters_of.browse(store, queue) if not tasks or each.name in tasks)
+                wanted = (letter for letter in letters_of.browse(store, queue) if not tasks or letter.name in tasks)
                 found = with_progress(islice(wanted, limit or None), "listing", None if tasks else total, printing=True)
                 _print(queue, found, total, as_json=as_json, now_ms=store.now_ms())
-            except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+            except ResponseError as error:  # such as for a key of another type; the other queues go on
                 failed = True
                 print_stderr(f"queue {queue!r}: {error}")
     if failed:

@@ -25,7 +25,7 @@ from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
 
-#: Returns what is to be done with a chosen dead letter; None when it cannot be done.
+#: Decides what to do with a chosen dead letter; None if the command cannot do it.
 Action = Callable[[DeadLetter], Letter | None]
 
 
@@ -63,7 +63,8 @@ def replay(
     with broker.store() as (connection, store):
         known = known_dead_letter_queues(broker, store, names)
         app_queues = broker.app.amqp.queues.values() if broker.app is not None else ()
-        fanouts = {each.exchange.name for each in app_queues if each.exchange and each.exchange.type == "fanout"}
+        exchanges = (queue.exchange for queue in app_queues)
+        fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
         route = letters_of.route_of(connection.default_channel, fanouts)
 
         def send(letter: DeadLetter) -> Letter | None:
@@ -137,7 +138,7 @@ class _LetterJob:
                 if self._selection(letter):
                     wanted += (can := self._action(letter) is not None)
                     self._left += not can
-        except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+        except ResponseError as error:  # such as for a key of another type; the other queues go on
             self._failed = True
             print_stderr(f"queue {queue!r}: {error}")
         if wanted:
@@ -164,10 +165,10 @@ class _LetterJob:
                 )
 
     def end(self, why_left: str, *, missing: int) -> None:
-        """Ends the command; with exit code 1 if it found no such letter, or had to leave some.
+        """Ends the command, with exit code 1 if it found no such letter, or had to leave some.
 
         Args:
-            why_left: Why it had to leave some.
+            why_left: Why the command had to leave some letters.
             missing: Number of queues that are not known.
         """
         self._failed = self._failed or missing > 0

@@ -51,9 +51,9 @@ def export(
 ) -> None:
     """Write waiting messages as JSON lines, to be kept or imported elsewhere.
 
-    Without QUEUE, the messages of all queues; each queue in the order of the due times. The first line says when and
-    from which broker, the last line how many messages there are. The export is no snapshot: it may or may not have the
-    messages that come or go meanwhile.
+    Without QUEUE, it writes the messages of all queues. Those of a queue are in the order of their due times. The first
+    line says when and from which broker the export was made, the last line how many messages there are. The export is
+    no snapshot: it may or may not have the messages that come or go meanwhile.
     """
     if output is not None and output.is_file():
         confirm(f"Replace {escaped(str(output))}?", yes=yes)
@@ -88,7 +88,7 @@ class _Export:
     def run(self, broker: str, now: datetime, queues: Iterable[str]) -> None:
         self._write(header_line(broker, now))
         total = sum(map(self._count, queues))
-        # No bar in between where the lines themselves go to a terminal.
+        # No bar stands among the lines if they themselves go to a terminal.
         to_stdout = self._file is sys.stdout.buffer
         for line in with_progress(self._lines(queues), "exporting", total, printing=to_stdout):
             self._write(line)
@@ -103,7 +103,7 @@ class _Export:
                         continue
                     self.counts[queue] += 1
                     yield message_line(message)
-            except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+            except ResponseError as error:  # such as for a key of another type; the other queues go on
                 self.failed = True
                 print_stderr(f"queue {queue!r}: {error}")
 
@@ -136,7 +136,8 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
             part.replace(output)
         except BaseException as error:
-            # No later export could continue it: messages come and go. A full disk gets its space back.
+            # A later export could not continue this file, because messages come and go. Without it, a full disk has
+            # space again.
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             if isinstance(error, OSError):

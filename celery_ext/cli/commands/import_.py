@@ -14,7 +14,7 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import LINES, print_stderr, warn_of_old_option
 from celery_ext.maintenance.import_ import Import
 
-#: Where the last line of a file is looked for, in bytes from its end.
+#: How many bytes at the end of a file are searched for its last line.
 _TAIL = 200
 
 
@@ -53,10 +53,11 @@ def import_(
     """Put exported messages into the store, by default those on the standard input.
 
     The messages keep their due times; overdue ones are delivered at once. A message that waits there already, byte for
-    byte, is not added again, so you can repeat an import that was stopped. Several exports may follow each other.
+    byte, is not added again, so you can repeat an import that was stopped. The input may be several exports, one after
+    the other.
 
     The import stops at a line that it cannot read: the lines before it are imported, those after it are not, and the
-    exit code is 1. It is also 1 after an export that is cut off, all lines of which are imported.
+    exit code is 1. All lines of an export that is cut off are imported, and the exit code is also 1.
     """
     if old_renames:
         warn_of_old_option("--queue of import", "--rename")
@@ -96,7 +97,7 @@ def _print_counts(work: Import, *, as_json: bool) -> None:
 
 
 def _count_of_lines(file: BinaryIO) -> int | None:
-    """Returns how many lines a file has, by its closing line; None if it has none or cannot be read twice."""
+    """Returns how many lines a file has, by its closing line; None if it has no such line or cannot be read twice."""
     if not file.seekable():
         return None
     file.seek(0, os.SEEK_END)

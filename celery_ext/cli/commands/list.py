@@ -43,8 +43,8 @@ def list_(
 ) -> None:
     """List waiting messages in the order of their due times.
 
-    Without QUEUE, the messages of all queues. RETRIES is the number of retries so far; with a delay chain, out of how
-    many. The list is no snapshot: it may or may not show the messages that come or go meanwhile.
+    Without QUEUE, it lists the messages of all queues. RETRIES is the number of retries so far; with a delay chain, the
+    number of its steps follows. The list is no snapshot: it may or may not show the messages that come or go meanwhile.
     """
     with broker.store() as (_, store):
         listing = _Listing(store, due_after, due_before, limit or None)
@@ -86,7 +86,7 @@ class _Listing:
     def _of(self, queue: str) -> Iterator[Waiting]:
         try:
             yield from by_id.browse(self._store, queue, self._from_ms, self._to_ms, self._limit)
-        except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+        except ResponseError as error:  # such as for a key of another type; the other queues go on
             self.failed = True
             print_stderr(f"queue {queue!r}: {error}")
 

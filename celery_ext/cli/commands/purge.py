@@ -39,6 +39,6 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
 def _counted(store: WaitingStore, queue: str) -> int | None:
     try:
         return store.queues.stats(queue).delayed
-    except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+    except ResponseError as error:  # such as for a key of another type; the other queues go on
         print_stderr(f"queue {queue!r}: {error}")
         return None

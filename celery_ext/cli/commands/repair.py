@@ -15,7 +15,7 @@ from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.repair import Findings, all_queues, check
 from kombu_delayq.store import OperatorStore
 
-#: What is found, and what is done about it.
+#: By kind of damage: its description, and what a repair does about it.
 WORDS = {
     "lost": ("index entries without a body: these messages are lost", "removed"),
     "unindexed": (
@@ -37,9 +37,10 @@ WORDS = {
 def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Find and mend what a lost or damaged key leaves of delayed messages.
 
-    Run it with --dry-run first. It looks at the queues given, or at all, also at those that no transfer worker knows.
-    It finds index entries without a body, bodies without an index entry, whose due time it takes from the message, and
-    messages that cannot be found by their ids. It may run while the queues are in use, and run again.
+    Run it with --dry-run first. It looks at the given queues; without QUEUE, it looks at all queues, even those that no
+    transfer worker knows. It finds index entries without a body, bodies without an index entry, whose due time it takes
+    from the message, and messages that cannot be found by their ids. It may run while the queues are in use, and run
+    again.
 
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
@@ -48,13 +49,13 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
         work = _Repair(store, queues)
         found = work.run(mend=yes and not dry_run)
         work.report_unknown(found)
-        ask = not (dry_run or yes) and any(each.mendable for each in found)
+        ask = not (dry_run or yes) and any(findings.mendable for findings in found)
         if ask:
             _print_findings(found, queues, mended=False, as_json=as_json)
             confirm(f"Mend this on {broker_in_words(connection)}?", yes=False)
-            found = work.run(mend=True, queues=[each.queue for each in found])
+            found = work.run(mend=True, queues=[findings.queue for findings in found])
         _print_findings(found, queues, mended=not dry_run, as_json=as_json)
-    left = work.failed or any(each.beyond_repair or (dry_run and each.mendable) for each in found)
+    left = work.failed or any(findings.beyond_repair or (dry_run and findings.mendable) for findings in found)
     raise SystemExit(int(left))
 
 
@@ -75,17 +76,20 @@ class _Repair:
         return found
 
     def report_unknown(self, found: list[Findings]) -> None:
-        """Names the given queues that are not known on stderr, and leaves them out."""
+        """Names on stderr the given queues that are not known, and removes them from ``found``."""
         known = self._known() if self._given else set()
-        for each in [each for each in found if each.queue in self._given and each.queue not in known]:
-            if each == Findings(each.queue) and not self._store.repair.kept_forms(each.queue):
+        for findings in list(found):
+            queue = findings.queue
+            if queue not in self._given or queue in known:
+                continue
+            if findings == Findings(queue) and not self._store.repair.kept_forms(queue):
                 self.failed = True
-                found.remove(each)
-                print_stderr(f"queue {each.queue!r} holds no delayed messages, and is not known")
+                found.remove(findings)
+                print_stderr(f"queue {queue!r} holds no delayed messages, and is not known")
 
     def _check(self, found: Iterable[Findings], known: set[str], *, mend: bool) -> Iterator[None]:
-        for each in found:
-            yield from check(self._store, each, known, mend=mend)
+        for findings in found:
+            yield from check(self._store, findings, known, mend=mend)
 
     def _known(self) -> set[str]:
         try:
@@ -104,11 +108,12 @@ class _Repair:
 
 def _print_findings(found: Iterable[Findings], given: Sequence[str], *, mended: bool, as_json: bool) -> None:
     found = list(found)
-    for each in found:
+    for findings in found:
         if as_json:
-            click.echo(json_line({**asdict(each), "mended": mended and each.mendable and each.error is None}))
+            is_mended = mended and findings.mendable and findings.error is None
+            click.echo(json_line({**asdict(findings), "mended": is_mended}))
         else:
-            click.echo("\n".join(_lines(each, mended=mended)))
+            click.echo("\n".join(_lines(findings, mended=mended)))
     if not (found or given) and not as_json:
         click.echo("no queue holds delayed messages")
 

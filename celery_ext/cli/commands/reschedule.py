@@ -13,7 +13,7 @@ from celery_ext.waiting import by_id
 @click.command()
 @ids_argument
 @click.option("--eta", type=MOMENT, help="New due time: ISO 8601, or from now, such as 10m.")
-@click.option("--countdown", type=DURATION, help="Or the time from now: seconds, or with a unit, such as 10m.")
+@click.option("--countdown", type=DURATION, help="Instead of --eta: s from now, or a duration such as 10m.")
 @json_option()
 @click.pass_obj
 def reschedule(

@@ -48,7 +48,7 @@ def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
 def _row_or_error(store: WaitingStore, queue: str) -> dict[str, Any]:
     try:
         return _row(store.queues.stats(queue))
-    except ResponseError as error:  # such as a key of another type; the other queues are none the worse
+    except ResponseError as error:  # such as for a key of another type; the other queues go on
         return {"queue": queue, "error": str(error)}
 
 

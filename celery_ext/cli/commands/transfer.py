@@ -81,8 +81,8 @@ def transfer(broker: CliBroker, queues: Sequence[str], old_queues: Sequence[str]
 def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
     """Runs a transfer worker in a thread, and stops it when a signal comes.
 
-    A handler runs in the middle of whatever the main thread does. If that were the worker's own wait, whose lock a stop
-    takes as well, neither would ever go on.
+    A signal handler interrupts the main thread wherever it is. If that were the worker's own wait, the handler's stop
+    would wait for the lock that the interrupted wait holds, and neither would ever go on.
     """
     ends, ended = (signal.SIGTERM, signal.SIGINT), 0
     running: Future[None] = Future()
@@ -102,7 +102,7 @@ def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
     with woken, waker:
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         for number in ends:
-            signal.signal(number, lambda signum, frame: None)  # what wakes is its number, which Python sends
+            signal.signal(number, lambda signum, frame: None)  # Python sends `number` to the waker
         Thread(target=run, daemon=True).start()
         try:
             while woken.recv(1)[0] not in (*ends, ended):
@@ -110,14 +110,13 @@ def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
         finally:
             signal.set_wakeup_fd(-1)
             worker.stop()
-        if (
-            not connect.under_way or running.done()
-        ):  # a connection under way may take long; there is nothing to hand over
+        # While the worker connects, which may take long, it has nothing to hand over; then nobody waits for it.
+        if not connect.under_way or running.done():
             running.result()
 
 
 class _Connect:
-    """Makes a store on the broker that answers; after a failure, on the next one of a failover list."""
+    """Opens the store of the broker that answers; after a failure, that of the next broker of a failover list."""
 
     def __init__(self, connection: Connection, *, app: bool) -> None:
         self.under_way = False
