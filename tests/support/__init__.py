@@ -1,4 +1,4 @@
-"""What tests of several files use."""
+"""Helpers that tests of several files share."""
 
 from pathlib import Path
 

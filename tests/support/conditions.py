@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
-    """Returns what ``condition`` gives as soon as that is true; fails the test after ``timeout_s``.
+    """Returns the value of ``condition`` as soon as it is true; fails the test after ``timeout_s``.
 
-    A condition that is slow to find out is asked less often: other tests need the processor.
+    A slow condition is asked less often: other tests need the processor.
     """
     deadline = monotonic() + timeout_s
     while True:

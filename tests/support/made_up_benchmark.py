@@ -35,4 +35,4 @@ QUICK = replace(FACTS, quick=True)
 
 def results(*samples: tuple[str, str, int, float], gaps: tuple[Gap, ...] = ()) -> Results:
     """Makes results of samples: measure, contender, size, value."""
-    return Results([Sample(*each) for each in samples], list(gaps))
+    return Results([Sample(*fields) for fields in samples], list(gaps))

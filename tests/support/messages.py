@@ -21,7 +21,7 @@ def published(app: Celery, queue: str = "published") -> Message:
 
 
 def task_message(args: tuple[Any, ...] = (1, "x"), *, conf: dict[str, Any] | None = None, **options: Any) -> Message:
-    """Publishes a task with ``apply_async``'s options, and returns what a transport would get of it.
+    """Publishes a task with ``apply_async``'s options, and returns the message that a transport would get.
 
     ``conf`` are settings of the app, ``task_protocol`` among them.
     """
@@ -34,7 +34,7 @@ def task_message(args: tuple[Any, ...] = (1, "x"), *, conf: dict[str, Any] | Non
 
 
 def changed_message(content: bytes = b"[[1], {}, {}]", **changes: Any) -> Message:
-    """Returns a message of protocol 2 that has only what is read of it, with changes."""
+    """Returns a message of protocol 2 that has only the fields that we read, with changes."""
     return {
         "body": b64encode(content).decode(),
         "headers": {"id": "t", "task": "proj.add", **changes.pop("headers", {})},

@@ -12,7 +12,7 @@ _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def named(page: Path) -> str:
-    """Names a page in a test's id."""
+    """Returns the name of a page, for a test's id."""
     return str(page.relative_to(ROOT))
 
 
@@ -33,6 +33,6 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def page_code(page: Path) -> str:
-    """Returns all that a page sets as code."""
+    """Returns everything that a page sets as code."""
     text = page.read_text(encoding="utf-8")
     return "\n".join([*blocks(page, "sh"), *re.findall(r"`([^`\n]+)`", text)])

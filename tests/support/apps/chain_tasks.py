@@ -28,7 +28,7 @@ class NotifyFailed(Exception):
 
 
 class Unserializable(Exception):
-    """Can be neither pickled nor shown."""
+    """An error that can be neither pickled nor shown."""
 
     def __init__(self) -> None:
         super().__init__(threading.Lock())
@@ -77,7 +77,7 @@ def quiet(self: Any, failures: int) -> None:
 
 @app.task(bind=True, name="proj.gated", delay_chain=LONG, acks_late=True)
 def gated(self: Any) -> None:
-    """Acknowledged only when it is through: fails as often as it is told to."""
+    """Waits for an entry in the list ``fail ID`` of the journal, and then fails. Acknowledged only at its end."""
     note(self)
     journal.blpop(f"fail {self.request.id}", timeout=30)
     raise self.retry(exc=NotifyFailed("told to"))
@@ -135,21 +135,21 @@ def end(how: str) -> str:
 
 @app.task(name="proj.doomed", **DOOMED)
 def doomed(self: Any, how: str) -> str:
-    """Ends in the way that it is told to."""
+    """Ends in the way that its argument names."""
     note(self, value=how)
     return end(how)
 
 
 @app.task(name="proj.doomed_late", acks_late=True, **DOOMED)
 def doomed_late(self: Any, how: str) -> str:
-    """Is acknowledged when it is through."""
+    """Is acknowledged at its end."""
     note(self, value=how)
     return end(how)
 
 
 @app.task(name="proj.doomed_again", acks_late=True, reject_on_worker_lost=True, **DOOMED)
 def doomed_again(self: Any, how: str) -> None:
-    """Loses its process once; what comes again fails as it is told to."""
+    """Loses its process once, and fails when it comes again."""
     note(self, value=how)
     if not self.request.delivery_info["redelivered"]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -158,7 +158,7 @@ def doomed_again(self: Any, how: str) -> None:
 
 @app.task(name="proj.doomed_chain", delay_chain="1h", autoretry_for=(NotifyFailed,), **DOOMED)
 def doomed_chain(self: Any) -> None:
-    """Fails for the chain at first, and then otherwise."""
+    """Fails first with an error that the chain retries, and then with another one."""
     note(self)
     if not self.request.retries:
         raise NotifyFailed("no answer")

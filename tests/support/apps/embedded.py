@@ -1,6 +1,6 @@
-"""A program with Celery workers inside it, as tests have them. It names nothing of kombu-delayq but the transport.
+"""A program with Celery workers inside it, as users' tests have them. Of kombu-delayq it names the transport alone.
 
-It prints JSON of what it saw. Its settings are in PROJ_CONF; the argument says what it does.
+It prints JSON of what it saw. Its settings are in PROJ_CONF. Its argument names the function that it runs.
 """
 
 import json
@@ -39,49 +39,49 @@ def late() -> None:
 
 
 def inspected() -> dict[str, Any]:
-    """Looks at a waiting task, revokes it, and lets a task fail."""
-    told: dict[str, Any] = {}
+    """Looks at a waiting task, revokes it, and makes a task fail."""
+    report: dict[str, Any] = {}
     with start_worker(app, perform_ping_check=False, shutdown_timeout=60) as worker:
         inspect = app.control.inspect(destination=[worker.hostname], timeout=10)
         eta = datetime.now(UTC) + timedelta(seconds=60)
         sent = add.apply_async([1, 2], {"z": 3}, eta=eta)
-        told["eta"] = eta.strftime("%Y-%m-%dT%H:%M:%S.%f") + "+00:00"
-        told["id"] = sent.id
-        told["scheduled"] = until(inspect.scheduled)[worker.hostname]
+        report["eta"] = eta.strftime("%Y-%m-%dT%H:%M:%S.%f") + "+00:00"
+        report["id"] = sent.id
+        report["scheduled"] = until(inspect.scheduled)[worker.hostname]
         sent.revoke()
-        told["state"] = until(lambda: sent.state == "REVOKED")
-        told["left"] = inspect.scheduled()[worker.hostname]
+        report["state"] = until(lambda: sent.state == "REVOKED")
+        report["left"] = inspect.scheduled()[worker.hostname]
         notify.delay()
-        told["retry"] = until(lambda: inspect.scheduled()[worker.hostname])
-    return told
+        report["retry"] = until(lambda: inspect.scheduled()[worker.hostname])
+    return report
 
 
 def with_other_transport() -> dict[str, Any]:
-    """Does so, and then runs a worker of an app on stock Redis."""
-    told = inspected()
+    """Does the same as ``inspected``, and then runs a worker of an app on stock Redis."""
+    report = inspected()
     with start_worker(other, perform_ping_check=False, shutdown_timeout=60) as worker:
         inspect = other.control.inspect(destination=[worker.hostname], timeout=10)
         late.apply_async(countdown=60)
         [held] = until(lambda: inspect.scheduled()[worker.hostname])
-        told["stock"] = {"host": held["request"]["hostname"] == worker.hostname, "sender": "send_task" in vars(other)}
+        report["stock"] = {"host": held["request"]["hostname"] == worker.hostname, "sender": "send_task" in vars(other)}
         other.control.purge()
-    return told
+    return report
 
 
 def forked() -> dict[str, Any]:
-    """Lets a task fail in the pool of a worker that the program makes itself."""
+    """Makes a task fail in the pool of a worker that the program makes itself."""
     notify.delay()
     ready = Event()  # until then this thread does nothing: a child must not inherit a lock that it holds
     worker = app.WorkController(pool="prefork", concurrency=1, ready_callback=lambda consumer: ready.set())
     Thread(target=worker.start, daemon=True).start()
     ready.wait(60)
     inspect = app.control.inspect(timeout=10)
-    told = {"retry": until(lambda: (inspect.scheduled() or {}).get(worker.hostname))}
+    report = {"retry": until(lambda: (inspect.scheduled() or {}).get(worker.hostname))}
     worker.terminate()
-    return told
+    return report
 
 
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]]()))
     sys.stdout.flush()
-    os._exit(0)  # a thread of a pool must not keep it
+    os._exit(0)  # a thread of a pool must not keep the process alive

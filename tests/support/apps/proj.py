@@ -1,4 +1,4 @@
-"""An ordinary Celery app, as its owner would have written it. Nothing in it knows of kombu-delayq.
+"""An ordinary Celery app, as its owner would have written it. It does not know kombu-delayq.
 
 Its settings come from the environment, as JSON in PROJ_CONF, so that a test may start workers with its own.
 """
@@ -20,7 +20,7 @@ journal = redis.Redis(port=int(os.environ.get("PROJ_JOURNAL_PORT", "6379")), db=
 
 
 def note(task: Any, **what: Any) -> None:
-    """Writes down that a task runs: id, time, process, retries, where it came from, and what the task says."""
+    """Writes down that a task runs: id, time, process, retries, the queue it came from, and what the task adds."""
     request = task.request
     journal.rpush(
         "runs",
@@ -75,7 +75,7 @@ def flaky(self: Any, failures: int, countdown: float = 1.0) -> int:
 
 @app.task(bind=True, acks_late=True)
 def late_acked(self: Any, seconds: float = 0.0, value: Any = None) -> Any:
-    """Acknowledged only when it is through."""
+    """Notes that it ran, then takes its time. Acknowledged only at its end."""
     note(self, value=value)
     time.sleep(seconds)
     return value

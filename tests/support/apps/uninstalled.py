@@ -1,4 +1,4 @@
-"""A publisher that names nothing of kombu-delayq but the transport. It prints JSON of what became of its calls.
+"""A publisher that names of kombu-delayq the transport alone. It prints JSON of what became of its calls.
 
 Its settings are in PROJ_CONF.
 """
@@ -23,7 +23,7 @@ def add(x: int, y: int) -> int:
 
 def published() -> dict[str, Any]:
     """Publishes with options that the app does not know."""
-    told = {}
+    report = {}
     to_all = {"exchange": "all", "exchange_type": "fanout", "declare": [Exchange("all", type="fanout")]}
     for name, options in {
         "level": {"delay_level": 3},
@@ -34,11 +34,11 @@ def published() -> dict[str, Any]:
     }.items():
         try:
             add.apply_async((1, 2), **options)
-            told[name] = "sent"
+            report[name] = "sent"
         except Exception as error:
-            told[name] = f"{type(error).__name__}: {error}"
-    told["celery_ext"] = "celery_ext" in sys.modules
-    return told
+            report[name] = f"{type(error).__name__}: {error}"
+    report["celery_ext"] = "celery_ext" in sys.modules
+    return report
 
 
 if __name__ == "__main__":

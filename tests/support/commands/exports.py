@@ -1,4 +1,4 @@
-"""Messages for ``delayq export``, and what it writes."""
+"""Messages for ``delayq export``, and the lines that it writes."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def offer(identity: str, due_ms: float = FUTURE_MS, priority: int = 0, body: str
 
 
 def keys(raw_client: redis.Redis) -> dict[bytes, Any]:
-    """All that is stored in keys of ours, except for the counts of marked messages."""
+    """Returns everything that our keys hold, except for the counts of marked messages."""
     found: dict[bytes, Any] = {}
     for key in raw_client.keys("delayq:*"):
         kind = raw_client.type(key)

@@ -1,4 +1,4 @@
-"""A queue for ``delayq repair``, and what is delivered of it."""
+"""A queue for ``delayq repair``, and the messages that are delivered from it."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
-#: How many messages each test has, three a due time, and every fifth with a priority.
+#: Messages of each test. Three have the same due time, and every fifth has a priority.
 COUNT = 300
 SOUND = {"lost": 0, "unindexed": 0, "undated": 0, "unnamed": 0, "unreadable": 0}
 SOUND |= {"unknown": False, "error": None, "examples": {}}
@@ -22,7 +22,7 @@ def message(identity: str, eta: datetime | None = None, tag: str = "") -> str:
 
 
 def offer(n: int, identity: str = "", priority: int = 0) -> Offer:
-    """Makes an offer that has been due for long; three have the same due time."""
+    """Makes an offer of a message that has long been due. Three numbers in a row have the same due time."""
     eta = PAST + timedelta(milliseconds=n // 3 * 10.125)
     due_ms = (eta - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)
     return Offer(identity or f"t{n}", repr(due_ms), priority, message(identity or f"t{n}", eta, f"tag {n}"))
@@ -37,6 +37,6 @@ def delivered(store: DelayStore, queue: str = "q") -> list[int]:
 
 
 def expected(gone: Callable[[int], bool] = lambda n: False) -> list[int]:
-    """The numbers of the messages in the order of delivery: those without a priority, then the others."""
+    """Returns the numbers of the messages in the order of delivery: those without a priority, then the others."""
     plain, urgent = ([n for n in range(COUNT) if (n % 5 == 0) == first and not gone(n)] for first in (False, True))
     return plain + urgent

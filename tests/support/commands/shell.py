@@ -32,12 +32,12 @@ def run(server: PrivateRedis, *args: str, stdin: str | bytes = "", code: int = 0
 
 
 def lines(server: PrivateRedis, *args: str, stdin: str = "", code: int = 0) -> list[dict[str, Any]]:
-    """Runs a command with ``--json``. Returns its lines as they are parsed."""
+    """Runs a command with ``--json``. Returns its lines, parsed."""
     return [json.loads(line) for line in run(server, *args, "--json", stdin=stdin, code=code).stdout.splitlines()]
 
 
 class Terminal:
-    """A process whose standard streams, or some of them, are a terminal; ``script`` is what it wrote there."""
+    """A process of which all or some standard streams are a terminal; ``script`` has all that it wrote there."""
 
     def __init__(self, args: list[str], columns: int = 0, **streams: Any) -> None:
         self._master, slave = pty.openpty()
@@ -46,7 +46,7 @@ class Terminal:
         self.script = ""
         try:
             streams = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
-            # Without the width of another terminal, which readline and pytest's workers put there.
+            # COLUMNS is the width of another terminal; readline and pytest's workers set it.
             environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
             self.process = subprocess.Popen(args, start_new_session=True, env=environment, **streams)
         finally:
@@ -57,7 +57,7 @@ class Terminal:
         os.write(self._master, f"{text}\n".encode())
 
     def read_until(self, text: str, timeout_s: float = 30.0) -> str:
-        """Reads until a text was written. Returns all that was written so far."""
+        """Reads until the process has written a text. Returns all that it has written so far."""
         deadline = monotonic() + timeout_s
         while text not in self.script:
             assert self._read(deadline), f"{text!r} was not written:\n{self.script}"
@@ -89,7 +89,7 @@ class Terminal:
 
 @contextmanager
 def terminal(server: PrivateRedis, *args: str, columns: int = 0, **streams: Any) -> Iterator[Terminal]:
-    """Runs ``delayq`` in a terminal of some width; ``streams`` are those that are none."""
+    """Runs ``delayq`` in a terminal of some width; ``streams`` are the standard streams that are not the terminal."""
     process = Terminal([str(BIN / "delayq"), "--broker", server.url, *args], columns, **streams)
     try:
         yield process

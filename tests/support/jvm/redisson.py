@@ -1,4 +1,4 @@
-"""The real Redisson, in a JVM of its own that ``java/Host.java`` runs in: what it needs, and how it is spoken to."""
+"""The real Redisson, in a JVM of its own that runs ``java/Host.java``: its jars, and the commands that it takes."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-#: What packs an entry as "Bc0Lc0", from 3.21.1 on, and as "dLc0", up to 3.21.0.
+#: A version that packs an entry as "Bc0Lc0", as from 3.21.1 on, and one that packs it as "dLc0", as up to 3.21.0.
 VERSION, OLD_VERSION = "3.45.0", "3.20.0"
 #: How long Maven may take to load what it lacks, in s.
 MAVEN_S = 90
@@ -18,17 +18,17 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Dorg.slf4j
 
 
 def why_not() -> str | None:
-    """Says which tool is missing, or returns None."""
+    """Returns which tool is missing, or None."""
     missing = [name for name in ("mvn", "javac", "java") if shutil.which(name) is None]
     return f"no {missing[0]} on the PATH" if missing else None
 
 
 class NoRedisson(Exception):
-    """Maven has no Redisson, and reaches no repository that has."""
+    """Maven has no Redisson, and reaches no repository that has it."""
 
 
 def jars(version: str, cache: Path) -> Path:
-    """Returns the directory with Redisson and what it needs. Maven is asked once, and loads only what it lacks.
+    """Returns the directory with Redisson and its dependencies. Maven runs once, and loads only the jars that it lacks.
 
     Raises:
         NoRedisson: Maven cannot get them.
@@ -67,7 +67,7 @@ class Jvm:
     Args:
         class_path: As of ``compiled``.
         url: Of the Redis server.
-        log: Where it writes what it has to say.
+        log: File to which it writes its log.
     """
 
     def __init__(self, class_path: str, url: str, log: Path) -> None:
@@ -84,24 +84,24 @@ class Jvm:
         assert self._line() == "ready"
 
     def tell(self, what: str, **arguments: Any) -> None:
-        """Gives a command; ``answer`` is to be called later."""
+        """Gives a command. The caller calls ``answer`` later."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": what, **arguments}) + "\n")
         self._process.stdin.flush()
 
     def answer(self) -> Any:
-        """Waits for what the command before returns."""
+        """Waits for the result of the last command, and returns it."""
         answer = json.loads(self._line())
         assert "error" not in answer, answer["error"]
         return answer["value"]
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """Gives a command and waits for what it returns."""
+        """Gives a command, waits for its result, and returns it."""
         self.tell(what, **arguments)
         return self.answer()
 
     def message(self, queue: str, identity: str, *args: Any, task: str = "proj.record", priority: int = 0) -> str:
-        """Lets Java make a Celery message."""
+        """Makes a Celery message in Java."""
         command = {"queue": queue, "id": identity, "task": task, "args": args, "priority": priority}
         return str(self.ask("message", **command))
 
@@ -112,14 +112,17 @@ class Jvm:
     def offer_tasks(
         self, queue: str, ids: Sequence[str], delay_s: float, spread_s: float = 0.0, *, wait: bool = True
     ) -> None:
-        """Offers a task for each id, due evenly over a time after the delay; without ``wait``, ask for the answer."""
+        """Offers a task for each id, due evenly over a time after the delay.
+
+        Without ``wait`` the caller calls ``answer``.
+        """
         what = {"queue": queue, "ids": ids, "task": "proj.record", "args": []}
         self.tell("offer_many", delay_ms=round(delay_s * 1000), spread_ms=round(spread_s * 1000), **what)
         if wait:
             assert self.answer() == len(ids)
 
     def poll(self, queue: str, timeout_s: float) -> str | None:
-        """Takes a message that is delivered, and waits for one at most ``timeout_s``."""
+        """Takes a delivered message. Waits for one at most ``timeout_s``."""
         message = self.ask("poll", queue=queue, timeout_ms=round(timeout_s * 1000))
         return None if message is None else str(message)
 

@@ -1,4 +1,4 @@
-"""What the tests of queues that Redisson and Celery share need beside the JVM."""
+"""Helpers beside the JVM for the tests of queues that Redisson and Celery share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ def shared(make_proj: MakeProj, **options: Any) -> Proj:
 
 @contextmanager
 def transferring(jvm: Jvm, queue: str) -> Iterator[None]:
-    """Redisson's transfer task of a queue runs meanwhile."""
+    """Runs Redisson's transfer task of a queue meanwhile."""
     jvm.ask("start", queue=queue)
     try:
         yield
@@ -25,7 +25,7 @@ def transferring(jvm: Jvm, queue: str) -> Iterator[None]:
 
 
 def nothing_left(proj: Proj, queue: str = "celery") -> None:
-    """Waits until nothing of a queue's delayed messages is left; our notes go with the next look of ours."""
+    """Waits until nothing of a queue's delayed messages is left. Our next transfer removes our notes."""
     client = proj.server.client()
     until(lambda: not client.keys("redisson_delay_queue*"), what="no key of Redisson")
     with proj.connection() as connection:

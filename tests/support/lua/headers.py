@@ -1,4 +1,4 @@
-"""Reads the header of a Lua file, and what the body under it really uses."""
+"""Reads the header of a Lua file, and which keys and arguments the body under it uses."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _TYPE_OF = {command: type_ for type_, commands in _OF_TYPE.items() for command i
 
 @dataclass
 class Arguments:
-    """KEYS or ARGV of a script: the name of each position, and from where on there are any number."""
+    """KEYS or ARGV of a script: the name of each position, and the first position of any number of them."""
 
     names: dict[int, str] = field(default_factory=dict)
     rest: int | None = None
@@ -30,12 +30,12 @@ class Arguments:
 
 @dataclass
 class Header:
-    """What a header says.
+    """The contents of a header.
 
     Attributes:
         sentence: Its first line.
         arguments: ``KEYS`` and ``ARGV``.
-        keys: Name and type of each key; of those of which there are any number, once.
+        keys: Name and type of each key; keys of any number are there once.
         labels: Which of Returns, Atomic and Cost it has.
     """
 
@@ -88,7 +88,7 @@ def _bound(body: str, kind: str) -> dict[int, str]:
 
 
 def _rest(body: str, kind: str) -> int | None:
-    """Returns from which position on a body reads whatever there is."""
+    """Returns the position from which on a body reads any number of arguments."""
     firsts = re.findall(rf"for \w+ = (\d+), #{kind}\b", body) + re.findall(rf"{kind}\[(\d+) \+", body)
     firsts += re.findall(rf"unpack\({kind}, (\d+)\)", body)
     firsts += ["1"] * len(re.findall(rf"ipairs\({kind}\)", body))
@@ -96,15 +96,15 @@ def _rest(body: str, kind: str) -> int | None:
 
 
 def complaints(source: str) -> list[str]:
-    """Returns what a file's header says otherwise than its body does, or leaves out."""
+    """Returns where a file's header contradicts its body, or leaves something out."""
     header, used = read_header(source), read_body(source)
     found = []
-    for kind, said in header.arguments.items():
-        if said != used[kind]:
-            found.append(f"{kind}: the header names {said}, the body uses {used[kind]}")
-        first = len(said.names) + 1
-        if sorted(said.names) != list(range(1, first)) or said.rest not in (None, first):
-            found.append(f"{kind} are not numbered without gaps: {said}")
+    for kind, named in header.arguments.items():
+        if named != used[kind]:
+            found.append(f"{kind}: the header names {named}, the body uses {used[kind]}")
+        first = len(named.names) + 1
+        if sorted(named.names) != list(range(1, first)) or named.rest not in (None, first):
+            found.append(f"{kind} are not numbered without gaps: {named}")
     if not re.fullmatch(r"[A-Z][^.]*\.", header.sentence):
         found.append(f"does not begin with a sentence: {header.sentence!r}")
     if header.labels != ["Returns", "Atomic", "Cost"]:
@@ -122,8 +122,8 @@ def key_types(source: str, backup: str) -> list[dict[str, str]]:
     Twice where an operation works on both forms at once: for its own keys, and for those of the other form.
     """
     found: list[dict[str, str]] = [{}]
-    for name, said in read_header(source).keys:
-        types = said.split("|")
+    for name, type_names in read_header(source).keys:
+        types = type_names.split("|")
         if name in found[-1]:
             found.append({})
         found[-1][name] = types[BACKUPS.index(backup)] if len(types) > 1 else types[0]
@@ -131,7 +131,7 @@ def key_types(source: str, backup: str) -> list[dict[str, str]]:
 
 
 def wrong_types(text: str, types: dict[str, str]) -> list[str]:
-    """Returns where an expanded script uses a key otherwise than as of the type that its header says.
+    """Returns where an expanded script uses a key as another type than its header gives.
 
     A command shows the type of its key; so does a table of types that keys are compared with. A key is called by its
     name wherever it is used: ``keys.due``, ``to.keys.due``, ``due``.
@@ -157,7 +157,7 @@ def _types_shown(text: str, known: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _names_of(text: str, expression: str, known: list[str]) -> list[str]:
-    """Returns the keys for which an expression in a script may stand, those through which a loop goes among them."""
+    """Returns the keys for which an expression in a script may stand, with the keys that a loop goes through."""
     if loop := re.search(rf"for _, {re.escape(expression)} in ipairs\((.*)\) do", text):
         expression = loop[1]
     words = re.findall(r"\w+", expression)

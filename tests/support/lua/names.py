@@ -56,12 +56,14 @@ def complaints(path: str, backup: str, definitions: dict[str, str]) -> list[str]
     source = source_of(path)
     needed = {definitions[name]: name for name in used_in(source) if name in definitions}
     included = included_by(path, backup)
-    found = [f"{needed[each]} is in {each}, which is not included" for each in needed if each not in included]
-    found += [f"{each} is included and not used" for each in included if each not in needed]
+    found = [
+        f"{needed[include]} is in {include}, which is not included" for include in needed if include not in included
+    ]
+    found += [f"{include} is included and not used" for include in included if include not in needed]
     called = set(re.findall(r"\bother\.(\w+)", source))
-    for each in included_of_other(path, backup):
-        own = called.intersection(defined_in(source_of(each)))
+    for include in included_of_other(path, backup):
+        own = called.intersection(defined_in(source_of(include)))
         called -= own
         if not own:
-            found.append(f"{each} is included of the other form and not used")
+            found.append(f"{include} is included of the other form and not used")
     return found + [f"other.{name} is in no include of the other form" for name in sorted(called)]

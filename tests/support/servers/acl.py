@@ -26,20 +26,20 @@ def users(own_server: PrivateRedis, backup: str) -> PrivateRedis:
 
 
 def rights_of_list() -> list[str]:
-    """Returns what the page adds for Redisson's form, the keys first."""
+    """Returns the rights that the page adds for Redisson's form, the keys first."""
     found = re.search(r"```text\n(~redisson.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     return found[1].split()
 
 
 def denials(server: PrivateRedis) -> list[Any]:
-    """Returns what users were denied.
+    """Returns what Redis has denied to users.
 
-    But for what they can do without: the name that a Redis client gives itself, and messages in the other form.
+    Denials that do not matter are left out: of the name that a Redis client gives itself, and of the other form.
     """
     other = () if "~redisson" in str(server.client().acl_getuser("shop")["keys"]) else ("redisson_",)
     found = server.client().execute_command("ACL", "LOG")  # newer clients make a dict of each entry
-    log = [each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found]
+    log = [entry if isinstance(entry, dict) else dict(zip(entry[::2], entry[1::2], strict=True)) for entry in found]
     return [entry for entry in log if not entry["object"].startswith(("client", *other))]
 
 

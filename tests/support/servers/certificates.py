@@ -13,7 +13,7 @@ DAY = datetime.timedelta(days=1)
 
 
 class Authority:
-    """A certificate authority of one's own, in a directory.
+    """A certificate authority with its files in a directory.
 
     Attributes:
         certificate: File with its certificate.

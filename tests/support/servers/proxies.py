@@ -1,4 +1,4 @@
-"""Small TCP proxies in front of a real Redis, for what cannot be had otherwise."""
+"""Small TCP proxies in front of a real Redis, for faults and versions that the server itself cannot show."""
 
 import re
 import socket
@@ -15,8 +15,8 @@ class Proxy:
     Args:
         target: The port.
         tls: Terminates TLS with this context.
-        on_request: Told each piece of what clients send; what it returns is forwarded.
-        on_reply: The same for what the server sends; None in place of a reply cuts the connection.
+        on_request: Called with each piece that clients send; its result is forwarded.
+        on_reply: The same for pieces that the server sends; None in place of a reply cuts the connection.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Proxy:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def cut(self) -> None:
-        """Cuts all connections; new ones are taken."""
+        """Cuts all connections, and accepts new ones."""
         with self._lock:
             cut, self._open = self._open, set()
         for end in cut:
@@ -90,7 +90,7 @@ class Proxy:
 
 
 def old_redis(target: int) -> Proxy:
-    """Makes a proxy that gives a server out as Redis 6.0; the reply keeps its length."""
+    """Makes a proxy that presents a server as Redis 6.0; the reply keeps its length."""
 
     def change(reply: bytes) -> bytes:
         return re.sub(rb"(redis_version:)\d\.\d\.", rb"\g<1>6.0.", reply)
@@ -103,8 +103,8 @@ class LosesReply(Proxy):
 
     Args:
         target: The port.
-        mark: What the request contains.
-        silent: Whether the connection stays, and nothing comes.
+        mark: Bytes that the request contains.
+        silent: Whether the connection stays open without a reply.
     """
 
     def __init__(self, target: int, mark: bytes, *, silent: bool = False) -> None:

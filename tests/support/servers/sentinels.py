@@ -1,4 +1,4 @@
-"""A master, its replica and two Sentinels, as processes of one's own."""
+"""A master, its replica and two Sentinels, as private processes."""
 
 import subprocess
 import tempfile
@@ -26,10 +26,10 @@ sentinel failover-timeout {name} 3000
 
 
 class Sentinels:
-    """They watch over a master with one replica.
+    """Two Sentinels that watch over a master with one replica.
 
     Attributes:
-        ports: Where the Sentinels listen.
+        ports: Ports of the Sentinels.
         master: The first master.
         replica: Its replica, which becomes the master.
     """
@@ -45,7 +45,7 @@ class Sentinels:
         return ";".join(f"{scheme}://127.0.0.1:{port}/0" for port in self.ports)
 
     def fail_over(self) -> None:
-        """Makes the replica the master, while the master lives."""
+        """Makes the replica the master, while the old master lives."""
         redis.Redis(port=self.ports[0]).execute_command("SENTINEL", "FAILOVER", MASTER_NAME)
 
     def await_new_master(self) -> None:
@@ -54,7 +54,7 @@ class Sentinels:
         until(lambda: _role(self.replica) == "master", 30, "a new master")
 
     def await_demotion(self) -> None:
-        """Waits until the old master is a replica: what it took until then is lost."""
+        """Waits until the old master is a replica. The writes that it took until then are lost."""
         until(lambda: _role(self.master) == "slave", 40, "the old master demoted")
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ class Sentinels:
         except redis.ConnectionError:
             return False
         in_sync = self.replica.client().info("replication")["master_link_status"] == "up"
-        return in_sync and all(each["num-slaves"] == 1 and each["num-other-sentinels"] == 1 for each in known)
+        return in_sync and all(state["num-slaves"] == 1 and state["num-other-sentinels"] == 1 for state in known)
 
 
 def _role(server: PrivateRedis) -> str:

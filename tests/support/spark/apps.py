@@ -9,7 +9,7 @@ from kombu import Exchange, Queue
 from celery_ext.spark.write.app_settings import AppSettings
 
 TOPIC = Exchange("news", type="topic")
-#: Queues of one topic exchange, the first of which gets what is meant for the other too.
+#: Queues of one topic exchange. The first one also gets the messages for the other.
 TWO_OF_A_TOPIC = [Queue("all", TOPIC, routing_key="#"), Queue("both", TOPIC, routing_key="both")]
 
 #: A route to a topic exchange for a routing key that no queue wants.

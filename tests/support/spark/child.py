@@ -18,14 +18,14 @@ from tests.support.spark.stepped import Journal
 
 
 class Broker(NamedTuple):
-    """Where a test's server is."""
+    """Address of a test's server."""
 
     url: str
     port: int
 
 
 def start(directory: Path, **arguments: Any) -> subprocess.Popen[bytes]:
-    """Starts the process; what it logs is in the file ``log`` of the directory."""
+    """Starts the process. Its log is the file ``log`` in the directory."""
     directory.mkdir()
     with (directory / "log").open("wb") as log:
         return subprocess.Popen(
@@ -45,15 +45,15 @@ def run(
     conf: Mapping[str, str] | None = None,
     awaited: Sequence[str] = (),
 ) -> None:
-    """Runs jobs side by side, after it has noted the process id of its JVM in the journal.
+    """Notes the process id of its JVM in the journal, and runs jobs side by side.
 
     Args:
         directory: For files of Spark.
-        port: Of the broker, which has the journal, too.
+        port: Port of the broker, which has the journal, too.
         jobs: ``rows`` and ``partitions`` of each, ``step`` before its writer, and ``options`` of the data source.
-        master: Of Spark.
+        master: Master URL of Spark.
         conf: Settings of Spark.
-        awaited: Begins of lines of the journal that are waited for before Spark is ended.
+        awaited: Begins of journal lines. Spark goes on until each of them is there.
     """
     journal = Journal(port)
     spark = session.start(Path(directory), master, conf or {})
@@ -73,8 +73,8 @@ def run(
             )
             for job in jobs
         ]
-        for each in written:
-            each.result()
+        for future in written:
+            future.result()
     for line in awaited:
         until(lambda: journal.lines(line), 60)  # noqa: B023 called at once
     session.stop(spark)

@@ -1,4 +1,4 @@
-"""Rows that say all that can be said of a task, each with the call of Celery that says the same."""
+"""Rows that use every column and option of a task, each with the call of Celery that means the same."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-#: When the job began, and at the same time when Celery is called.
+#: When the job begins, and when Celery is called.
 NOW = datetime(2044, 5, 6, 7, 8, 9, 123_000, tzinfo=UTC)
 NOW_MS = NOW.timestamp() * 1000
 ETA = datetime(2044, 5, 6, 8, 0, 0, 654_321, tzinfo=UTC)
@@ -17,7 +17,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Case(NamedTuple):
-    """A row, and the call that says the same."""
+    """A row, and the call that means the same."""
 
     call: Mapping[str, Any]
     columns: Mapping[str, Any] = NOTHING
@@ -97,7 +97,7 @@ CASES = {
     "queue": Case({"queue": "orders"}, {"queue": ["orders"]}),
     "queue as an option": Case({"queue": "of orders %s"}, {}, {"queue": "of orders %s"}),
     "queue NULL": Case({"queue": "orders"}, {"queue": pa.array([None], pa.string())}, {"queue": "orders"}),
-    **{f"priority {each}": Case({"priority": each}, {"priority": [each]}) for each in range(10)},
+    **{f"priority {number}": Case({"priority": number}, {"priority": [number]}) for number in range(10)},
     "priority as an option": Case({"priority": 6}, {}, {"priority": "6"}),
     "headers in a map": Case({"headers": {"x": "1", "y": "%s"}}, {"headers": mapping(x="1", y="%s")}),
     "headers in a struct": Case({"headers": {"x": 1, "y": None}}, {"headers": struct(x=1, y=None)}),

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def append(frame: DataFrame, server: PrivateRedis, **options: Any) -> None:
-    """Writes a frame to the queue ``q``; an option None is left out."""
+    """Writes a frame to the queue ``q``. Options that are None are left out."""
     _write(frame, "celery", {"broker_url": server.url, **options})
 
 
@@ -29,10 +29,10 @@ def append_stepped(frame: DataFrame, server: PrivateRedis, step: Any, **options:
 
 @contextmanager
 def beside(spark: SparkSession, work: Callable[..., T], *args: Any, **kwargs: Any) -> Iterator[Future[T]]:
-    """Does some work in a thread, which is waited for at the end."""
+    """Does some work in a thread, and waits for the thread at the end."""
 
     def run() -> T:
-        spark.createDataFrame([], "id long")  # makes the session that of the thread, or its formats are not found
+        spark.createDataFrame([], "id long")  # without this the thread has another session, which lacks the formats
         return work(*args, **kwargs)
 
     with ThreadPoolExecutor(1) as pool:

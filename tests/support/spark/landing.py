@@ -21,9 +21,9 @@ class Landed(NamedTuple):
     """A message that has arrived.
 
     Attributes:
-        place: Key of the list, or the queue whose delayed messages it is among.
+        place: Key of the list that has it, or the queue for which it is delayed.
         due_ms: When it is due, ms since the epoch; None in a list.
-        message: As it is there.
+        message: The message, parsed.
     """
 
     place: str
@@ -44,23 +44,23 @@ def landed(server: PrivateRedis) -> list[Landed]:
     found = []
     for key in sorted(client.scan_iter(_type="list")):
         if not key.startswith("delayq:"):
-            found += [Landed(key, None, json.loads(each)) for each in client.lrange(key, 0, -1)]
+            found += [Landed(key, None, json.loads(text)) for text in client.lrange(key, 0, -1)]
     with open_store(server) as store:
         for queue in sorted(client.smembers("delayq:queues")):
             waiting = store.scan.browse(queue).messages
-            found += [Landed(each.queue, each.due_ms, json.loads(each.body or b"")) for each in waiting]
+            found += [Landed(message.queue, message.due_ms, json.loads(message.body or b"")) for message in waiting]
     return found
 
 
 def published(
     server: PrivateRedis, transport: str, queues: Iterable[Queue], publish: Callable[[Connection], Any]
 ) -> Landed:
-    """Returns where the message goes that a call publishes through a transport, ``redis`` being the stock one.
+    """Publishes a message through a transport, and returns where it goes. ``redis`` is the stock transport.
 
     Args:
         server: The broker.
-        transport: Of kombu.
-        queues: Those that workers have declared.
+        transport: Name of the transport in kombu.
+        queues: Queues that workers have declared.
         publish: The call; takes a connection.
     """
     server.client().flushall()
@@ -82,7 +82,7 @@ def sent(server: PrivateRedis, made: BatchMessages, options: WriteOptions) -> La
 
 
 def send(store: DelayStore, offers: Mapping[str, Sequence[Offer]], options: WriteOptions, name: str = "j") -> None:
-    """Sends messages as a Spark task does that is the only one of its job."""
+    """Sends messages as the only Spark task of a job does."""
     job = JobRun(name, store.jobs.new_run(), 600_000)
     assert store.jobs.begin(job).word == "open"
     sender = Sender(store, job, options)

@@ -22,14 +22,14 @@ from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
 from kombu_delayq.store.types import Offer
 
-#: No task of an app of other tests: tasks that are shared come into every app.
+#: A name that no app of other tests uses: shared tasks come into every app.
 TASK = "logic.record"
 
 
 def batch_of(**columns: Any) -> pa.RecordBatch:
     """Makes a batch; each column is an Arrow array, or a list whose type Arrow finds."""
     return pa.RecordBatch.from_pydict(
-        {name: each if isinstance(each, pa.Array) else pa.array(each) for name, each in columns.items()}
+        {name: column if isinstance(column, pa.Array) else pa.array(column) for name, column in columns.items()}
     )
 
 
@@ -40,7 +40,7 @@ def plain_templates() -> Templates:
 
 
 def plan_of(schema: pa.Schema, options: WriteOptions) -> Columns:
-    """Returns the plan of a DataFrame whose batches have this schema."""
+    """Returns what the columns of a DataFrame mean whose batches have this schema."""
     return Columns.of(from_arrow_schema(schema), options)
 
 
@@ -53,19 +53,19 @@ def builder_of(
     max_delay: float | None = None,
     **options: str | None,
 ) -> MessageBuilder:
-    """Makes what makes the messages of a job, as its writer does.
+    """Makes the message builder of a job, as the job's writer does.
 
     Args:
-        schema: Of its rows.
-        settings: Of the app.
-        job: Its name.
-        base_ms: When it began, ms since the epoch; now, unless given.
-        max_delay: Of the transport, s.
+        schema: Schema of the rows.
+        settings: Settings of the app.
+        job: Name of the job.
+        base_ms: When the job began, ms since the epoch; None for now.
+        max_delay: Transport option of this name, in s.
         **options: As a user writes them; ``task`` need not be given.
     """
     templates = plain_templates() if settings is None else Templates(settings)
     settings = settings or AppSettings()
-    given = WriteOptions.parse({name: each for name, each in {"task": TASK, **options}.items() if each is not None})
+    given = WriteOptions.parse({name: text for name, text in {"task": TASK, **options}.items() if text is not None})
     levels = DelayLevels.parse(given.delayq_levels or settings.levels or DelayLevels.parse())
     schedule = Schedule(given, levels, time() * 1000 if base_ms is None else base_ms, max_delay)
     depth = settings.conf.get("task_repr_maxlevels", 3)
@@ -78,7 +78,7 @@ def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: A
 
 
 def offers_of(made: BatchMessages) -> list[tuple[str, Offer]]:
-    """Returns the offers with their queues, and fails the test if there are faults."""
+    """Returns the offers with their queues, and fails the test if there are bad rows."""
     assert made.bad_rows == []
     return [(queue, offer) for queue, offers in made.offers.items() for offer in offers]
 
@@ -110,10 +110,10 @@ def kwargs_of(offer: Offer) -> dict[str, Any]:
 
 
 def seen(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all that a worker sees of a message, but for what differs whenever Celery makes one.
+    """Returns all that a worker sees of a message, except for what differs whenever Celery makes one.
 
-    That is: the delivery tag, the id of the reply queue, and the process id in ``origin``. The body is decoded. Times
-    are moments: the zone in which Celery writes one depends on how it was asked for.
+    The delivery tag, the id of the reply queue and the process id in ``origin`` differ. The body is decoded. Times are
+    datetimes, because the zone in which Celery writes a time depends on how the caller gives it.
     """
     headers, properties = dict(message["headers"]), dict(message["properties"])
     for name in ("eta", "expires"):
@@ -123,7 +123,7 @@ def seen(message: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("delivery_tag", "reply_to"):
         properties[name] = len(properties[name])
     args, kwargs, embed = arguments_in(message)
-    rest = {name: each for name, each in message.items() if name not in ("body", "headers", "properties")}
+    rest = {name: value for name, value in message.items() if name not in ("body", "headers", "properties")}
     return {**rest, "headers": headers, "properties": properties, "body": [list(args), kwargs, embed]}
 
 

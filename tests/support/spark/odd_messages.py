@@ -75,4 +75,4 @@ ODD = [
     plain_message({"id": "other", "retries": 7}, headers={"eta": ETA}, DelaySeconds=5),
     plain_message("text", headers={"id": "x"}),
 ]
-MESSAGES = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in (*FORMS, *ODD)]
+MESSAGES = [message if isinstance(message, bytes) else json.dumps(message).encode() for message in (*FORMS, *ODD)]

@@ -1,4 +1,4 @@
-"""How the tests read waiting messages without Spark: as its tasks do, one after the other."""
+"""Reads waiting messages as Spark tasks do, one after the other and without Spark."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from celery_ext.spark.source import CeleryDataSource
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 
-#: Some time that no test lives to see, ms since the epoch.
+#: A time after the end of every test, ms since the epoch.
 FUTURE_MS = 4_102_444_800_000.0
 
 Row = dict[str, Any]
@@ -27,14 +27,14 @@ def store_of(server: PrivateRedis) -> DelayStore:
 def fill(
     store: DelayStore, queue: str, count: int, same: int = 1, first_ms: float = FUTURE_MS, prefix: str = ""
 ) -> list[str]:
-    """Offers messages, so many of which are due at one time. Returns their ids, which begin with prefix or queue."""
+    """Offers messages, ``same`` of them due at a time. Returns their ids, which begin with the prefix or the queue."""
     ids = [f"{prefix or queue}-{n:05}" for n in range(count)]
     for at in range(0, count, 500):
         store.delivery.offer(
             queue,
             *(
-                Offer(each, repr(first_ms + (at + n) // same), 0, f"body of {each}")
-                for n, each in enumerate(ids[at : at + 500])
+                Offer(identity, repr(first_ms + (at + n) // same), 0, f"body of {identity}")
+                for n, identity in enumerate(ids[at : at + 500])
             ),
         )
     return ids

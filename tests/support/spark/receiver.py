@@ -1,4 +1,4 @@
-"""A Celery app whose tasks write down what they are given; the data source reads its routes."""
+"""A Celery app whose tasks write down their arguments; the data source reads its routes."""
 
 import os
 from typing import Any
@@ -24,5 +24,5 @@ def receive(self: Any, *args: Any, **kwargs: Any) -> None:
 
 @app.task(bind=True, name="routed")
 def routed(self: Any, *args: Any, **kwargs: Any) -> None:
-    """The same, by another way."""
+    """Does the same. Its queue comes from a route."""
     receive.run.__func__(self, *args, **kwargs)

@@ -20,7 +20,8 @@ from tests.support.spark.stepped import SteppedDataSource
 SparkLog = Callable[[], str]
 #: The password of ``guarded_server``, and another.
 PASSWORD, WRONG_PASSWORD = "pfc-Jx83-kept-secret", "pfc-Jx83-never-right"
-#: Variables of Spark's processes with its URL, with that and the wrong password, and with that of no server.
+#: Environment variables of Spark's processes: the URL of that server, this URL with the wrong password, and the URL of
+#: no server.
 BROKER_ENV, WRONG_ENV, GONE_ENV = "DELAYQ_TEST_BROKER", "DELAYQ_TEST_BROKER_WRONG", "DELAYQ_TEST_BROKER_GONE"
 OLDEST_JAVA = 17
 #: Not UTC, so that a mistake between local time and UTC shows.
@@ -48,15 +49,15 @@ CONF = {
 
 
 def why_no_java() -> str | None:
-    """Says why Spark cannot run here, or returns None."""
+    """Returns why Spark cannot run here, or None."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if not java or not Path(java).exists():
         return f"Spark needs Java {OLDEST_JAVA} or later, and there is none on the PATH or in JAVA_HOME"
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
-    found = re.search(r'version "(\d+)', told)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
+    found = re.search(r'version "(\d+)', output)
     if found is None or int(found[1]) < OLDEST_JAVA:
-        return f"Spark needs Java {OLDEST_JAVA} or later; {java} says: {told.strip() or 'nothing'}"
+        return f"Spark needs Java {OLDEST_JAVA} or later; {java} says: {output.strip() or 'nothing'}"
     return None
 
 
@@ -70,7 +71,7 @@ def start(directory: Path, master: str = "local[2,4]", conf: Mapping[str, str] =
     """Starts Spark in this process, which must have none.
 
     Args:
-        directory: Where it keeps its files.
+        directory: Directory for Spark's files.
         master: ``local[2,4]`` runs a task up to four times; plain ``local[2]`` never retries.
         conf: Further settings.
     """
@@ -107,7 +108,7 @@ def stop(spark: SparkSession) -> None:
 
 @contextmanager
 def stderr_into(path: Path) -> Iterator[None]:
-    """Processes that are started within write their stderr there; the JVM hands its own on to its Python workers."""
+    """Sends the stderr of processes that start meanwhile to a file. Python workers get the stderr of their JVM."""
     before = os.dup(2)
     try:
         with path.open("ab") as log:

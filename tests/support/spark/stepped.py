@@ -15,10 +15,10 @@ from celery_ext.spark.write.commit_message import CommitMessage
 
 
 class Journal:
-    """What the steps of one test tell it, and what it tells them: a list of texts in database 15 of the broker.
+    """A list of texts by which a test and its steps tell each other something, in database 15 of the broker.
 
     Args:
-        port: Of the broker.
+        port: Port of the broker.
     """
 
     def __init__(self, port: int) -> None:
@@ -31,7 +31,7 @@ class Journal:
         self._client.rpush("journal", text)
 
     def lines(self, about: str = "") -> list[str]:
-        """Returns the lines that begin so."""
+        """Returns the lines that begin with a text."""
         return [line for line in self._client.lrange("journal", 0, -1) if line.startswith(about)]
 
     def job(self, name: str) -> dict[str, str]:
@@ -48,7 +48,7 @@ class SteppedDataSource(CeleryDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Returns what stands in ``format``."""
+        """Returns the name of the format."""
         return "stepped"
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:

@@ -24,7 +24,7 @@ def write_rows(directory: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def run_stream(
     spark: SparkSession, server: PrivateRedis, directory: Path, schema: str = "id long", **options: Any
 ) -> None:
-    """Runs a stream from ``in`` with its checkpoint in ``checkpoint`` over all files that it has not seen yet."""
+    """Runs a stream over all files in ``in`` that it has not seen yet, with its checkpoint in ``checkpoint``."""
     given = {"broker_url": server.url, "task": "t", "queue": "q", "checkpointLocation": directory / "checkpoint"}
     files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(directory / "in"))
     query = (

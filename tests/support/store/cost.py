@@ -10,7 +10,7 @@ from kombu_delayq.store import DelayStore
 
 
 def round_trips(store: DelayStore, act: Callable[[], Any]) -> int:
-    """Counts how often the client sends something: what it sends together is once, in however many parts it goes."""
+    """Counts how often the client sends something. Commands sent together count once, however many parts they have."""
     send, sent = Connection.send_packed_command, []
 
     def noted(connection: Connection, command: Any, *args: Any, **kwargs: Any) -> Any:
@@ -24,6 +24,6 @@ def round_trips(store: DelayStore, act: Callable[[], Any]) -> int:
 
 
 def calls(store: DelayStore) -> dict[str, int]:
-    """Commands that clients and scripts have sent since ``CONFIG RESETSTAT``."""
+    """Returns how often clients and scripts have called each command since ``CONFIG RESETSTAT``."""
     stats = store.client.info("commandstats")
     return {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}

@@ -18,7 +18,7 @@ MakeStore = Callable[..., DelayStore]
 
 @pytest.fixture(params=BACKUPS)
 def backup(request: pytest.FixtureRequest) -> str:
-    """The form in which stores keep messages: each test runs with both, unless it is marked as for one."""
+    """The form in which stores keep messages. A test runs with both, unless it is marked for one."""
     return str(request.param)
 
 
@@ -46,7 +46,7 @@ def store(make_store: MakeStore) -> DelayStore:
 
 @pytest.fixture
 def ear(store: DelayStore) -> Iterator[Ear]:
-    """Hears the store's announcements of new heads, which in Redisson's form have a channel for each queue."""
+    """Hears the store's announcements of new heads. In Redisson's form each queue has its own channel."""
     ear = ear_of(store)
     yield ear
     ear.close()

@@ -1,11 +1,11 @@
-"""The two forms of backup, as tests tell them apart."""
+"""The two forms of backup: marks for tests of one form, and the other form of a store."""
 
 import pytest
 
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store import DelayStore
 
-#: For a test of what only one form has.
+#: For a test of something that only one form has.
 hash_only = pytest.mark.parametrize("backup", ["hash"])
 list_only = pytest.mark.parametrize("backup", ["list"])
 

@@ -6,7 +6,7 @@ from kombu_delayq.store.types import Offer
 
 #: Keys of the job "j".
 JOB, GUARD, STAGED = (f"delayq:{what}:j" for what in ("job", "guard", "staged"))
-#: For how long jobs are remembered here, in ms: longer than any test.
+#: How long Redis remembers a job here, in ms: longer than any test.
 TTL_MS = 600_000
 
 
@@ -20,12 +20,12 @@ def begun(
 
 
 def now(identity: str, body: str | bytes = "", priority: int = 0) -> Offer:
-    """Makes an offer of a message that is due at once; its body tells its id."""
+    """Makes an offer of a message that is due at once; its body contains its id."""
     return Offer(identity, "", priority, body or f"body of {identity}")
 
 
 def several(count: int, of: str = "i") -> list[Offer]:
-    """Makes offers that are due at once, of ids of their own."""
+    """Makes offers that are due at once, each with its own id."""
     return [now(f"{of}{n}") for n in range(count)]
 
 
@@ -35,7 +35,7 @@ def claim(identity: str) -> Offer:
 
 
 def staged_job(store: DelayStore, *messages: tuple[str, Offer], max_rate: float = 0.0, max_depth: int = 0) -> JobRun:
-    """Stages messages, each for a queue, and commits their job, all but for sending them."""
+    """Stages messages, each for a queue, and commits their job without sending them yet."""
     job = begun(store, staged=True, max_rate=max_rate, max_depth=max_depth)
     for queue, message in messages:
         assert store.jobs.enqueue(queue, job, [message]).word == "enqueued"
@@ -44,7 +44,7 @@ def staged_job(store: DelayStore, *messages: tuple[str, Offer], max_rate: float 
 
 
 def published(store: DelayStore, job: JobRun) -> int:
-    """Publishes until nothing is left. Returns how many messages that were."""
+    """Publishes until nothing is left. Returns the number of messages."""
     total = 0
     while (reply := store.jobs.publish(job)).fresh:
         total += reply.fresh

@@ -1,4 +1,4 @@
-"""What a database holds, before and after an operation, and what was announced."""
+"""The contents of a database before and after an operation, and the announcements meanwhile."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.formats.hash import body_of, id_of
 from kombu_delayq.store.types import Offer, QueueHeads, Waiting
 
-#: Some time in the past, ms since the epoch, and one that no test lives to see.
+#: A time in the past, and one after the end of every test, ms since the epoch.
 PAST_MS = 1_000_000_000_000.0
 FUTURE_MS = 4_102_444_800_000.0
 
@@ -23,13 +23,13 @@ Contents = dict[bytes, Any]
 
 DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins"))
 
-#: Ids that an operation might take for something else. Some look like the id of a twin; one is no UTF-8.
+#: Ids that an operation might take for something else. Some look like the id of a twin; one is not UTF-8.
 ODD_IDS = [
     *("", "~", "i~", "~0123456789abcdef", "i~0123456789abcdef", "i~0123456789abcdeg"),
     *("\x7f", "\x7f00000001i", "ü", "\udcff", "\0", "\r\n$5\r\n", "i j", "*?[", "(i", "[i", "+", "-", "n" * 5000),
 ]
 
-#: Bounds of due times, each with what is between them of messages due 0, 1, 1, 2 and 3 ms after FUTURE_MS.
+#: Bounds of due times. Of messages a to e, due 0, 1, 1, 2 and 3 ms after FUTURE_MS, the text names those between.
 BOUNDS: list[tuple[dict[str, float], str]] = [
     ({}, "abcde"),
     ({"from_ms": FUTURE_MS + 1}, "bcde"),
@@ -59,19 +59,21 @@ def contents(client: redis.Redis) -> Contents:
 def look(store: DelayStore) -> Contents:
     """Reads a database without regard to the form of backup.
 
-    Instead of the keys that keep them, it has the messages that wait in each queue that is known, in the order of their
+    In place of the keys of delayed messages the result has the messages of each known queue, in the order of their
     delivery: id, due time, priority, body.
     """
     found = contents(store.client)
     for queue in store.queues.names():
         for key in store.keys.stored(queue, store.backup):
             found.pop(as_bytes(key), None)
-        found[b"waiting in " + as_bytes(queue)] = [each[1:5] for each in store.scan.browse(queue, count=5000).messages]
+        found[b"waiting in " + as_bytes(queue)] = [
+            message[1:5] for message in store.scan.browse(queue, count=5000).messages
+        ]
     return found
 
 
 def in_form(store: DelayStore, key: str) -> str:
-    """Returns which key of the store's form stands in the place of one of the default form; others as they are."""
+    """Returns the key of the store's form that stands for a key of the default form; any other key as it is."""
     match = re.fullmatch(r"delayq:\{(.*)\}:(due|backup|order|twins)", key, re.DOTALL)
     if match is None:
         return key
@@ -91,17 +93,17 @@ def announced(store: DelayStore, due_ms: float, queue: str = "q") -> str:
 
 
 def lose_body(store: DelayStore, *ids: str) -> None:
-    """Takes away the bodies of messages: in Redisson's form the entry is cut short."""
-    for each in ids:
+    """Removes the bodies of messages. In Redisson's form the entry is cut short."""
+    for identity in ids:
         if store.backup == "hash":
-            assert store.client.hdel(BACKUP, each) == 1
+            assert store.client.hdel(BACKUP, identity) == 1
         else:
-            entry, due_ms = lose_index(store, each)
+            entry, due_ms = lose_index(store, identity)
             store.client.zadd(store.keys.timeout("q"), {entry[:-1]: due_ms})
 
 
 def lose_index(store: DelayStore, identity: str) -> tuple[bytes, float]:
-    """Takes a message out of the index of due times. Returns its member there, and when it was due."""
+    """Removes a message from the index of due times. Returns its member there, and when it was due."""
     message, key = only(store, identity), in_form(store, DUE)
     bodies = {body: member for member, body in bodies_of_members(store).items()}
     member = bodies[message.body or b""]
@@ -113,12 +115,12 @@ def bodies_of_members(store: DelayStore) -> dict[bytes, bytes | None]:
     """Returns the members of the index, each with its body."""
     members = store.client.zrange(in_form(store, DUE), 0, -1)
     if store.backup == "list":
-        return {each: each[16:] for each in members}
-    return {each: body_of(store.client.hget(BACKUP, id_of(each)) or b"") for each in members}
+        return {member: member[16:] for member in members}
+    return {member: body_of(store.client.hget(BACKUP, id_of(member)) or b"") for member in members}
 
 
 def spoil_the_count(store: DelayStore) -> None:
-    """Makes what counts the messages marked no number."""
+    """Makes the counter of marked messages something else than a number."""
     if store.backup == "hash":
         store.client.set(ORDER, "not a number")
     else:
@@ -126,13 +128,13 @@ def spoil_the_count(store: DelayStore) -> None:
 
 
 def clock_ms(client: redis.Redis) -> float:
-    """Redis's clock, ms since the epoch."""
+    """Returns the time by Redis's clock, ms since the epoch."""
     seconds, microseconds = client.time()
     return float(seconds) * 1000 + float(microseconds) / 1000
 
 
 def waiting(identity: str, due_ms: float = FUTURE_MS, body: str | bytes = "", priority: int = 0) -> Offer:
-    """Makes an offer, by default of a message that is not due while the test runs; its body tells its id."""
+    """Makes an offer, by default of a message that is not due while the test runs; its body contains its id."""
     return Offer(identity, repr(due_ms), priority, body or f"body of {identity}")
 
 
@@ -142,13 +144,13 @@ def odd(identity: str, body: str = "", due_ms: float = FUTURE_MS, priority: int 
 
 
 def twin_id(identity: str, body: str, priority: int = 0) -> str:
-    """Returns under which id a message is stored beside another of its id."""
+    """Returns the id under which a message is stored beside another message of its id."""
     digest = sha1(f"{priority}{body}".encode(), usedforsecurity=False).hexdigest()
     return f"{identity}~{digest[:16]}"
 
 
 def by_queue(heads: QueueHeads) -> dict[str, float]:
-    """Returns when the next message of each queue is due, where all are in one form of backup."""
+    """Returns when the next message of each queue is due. All messages are in one form of backup."""
     assert len({form.backup for form in heads.due_ms}) <= 1
     return {form.queue: due_ms for form, due_ms in heads.due_ms.items()}
 
@@ -162,7 +164,7 @@ def only(store: DelayStore, identity: str) -> Waiting:
 def refuses_a_key_of_the_wrong_type(store: DelayStore, key: str, act: Callable[[], Any]) -> None:
     """Puts somebody else's key in the way: the error names it, and nothing changes.
 
-    Of a key of the default form it is the one of the store's form that stands in its place.
+    ``key`` is a key of the default form; the key of the store's form that stands for it is used.
     """
     key = in_form(store, key)
     store.client.delete(key)
@@ -179,7 +181,7 @@ def opened(value: bytes) -> bytes:
 
 
 def popped(client: redis.Redis, key: str) -> list[bytes]:
-    """Takes all messages of a list, in the order in which a consumer gets them."""
+    """Takes all messages out of a list, in the order in which a consumer gets them."""
     bodies = []
     while (body := client.rpop(key)) is not None:
         bodies.append(body)
@@ -187,7 +189,7 @@ def popped(client: redis.Redis, key: str) -> list[bytes]:
 
 
 class Ear:
-    """Hears what is published on a channel; of what it hears on others, whose names match a pattern, it says where."""
+    """Hears what is published on a channel, and on channels that match a pattern; for these it adds the channel."""
 
     END = b"-- end --"
 
@@ -202,7 +204,7 @@ class Ear:
 
     def heard(self) -> list[str]:
         """Returns what was published since the last call."""
-        # Redis sends subscribers everything in order: what comes after the end has not been published yet.
+        # Redis sends everything to subscribers in order: nothing published so far comes after the end.
         while not self._client.publish(self._channel, self.END):
             self._pubsub.get_message(timeout=0.1)
         heard = []
@@ -220,7 +222,7 @@ class Ear:
 
 
 def ear_of(store: DelayStore) -> Ear:
-    """Hears a store's announcements of new heads, as ``announced`` tells them."""
+    """Hears a store's announcements of new heads, in the form of ``announced``."""
     return Ear(store.client, store.keys.wake, "redisson_delay_queue_channel:*")
 
 

@@ -1,4 +1,4 @@
-"""What the store is to do, in plain Python: a list of waiting messages and the lists to which they go."""
+"""A model of the store in plain Python: a list of waiting messages, and the lists to which they go."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Message:
     Attributes:
         identity: Its own id.
         stored: The id under which it is stored.
-        order: Grows with each message that gets a due time.
+        order: A number that grows with each message that gets a due time.
     """
 
     identity: str
@@ -35,19 +35,19 @@ class Message:
 
     @property
     def told(self) -> tuple[str, float, int, bytes]:
-        """What the store tells of it."""
+        """What the store says about the message."""
         return self.stored, self.due_ms, self.priority, self.body.encode()
 
 
 class Head(NamedTuple):
-    """When the next message was due, if there was one, and how many had got a due time until then."""
+    """When the next message was due, if there was one, and how many messages had got a due time by then."""
 
     due_ms: float | None
     count: int
 
 
 class Model:
-    """One queue; a due time is past, or later than any test."""
+    """One queue. A due time is past, or after the end of every test."""
 
     def __init__(self) -> None:
         self.waiting: list[Message] = []
@@ -71,23 +71,23 @@ class Model:
         return state
 
     def make_room(self, identity: str, number: int, chain: str) -> str:
-        """Does what comes before a step is stored. Returns ``waits`` or ``cancelled`` where it is not."""
+        """Makes room for a step of a chain. Returns ``waits`` or ``cancelled`` if the step is not to be stored."""
         if identity in self.refused:
             self.chains.discard(identity)
             return "cancelled"
-        for each in self.find(identity):
-            if chain in each.body:
-                if json.loads(each.body)["headers"]["retries"] >= number:
+        for message in self.find(identity):
+            if chain in message.body:
+                if json.loads(message.body)["headers"]["retries"] >= number:
                     return "waits"
-                self.remove([each])
+                self.remove([message])
         return ""
 
     def cancel(self, identity: str, mark: str) -> list[tuple[str, float, int, bytes]]:
-        """Takes the messages of an id away. Returns what the store tells of them. mark: what all steps contain."""
+        """Removes the messages of an id. Returns what the store says about them. mark: Text that all steps contain."""
         found = self.find(identity)
         told = self.told(found, identity)
         if found:
-            has_step = any(mark in each.body for each in found)
+            has_step = any(mark in message.body for message in found)
             (self.chains if has_step else self.refused).discard(identity)
         self.remove(found)
         return told
@@ -121,30 +121,30 @@ class Model:
 
     def remove(self, messages: list[Message]) -> None:
         """Takes messages away."""
-        self.waiting = [each for each in self.waiting if all(each is not other for other in messages)]
+        self.waiting = [message for message in self.waiting if all(message is not other for other in messages)]
 
     def stored(self, stored: str) -> Message | None:
         """Returns the message that is stored under an id."""
-        return next((each for each in self.waiting if each.stored == stored), None)
+        return next((message for message in self.waiting if message.stored == stored), None)
 
     def find(self, identity: str) -> list[Message]:
         """Returns the messages that are found by an id: their own, or that under which one is stored."""
-        return [each for each in self.waiting if identity in (each.identity, each.stored)]
+        return [message for message in self.waiting if identity in (message.identity, message.stored)]
 
     def told(self, found: list[Message], identity: str) -> list[tuple[str, float, int, bytes]]:
         """Returns what the store tells of messages that were found by an id."""
-        return [each.told for each in found]
+        return [message.told for message in found]
 
     def in_order(self) -> list[Message]:
         """Returns all messages in the order of their delivery."""
-        return sorted(self.waiting, key=lambda each: (each.due_ms, each.order))
+        return sorted(self.waiting, key=lambda message: (message.due_ms, message.order))
 
     def head_ms(self) -> float | None:
         """Returns when the next message is due."""
-        return min((each.due_ms for each in self.waiting), default=None)
+        return min((message.due_ms for message in self.waiting), default=None)
 
     def head(self) -> Head:
-        """Returns what tells later whether there is a new head."""
+        """Returns the present head, for ``has_new_head``."""
         return Head(self.head_ms(), self._count)
 
     def has_new_head(self, before: Head) -> bool:
@@ -158,16 +158,16 @@ class Model:
 
 
 class ListModel(Model):
-    """The same where messages are kept in Redisson's form.
+    """The same for messages in Redisson's form.
 
-    Due times are whole ms. Of the messages of an id the first that still waits has it, and each other one of an id of
-    its own, which tells of the body that it has now.
+    Due times are whole ms. Of the messages with one id, the first that still waits is stored under this id. Each other
+    one is stored under an id of its own, made from the body that it has now.
     """
 
     def put(self, identity: str, due_ms: float, priority: int, body: str) -> str:
         """Takes a message in. Returns ``offered``, ``repeated`` or ``renamed``."""
-        same = [each for each in self.waiting if each.identity == identity]
-        if any((each.priority, each.body) == (priority, body) for each in same):
+        same = [message for message in self.waiting if message.identity == identity]
+        if any((message.priority, message.body) == (priority, body) for message in same):
             return "repeated"
         self.waiting.append(Message(identity, "", float(ceil(due_ms)), priority, body, self._next()))
         self._name()
@@ -176,8 +176,8 @@ class ListModel(Model):
     def reschedule(self, stored: str, old_body: bytes | None, due_ms: float, body: bytes) -> str:
         """Changes when a message is due. Returns the word for it."""
         word = super().reschedule(stored, old_body, due_ms, body)
-        for each in self.waiting:
-            each.due_ms = float(ceil(each.due_ms))
+        for message in self.waiting:
+            message.due_ms = float(ceil(message.due_ms))
         self._name()
         return word
 
@@ -192,8 +192,10 @@ class ListModel(Model):
 
     def find(self, identity: str) -> list[Message]:
         """Returns the messages of an id, the first of which has it; else the last that has this as an id of its own."""
-        found = [each for each in self.waiting if each.identity == identity]
-        twins = [each for each in self.waiting if twin_id(each.identity, each.body, each.priority) == identity]
+        found = [message for message in self.waiting if message.identity == identity]
+        twins = [
+            message for message in self.waiting if twin_id(message.identity, message.body, message.priority) == identity
+        ]
         return found or twins[-1:]
 
     def told(self, found: list[Message], identity: str) -> list[tuple[str, float, int, bytes]]:
@@ -204,11 +206,11 @@ class ListModel(Model):
 
     def has_new_head(self, before: Head) -> bool:
         """Whether a new head is to be announced: a message that got its due time since."""
-        return any(each.order > before.count for each in self.in_order()[:1])
+        return any(message.order > before.count for message in self.in_order()[:1])
 
     def _name(self) -> None:
         taken: set[str] = set()
-        for each in self.waiting:
-            is_first = each.identity not in taken
-            each.stored = each.identity if is_first else twin_id(each.identity, each.body, each.priority)
-            taken.add(each.identity)
+        for message in self.waiting:
+            is_first = message.identity not in taken
+            message.stored = message.identity if is_first else twin_id(message.identity, message.body, message.priority)
+            taken.add(message.identity)

@@ -1,4 +1,4 @@
-"""How the tests read parts of the queue ``q``."""
+"""Reads parts of the queue ``q``."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -9,14 +9,14 @@ from kombu_delayq.store.types import Part, Scanned
 
 
 def whole(store: DelayStore) -> Part:
-    """Returns the part that has all messages in the store's form of backup."""
+    """Returns the part with all messages in the store's form of backup."""
     return Part("q", backup=store.backup)
 
 
 def ids_of(store: DelayStore, page: Scanned) -> list[str]:
     """Returns the ids of the messages on a page."""
     found = store.scan.ids(whole(store), page.members) if page.members else []
-    return [each.decode(errors="surrogateescape") for each in found]
+    return [identity.decode(errors="surrogateescape") for identity in found]
 
 
 def pages(store: DelayStore, part: Part | None = None, **how: Any) -> Iterator[Scanned]:
@@ -42,7 +42,7 @@ def scanned(
 
 
 def cut_into(store: DelayStore, count: int, **bounds: Any) -> list[Part]:
-    """Cuts the queue into parts of the same size, but for one message."""
+    """Cuts the queue into parts whose sizes differ by one message at most."""
     size = store.scan.count("q", **bounds)
     return store.scan.cut("q", [size * n // count - 1 for n in range(1, count)], **bounds)
 

@@ -1,4 +1,4 @@
-"""What Redis saw of Redisson's RDelayedQueue, as data, and how a session is recorded.
+"""The commands of Redisson's RDelayedQueue as Redis saw them, and a recorder for such sessions.
 
 The session: a transfer task starts on the queue "q"; five messages are offered with a delay of 13 s; they are
 transferred; a sixth is offered and removed. p1, p2 and so on are the messages, m1, m2 the entries made of them.
@@ -18,7 +18,7 @@ TIMEOUT, LISTED, CHANNEL = (f"redisson_delay_queue{what}:{{q}}" for what in ("_t
 DELAY_MS = 13_000
 MESSAGES = [f"message {number}" for number in range(1, 7)]
 
-#: A command as Redis saw it; what differs from session to session has a name: p1, m1, due, now.
+#: A command as Redis saw it. Values that differ from session to session have names: p1, m1, due, now.
 Command = tuple[str, ...]
 
 _TAKE = ("ZRANGEBYSCORE", TIMEOUT, "0", "now", "LIMIT", "0", "100")
@@ -37,7 +37,7 @@ RECORDED: dict[str, list[Command]] = {
     **{f"offer {number}": _offer(number, head=number == 1) for number in range(1, 6)},
     "transfer": [
         _TAKE,
-        *(each for n in range(1, 6) for each in (("RPUSH", "q", f"p{n}"), ("LREM", LISTED, "1", f"m{n}"))),
+        *(command for n in range(1, 6) for command in (("RPUSH", "q", f"p{n}"), ("LREM", LISTED, "1", f"m{n}"))),
         ("ZREM", TIMEOUT, *(f"m{n}" for n in range(1, 6))),
         _NEXT,
     ],
@@ -85,7 +85,9 @@ class Recorder:
         while True:
             line = _LINE.match(self._file.readline())
             assert line is not None
-            name, *arguments = (ast.literal_eval("b" + each.decode("latin-1")) for each in _ARGUMENT.findall(line[2]))
+            name, *arguments = (
+                ast.literal_eval("b" + quoted.decode("latin-1")) for quoted in _ARGUMENT.findall(line[2])
+            )
             if arguments == [end]:
                 return heard
             heard.append(Seen(line[1] == b"lua", [name.upper(), *arguments]))
@@ -107,7 +109,7 @@ def recorder(client: redis.Redis, port: int) -> Iterator[Recorder]:
 
 
 class Names:
-    """Gives what differs from session to session the names that it has in ``RECORDED``."""
+    """Gives values that differ from session to session the names that they have in ``RECORDED``."""
 
     def __init__(self) -> None:
         self._of = {message.encode(): f"p{number}" for number, message in enumerate(MESSAGES, 1)}
@@ -117,7 +119,7 @@ class Names:
         """Returns the commands on Redisson's keys, its channel and the queue's list, not those that run scripts."""
         wanted = {name.encode() for name in (TIMEOUT, LISTED, CHANNEL, "q")}
         parts = [seen.parts for seen in heard if seen.parts[0] not in (b"EVAL", b"EVALSHA")]
-        return [self._command(each) for each in parts if each[1:2] and each[1] in wanted]
+        return [self._command(command) for command in parts if command[1:2] and command[1] in wanted]
 
     def _command(self, parts: list[bytes]) -> Command:
         if parts[0] == b"ZADD":
@@ -125,4 +127,4 @@ class Names:
             self._of.update({parts[2]: "due", parts[3]: f"m{self._entries}"})
         if parts[0] == b"ZRANGEBYSCORE":
             self._of[parts[3]] = "now"
-        return tuple(self._of.get(each, each.decode("latin-1")) for each in parts)
+        return tuple(self._of.get(part, part.decode("latin-1")) for part in parts)

@@ -11,7 +11,7 @@ TIMEOUT, LISTED, NOTES, IDS = (
     *("redisson_delay_queue_timeout:{q}", "redisson_delay_queue:{q}"),
     *("delayq:{q}:notes", "delayq:{q}:ids"),
 )
-#: What Redisson's own transfer does.
+#: The script of Redisson's own transfer.
 TRANSFER = """
 local expired = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, ARGV[2])
 if #expired > 0 then
@@ -33,12 +33,12 @@ def live(store: DelayStore, queue: str = "q") -> dict[bytes, float]:
 
 
 def listed(store: DelayStore, queue: str = "q") -> list[bytes]:
-    """Returns the entries of the list, those that have left among them."""
+    """Returns the entries of the list, with those of messages that no longer wait."""
     return list(store.client.lrange(store.keys.listed(queue), 0, -1))
 
 
 def body_in(entry: bytes) -> bytes:
-    """Returns the message in an entry, as its first byte says that it is packed."""
+    """Returns the message in an entry. Its first byte says how the entry is packed."""
     at = 1 + entry[0] if entry[0] in (7, 8) else 8
     [length] = struct.unpack_from("<Q", entry, at)
     assert length == len(entry) - at - 8
@@ -46,7 +46,7 @@ def body_in(entry: bytes) -> bytes:
 
 
 def records(store: DelayStore, queue: str = "q") -> dict[bytes, list[bytes]]:
-    """Returns the marks that the index of ids has, each with the due times that it says."""
+    """Returns the marks in the index of ids, each with its due times there."""
     found: dict[bytes, list[bytes]] = {}
     for field, value in store.client.hgetall(store.keys.ids(queue)).items():
         if not field.startswith(b"\0n"):
@@ -56,7 +56,7 @@ def records(store: DelayStore, queue: str = "q") -> dict[bytes, list[bytes]]:
 
 
 def is_tail_known(store: DelayStore, queue: str = "q") -> bool:
-    """Whether it is noted that all entries of the list are in the index of ids."""
+    """Whether our notes say that all entries of the list are in the index of ids."""
     tail = store.client.lindex(store.keys.listed(queue), -1)
     return tail is None or tail[:MARK] == store.client.hget(store.keys.notes(queue), "tail")
 
@@ -65,7 +65,7 @@ def is_sound(store: DelayStore, queue: str = "q", removed: int = 0) -> None:
     """Checks what must hold of a queue after any operation of ours and of others.
 
     Args:
-        store: One in this form.
+        store: A store in this form.
         queue: Name of the queue.
         removed: How many messages others may have removed since we did anything.
     """

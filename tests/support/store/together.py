@@ -1,4 +1,4 @@
-"""Several stores at the same messages at once."""
+"""Several stores that work on the same messages at once."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ def own_store(store: DelayStore) -> Iterator[DelayStore]:
 
 
 def together(store: DelayStore, *acts: Callable[[DelayStore], Any]) -> list[Any]:
-    """Runs all at once, each with a store of its own. Returns what each returns."""
+    """Runs all acts at once, each with a store of its own. Returns their results."""
     barrier = Barrier(len(acts))
 
     def run(act: Callable[[DelayStore], Any]) -> Any:

@@ -14,13 +14,13 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def fill(proj: Proj, queue: str, tasks: Iterable[tuple[str, datetime]], **options: Any) -> None:
-    """Stores tasks of a queue that note that they run, sooner than publishing them one by one does.
+    """Stores tasks of a queue, faster than publishing them one by one. The tasks note that they run.
 
     Args:
         proj: The app.
-        queue: Its name.
-        tasks: Id and eta of each; their priorities are the numbers of 0 to 9 in turn.
-        **options: Of all tasks, as of ``send_task``.
+        queue: Name of the queue.
+        tasks: Id and eta of each task; their priorities are 0 to 9 in turn.
+        **options: Options of ``send_task`` for all tasks.
     """
     proj.send("record", queue=queue, countdown=300, task_id="model", **options)
     model = get(proj.app, "model")

@@ -14,13 +14,13 @@ from tests.support.workers.harness import TRANSPORT, Proj
 
 #: Settings of an app with these tasks.
 TASKS = {"include": ["chain_tasks"], "result_cache_max": -1}  # a cached result would outlive its server
-#: How much later than its publisher read the clock a step may be published on a busy machine, in s.
+#: How long on a busy machine a publisher may take from reading the clock to publishing a step, in s.
 SLOW_S = 60
 
 
 @contextmanager
 def fleet(*args: str, server: PrivateRedis | None = None, **conf: Any) -> Iterator[Proj]:
-    """Gives an app with these tasks on an empty broker, with a worker, for several tests."""
+    """Yields an app with these tasks on an empty broker, with a worker, for several tests."""
     with PrivateRedis() as own:
         broker = server or own
         settings = {"broker_url": broker.url, "broker_transport": TRANSPORT, "result_backend": broker.url_of(1)}
@@ -51,7 +51,7 @@ def retries_of(proj: Proj, task_id: str) -> list[int]:
 
 
 def steps_of(proj: Proj, task_id: str, count: int) -> list[float]:
-    """Goes through a chain, each step before it is due. Returns how long each would have waited, in s."""
+    """Runs each step of a chain before it is due. Returns how long each step would have waited, in s."""
     delays = []
     for retries in range(1, count + 1):
         delays.append(delay_of_step(proj, task_id, retries))
@@ -60,7 +60,7 @@ def steps_of(proj: Proj, task_id: str, count: int) -> list[float]:
 
 
 def delay_of_step(proj: Proj, task_id: str, retries: int) -> float:
-    """Waits for a step. Returns how long it waits from when the task ran before, in s."""
+    """Waits for a step. Returns how long it waits after the run before it, in s."""
     task = waiting_step(proj, task_id, retries)
     ran = proj.runs(id=task_id, told=None)[-1]
     assert ran["retries"] == retries - 1
@@ -68,7 +68,7 @@ def delay_of_step(proj: Proj, task_id: str, retries: int) -> float:
 
 
 def assert_steps(delays: list[float], *expected: float) -> None:
-    """Checks that steps waited as long as they should, and none too short."""
+    """Checks that no step waited too short, and none much too long."""
     assert len(delays) == len(expected)
     for delay, least in zip(delays, expected, strict=True):
         assert least <= delay < least + SLOW_S
@@ -76,7 +76,7 @@ def assert_steps(delays: list[float], *expected: float) -> None:
 
 @contextmanager
 def watched(proj: Proj, task_id: str) -> Iterator[list[int]]:
-    """Looks all the time how many messages of a task wait; gives the list of all counts."""
+    """Counts all the time how many messages of a task wait; yields the list of all counts."""
     counts: list[int] = []
     done = Event()
 
@@ -96,7 +96,7 @@ def watched(proj: Proj, task_id: str) -> Iterator[list[int]]:
 
 
 def error_of(result: Any) -> BaseException:
-    """Waits for a task that fails. Returns its error, which, not raised, keeps no result beyond its server."""
+    """Waits for a task that fails. Returns its error. A raised error would keep the result longer than its server."""
     error = result.get(timeout=30, propagate=False)
     assert isinstance(error, BaseException), error
     return error

@@ -1,4 +1,4 @@
-"""A real Flower beside the workers of ``proj.py``. Not named after its package, which processes here have to find."""
+"""A real Flower beside the workers of ``proj.py``."""
 
 import json
 import os
@@ -21,7 +21,7 @@ class Flower:
     """A ``celery flower`` process, on a free port of this machine only.
 
     Args:
-        proj: Whose workers it looks after.
+        proj: The app whose workers it watches.
     """
 
     def __init__(self, proj: Proj) -> None:
@@ -41,11 +41,11 @@ class Flower:
 
     @property
     def log(self) -> str:
-        """All that it has logged."""
+        """Its log so far."""
         return Path(self._log.name).read_text(errors="replace")
 
     def request(self, method: str, path: str, **query: str) -> str:
-        """Makes an HTTP request that must succeed. Returns what came back."""
+        """Makes an HTTP request that must succeed. Returns the text of the response."""
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, f"{path}?{urlencode(query)}" if query else path)
             response = connection.getresponse()

@@ -1,4 +1,4 @@
-"""Real worker processes of the app in ``proj.py``, and what they wrote down."""
+"""Real worker processes of the app in ``proj.py``, and the journal of their tasks."""
 
 import gc
 import json
@@ -56,7 +56,7 @@ class Worker:
 
     @property
     def log(self) -> str:
-        """All that it has logged."""
+        """Its log so far."""
         return Path(self._log.name).read_text(errors="replace")
 
     def ready(self) -> "Worker":
@@ -86,7 +86,7 @@ class Worker:
         return self.process.wait(timeout_s)
 
     def close(self) -> None:
-        """Ends it, whatever state it is in."""
+        """Ends the process, whatever state it is in."""
         self.kill()
         self._log.close()
 
@@ -98,7 +98,7 @@ class Proj:
     Attributes:
         server: Holds the broker (db 0), the results (db 1) and the journal (db 15).
         conf: Settings of the app, producers' and workers' alike.
-        app: A producer's view of the app; use ``send``.
+        app: The app as a producer has it; ``send`` uses it.
     """
 
     server: PrivateRedis
@@ -128,7 +128,7 @@ class Proj:
         return worker.ready() if wait else worker
 
     def celery(self, *args: str) -> str:
-        """Runs ``celery -A proj`` with a command that must succeed. Returns what it printed."""
+        """Runs ``celery -A proj`` with a command that must succeed. Returns its output."""
         done = subprocess.run(
             [sys.executable, "-m", "celery", "-A", "proj", *args],
             cwd=APPS,
@@ -184,7 +184,7 @@ class Proj:
         return self.app.send_task(f"proj.{task}", args, **options)
 
     def runs(self, **match: Any) -> list[dict[str, Any]]:
-        """What the tasks wrote down so far, in order."""
+        """Returns what the tasks wrote down so far, in order."""
         runs = [json.loads(line) for line in self.journal.lrange("runs", 0, -1)]
         return [run for run in runs if all(run.get(key) == value for key, value in match.items())]
 
@@ -197,14 +197,14 @@ class Proj:
             raise AssertionError(f"{len(self.runs(**match))} of {count} runs. {error}\n{logs}") from None
 
     def environment(self, **conf: Any) -> dict[str, str]:
-        """Returns what tells a process of ``proj.py`` its settings; ``conf`` overrides some."""
+        """Returns the environment with the settings for a process of ``proj.py``; ``conf`` overrides some."""
         return {
             "PROJ_CONF": json.dumps({**self.conf, **conf}),
             "PROJ_JOURNAL_PORT": str(self.journal_server.port),
         }
 
     def close(self) -> None:
-        """Ends the workers, and the app's connections, which kombu would hand to the next app with its settings."""
+        """Ends the workers and the app's connections. Kombu would give these to the next app with the same settings."""
         for worker in self.workers:
             worker.close()
         settings = self.app.connection_for_write()

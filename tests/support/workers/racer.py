@@ -1,7 +1,7 @@
 """A process that cancels, reschedules or runs tasks while others do the same.
 
-It says that it is ready, and reads one line of JSON: what to do, the ids, from when on, and for how long. It prints the
-outcomes.
+It prints ``ready``, and reads one line of JSON: the operation, the ids, when to begin, and how long to take. Then it
+prints the outcomes.
 """
 
 import json
@@ -15,7 +15,7 @@ from celery import Celery
 import celery_ext
 from tests.support.workers.harness import TRANSPORT
 
-#: So few ids a call that the calls of all processes mix.
+#: Few ids in a call, so that the calls of all processes mix.
 IDS_A_CALL = 20
 
 

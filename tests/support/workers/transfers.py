@@ -1,4 +1,4 @@
-"""Transfer workers in threads of the test, messages for them, and what they delivered."""
+"""Transfer workers in threads of the test, messages for them, and the messages that they delivered."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ from tests.support.conditions import until
 
 QUEUE = "celery"
 
-#: Starts so many transfer workers; keywords are options, and ``server=``.
+#: Starts a number of transfer workers; keywords are options, and ``server=``.
 Transfer = Callable[..., Sequence[TransferWorker]]
 
 
@@ -42,16 +42,16 @@ def transfer(redis_server: PrivateRedis, backup: str) -> Iterator[Transfer]:
 
 
 def offer(store: DelayStore, value: str, delay_s: float, queue: str = QUEUE) -> None:
-    """Stores a message that is a value alone, under that as its id."""
+    """Stores a message that contains only a value, which is also its id."""
     store.delivery.offer(queue, Offer(value, f"+{delay_s * 1000}", 0, json.dumps(value)))
 
 
 def arrived(client: redis.Redis, queue: str = QUEUE) -> Counter[str]:
-    """Counts the values that were delivered."""
+    """Counts the delivered values."""
     return Counter(json.loads(body) for body in client.lrange(queue, 0, -1))
 
 
 def listeners(client: redis.Redis, backup: str, queue: str = QUEUE) -> int:
-    """Counts those who hear of the queue's new heads in this form."""
+    """Counts the subscribers to the queue's new heads in this form."""
     channel = Keys().channel(queue) if backup == "list" else Keys().wake
     return int(client.pubsub_numsub(channel)[0][1])

@@ -1,4 +1,4 @@
-"""Brings messages back that were unacked for longer than the visibility timeout, without a wait of minutes."""
+"""Brings back messages that were unacked for longer than the visibility timeout, without a wait of minutes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ WORKERS_SWEEP = hasattr(stock.Channel, "unacked_restore_throttle")
 
 
 def swept_after(visibility_s: float) -> dict[str, Any]:
-    """Transport options with which workers give back each second what was unacked for ``visibility_s``."""
+    """Returns transport options with which workers give back, every second, what was unacked for ``visibility_s``."""
     sweep = {"unacked_restore_interval": 1, "unacked_restore_throttle": 1} if WORKERS_SWEEP else {}
     return {"visibility_timeout": visibility_s, **sweep}
 
