@@ -65,7 +65,7 @@ def letter_filter_options(command: F) -> F:
 
 
 def letter_filter(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> LetterFilter:
-    """Returns the filter that the options of ``letter_filter_options`` describe. A letter has to match ids and tasks.
+    """Returns the filter that the options of ``letter_filter_options`` describe. Ids and tasks both have to match.
 
     Raises:
         click.UsageError: There is no ``--all``, id or task; there is ``--all`` together with an id or a task; or the

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 #: A bar appears after this time in s, so that a quick command has none.
 AFTER_S = 0.5
-#: How often it is drawn, in s.
+#: How often the bar is drawn, in s.
 EVERY_S = 0.1
 
 

@@ -17,7 +17,7 @@ from celery_ext.delays.task import DelayChainTask, note_internal_error
 #: Attributes of a task that Celery itself does not know.
 ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on")
 
-#: Several threads may extend an app at once: in a worker, its first connection does that, in whatever thread.
+#: Several threads may extend an app at once: each of them may make a worker's first connection, which extends the app.
 _lock = RLock()
 
 
@@ -87,7 +87,7 @@ class _SendTask:
 
         Args:
             *args: As of ``send_task``.
-            delay_chain: Retry schedule of this call; goes before the task's.
+            delay_chain: Retry schedule of this call; overrides the task's.
             delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
             **options: As of ``send_task``.
 

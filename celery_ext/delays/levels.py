@@ -92,7 +92,7 @@ def delay_of_level(app: Any, level: int, options: Mapping[str, Any]) -> float:
     """Returns the delay, in s, of a call with a delay level.
 
     Args:
-        app: The app whose table holds.
+        app: The app whose table applies.
         level: As of ``DelayLevels.delay_s``.
         options: The other options of the call.
 

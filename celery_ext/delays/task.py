@@ -34,7 +34,7 @@ _untraced: ContextVar[Any] = ContextVar("request_of_internal_error", default=Non
 
 
 class DelayChainTask(_Task):
-    """The first base class of every task of an app for which ``install`` was called.
+    """The first base of the class of every task of an app for which ``install`` was called.
 
     Attributes:
         delay_chain: Retry schedule, a ``DelayChain`` or its text. It decides how often the task is retried.

@@ -25,7 +25,7 @@ COUNTDOWNS = (1, 1.5, 2, 2.5, 3, 3.5, 5.3, 5.5, 5.7, 6, 7, 7.5, 8, 9, 9.5, 10, 1
 CANCELLED_COUNTDOWN, CANCEL_AT_S = 8.0, 4.2
 #: Numbers of the task with a delay chain and of the task that is cancelled. Those of ``COUNTDOWNS`` come first.
 CHAINED, CANCELLED = len(COUNTDOWNS), len(COUNTDOWNS) + 1
-#: When the leading worker is killed, in s after sending. Nothing is due just then, so nothing runs in it.
+#: When the leading worker is killed, in s after sending. Nothing is due just then, so no task runs in that worker.
 KILL_AT_S = 5.0
 #: A worker is killed only if nothing is due within this time in ms: on a busy machine a task takes a moment.
 QUIET_MS = 150
@@ -95,7 +95,10 @@ class Demo:
         _clear_line()
 
     def _is_quiet(self) -> bool:
-        """Whether no worker has a task, or gets one within ``QUIET_MS``. On a busy machine, tasks run late."""
+        """Whether no worker has a task, or gets one within ``QUIET_MS``.
+
+        The time since the start does not show that: on a busy machine tasks run late.
+        """
         stats = self._store.queues.stats(self.QUEUE)
         soon = stats.next_due_ms is not None and stats.next_due_ms - stats.now_ms < QUIET_MS
         return not (soon or stats.ready or self._store.client.hlen("unacked"))

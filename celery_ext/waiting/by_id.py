@@ -112,6 +112,7 @@ def reschedule(store: WaitingStore, ids: Iterable[str], due_ms: float) -> Iterat
 
     Raises:
         DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
+        AnswerLost: Redis did not answer while it transferred tasks whose new time is past.
     """
     store.options.check_delay((due_ms - store.now_ms()) / 1000)
 
@@ -127,7 +128,11 @@ def reschedule(store: WaitingStore, ids: Iterable[str], due_ms: float) -> Iterat
 
 
 def run_now(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
-    """Transfers tasks to their queues before they are due."""
+    """Transfers tasks to their queues before they are due.
+
+    Raises:
+        AnswerLost: Redis did not answer.
+    """
     return _change(store, ids, store.now_ms(), partial(_run_now, store))
 
 

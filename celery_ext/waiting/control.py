@@ -34,7 +34,7 @@ def cancel(app: "Celery", task_id: TaskId) -> Outcome: ...
 @overload
 def cancel(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
 def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
-    """Cancels tasks that wait, and ends the delay chains of those whose step runs just now.
+    """Cancels waiting tasks. If a step of a task's delay chain runs just now, the chain ends with this step.
 
     The result of a cancelled task becomes ``REVOKED``.
 

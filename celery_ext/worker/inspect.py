@@ -21,7 +21,8 @@ logger = get_logger(__name__)
 
 #: Most waiting tasks in one reply; ``delayq status`` counts them all.
 MAX_TASKS = 100
-#: Largest message, in bytes, whose arguments a reply has. Otherwise it has their ``repr``, which Celery shortens.
+#: Largest message, in bytes, whose arguments a reply has. For a larger message the reply has their ``repr``, which
+#: Celery shortens.
 MAX_ARGUMENT_BYTES = 16 * 1024
 #: Stands where Celery names the worker that holds a task. It is no worker's name: a node name has an ``@``.
 HOSTNAME = "broker"

@@ -28,8 +28,8 @@ def dead_letters() -> None:
     """Look at tasks that have failed for good, replay them, or drop them.
 
     A task with a `dead_letter_queue` goes there when it has no retry left, or after any final failure, as its
-    `dead_letter_on` says. QUEUE is such a queue. With `celery -A app delayq dead-letters` it may be left out; then the
-    command looks at every queue that a task of the app names.
+    `dead_letter_on` says. QUEUE is such a queue. With `celery -A app delayq dead-letters` you can leave out QUEUE; then
+    the command looks at every queue that a task of the app names.
     """
 
 
