@@ -139,7 +139,7 @@ def _step(item: str) -> _Step:
         )
     by_sign = {suffix[0]: suffix for suffix in suffixes}
     if len(by_sign) < len(suffixes):
-        raise ValueError("* and ~ may each be there once")
+        raise ValueError("a step has * and ~ at most once each")
     return _Step(
         delay=timedelta(seconds=durations.parse(duration)),
         repeats=_repeats(by_sign["*"]) if "*" in by_sign else 1,

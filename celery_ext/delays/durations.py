@@ -45,7 +45,7 @@ def parse(text: str) -> float:
     if not match:
         raise ValueError(
             f"{quoted(text)} is not a duration: write a number directly followed by one of the units"
-            f" {', '.join(UNITS)}, such as 250ms or 1.5h; of several the largest comes first, such as 1h30m"
+            f" {', '.join(UNITS)}, such as 250ms or 1.5h; write the largest of several first, such as 1h30m"
         )
     # Exact, so that 1.1h and 66m are equal.
     seconds = sum(Fraction(number) * UNITS[unit] for unit, number in zip(UNITS, match.groups(), strict=True) if number)

@@ -41,7 +41,7 @@ class DelayLevels:
         if not isinstance(text, str):
             raise InvalidDelayLevel(f"delay levels are a text such as '1s 5s 10s 30s 1m', not {quoted(text)}")
         if not text.strip():
-            raise InvalidDelayLevel(f"the delay levels {quoted(text)} are none: write some, such as '1s 5s 10s 30s 1m'")
+            raise InvalidDelayLevel(f"{quoted(text)} has no delay level: write some, such as '1s 5s 10s 30s 1m'")
         delays = []
         for level, entry in enumerate(durations.SEPARATOR.split(text.strip()), 1):
             try:

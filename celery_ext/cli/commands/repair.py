@@ -22,7 +22,7 @@ WORDS = {
         "bodies without an index entry, which would never be delivered",
         "indexed by the due time that is kept, or the eta that they have",
     ),
-    "undated": ("of these tell no eta", "due now"),
+    "undated": ("of these have no eta", "due now"),
     "unnamed": ("messages that cannot be found by their ids", "mended"),
     "unreadable": ("bodies without an index entry that are no messages", "left alone"),
 }

@@ -147,7 +147,7 @@ def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone
     before_ms = store.now_ms()
     for _ in range(2):
         result = run(broker, "repair", "--dry-run", code=1)
-        assert "3 of these tell no eta" in result.stdout
+        assert "3 of these have no eta" in result.stdout
         assert "6 bodies without an index entry that are no messages" in result.stdout
     [found] = lines(broker, "repair", "--yes", code=1)
     assert (found["unindexed"], found["undated"], found["unreadable"], found["unknown"]) == (3, 3, 6, True)
