@@ -1,4 +1,4 @@
-"""Compares kombu-delayq with what people use instead, and writes the documentation's page about it."""
+"""Compares kombu-delayq with the alternatives, and writes the documentation's page about it."""
 
 import shlex
 import sys
@@ -14,7 +14,7 @@ from tests.bench.entrants import EVERYONE
 from tests.bench.facts import Entrant, Facts
 from tests.bench.schedule import QUICK, Run, Scale
 
-NAMES = [each.name for each in EVERYONE]
+NAMES = [contender.name for contender in EVERYONE]
 
 
 @click.command(epilog="It ends by itself within 30 minutes, the quick one within 3. Exit code 1: something failed.")
@@ -32,7 +32,7 @@ NAMES = [each.name for each in EVERYONE]
     help="Measure nothing: write the page once more from the raw figures in this file, into its parent's directory.",
 )
 def main(quick: bool, only: tuple[str, ...], output: Path | None, again: Path | None) -> None:
-    """Gives every contender the same work, in turn, and writes what came out of it.
+    """Gives every contender the same work, in turn, and writes the results.
 
     Every measure starts servers of its own and ends them. A contender that cannot run here is named with the reason.
     Run it on a machine with nothing else to do.
@@ -41,11 +41,11 @@ def main(quick: bool, only: tuple[str, ...], output: Path | None, again: Path | 
         page.write(*page.read(again), output or again.parents[1])
         return
     date, begun = datetime.now(UTC), monotonic()
-    chosen = [each for each in EVERYONE if not only or each.name in only]
-    entrants = [Entrant.of(each) for each in chosen]
+    chosen = [contender for contender in EVERYONE if not only or contender.name in only]
+    entrants = [Entrant.of(contender) for contender in chosen]
     for entrant in entrants:
         click.echo(f"{entrant.name}: {entrant.why_not or ', '.join(map(' '.join, entrant.versions.items()))}")
-    able = [each for each, entrant in zip(chosen, entrants, strict=True) if not entrant.why_not]
+    able = [contender for contender, entrant in zip(chosen, entrants, strict=True) if not entrant.why_not]
     scale = QUICK if quick else Scale()
     run = Run(able, scale, click.echo)
     run.run()
@@ -53,8 +53,8 @@ def main(quick: bool, only: tuple[str, ...], output: Path | None, again: Path | 
     command = "make bench-quick" if quick else "make bench"
     if only:
         command = shlex.join(["python", "-m", "tests.bench", *sys.argv[1:]])
-    told = Facts(facts.machine(), entrants, date, command, monotonic() - begun, facts.numbers(scale), quick)
-    page.write(run.results, told, directory)
+    about = Facts(facts.machine(), entrants, date, command, monotonic() - begun, facts.numbers(scale), quick)
+    page.write(run.results, about, directory)
     click.echo(f"{directory / 'benchmarks.md'}, after {(monotonic() - begun) / 60:.1f} minutes")
     failed = [gap for gap in run.results.gaps if gap.failed]
     for gap in failed:

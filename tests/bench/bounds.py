@@ -1,4 +1,4 @@
-"""The bounds that this project has set itself, held against what a run found."""
+"""The bounds that this project has set itself, and whether a run met them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ class Bound:
     """A target.
 
     Attributes:
-        title: What is bound, with where it was measured.
+        title: What is bounded, and where it was measured.
         bound: The bound, in words.
-        values: What each form of kombu-delayq reached, by its name; None where that was not measured.
-        keeps: Tells whether a value keeps it.
+        values: The value of each form of kombu-delayq, by its name; None where it was not measured.
+        keeps: Returns whether a value is within the bound.
     """
 
     title: str
@@ -25,20 +25,22 @@ class Bound:
     keeps: Callable[[float], bool]
 
     def met(self, name: str) -> bool | None:
-        """Returns whether a form keeps it, by the value that is shown; None where there is none."""
+        """Returns whether the shown value of a form is within the bound; None without a value."""
         value = self.values[name]
         return None if value is None else self.keeps(round(value, 2))
 
 
 def bounds(results: Results) -> list[Bound]:
-    """Returns all targets, as far as the run tells whether they are met."""
-    ours = sorted({each.contender for each in results.samples if each.contender.startswith(OURS)})
+    """Returns all targets with the values of a run."""
+    ours = sorted({sample.contender for sample in results.samples if sample.contender.startswith(OURS)})
 
     def bound(title: str, words: str, of: Callable[[str], float | None], keeps: Callable[[float], bool]) -> Bound:
         return Bound(title, words, {name: of(name) for name in ours}, keeps)
 
     def worst(key: str, most: bool = False) -> Callable[[str], float | None]:
-        return lambda name: max((_value(each, most) for each in _spreads(results, key, name).values()), default=None)
+        return lambda name: max(
+            (_value(spread, most) for spread in _spreads(results, key, name).values()), default=None
+        )
 
     def idle(name: str) -> float | None:
         found = _spreads(results, "quiet_cpu", name).get(100)
@@ -79,9 +81,9 @@ def _value(found: Spread, most: bool) -> float:
 
 def _spreads(results: Results, key: str, contender: str) -> dict[int, Spread]:
     """Returns the values of a contender by size."""
-    sizes = {each.size for each in results.samples if (each.measure, each.contender) == (key, contender)}
+    sizes = {sample.size for sample in results.samples if (sample.measure, sample.contender) == (key, contender)}
     found = {size: results.of(key, contender, size) for size in sorted(sizes)}
-    return {size: each for size, each in found.items() if isinstance(each, Spread)}
+    return {size: spread for size, spread in found.items() if isinstance(spread, Spread)}
 
 
 def _ratio(results: Results, key: str, name: str) -> float | None:

@@ -22,12 +22,12 @@ def draw(results: Results, facts: Facts, directory: Path) -> dict[str, Path]:
     """Draws a chart for each group of measures that has one and values to show.
 
     Args:
-        results: With the sums that ``with_path`` adds.
-        facts: Of the run.
-        directory: Where to.
+        results: Results with the sums that ``with_path`` adds.
+        facts: Facts of the run.
+        directory: Directory for the charts.
 
     Returns:
-        Where each chart is, by the key of its group.
+        Path of each chart, by the key of its group.
     """
     made: dict[str, Callable[[Results, Sequence[str], Mapping[str, str]], Figure | None]] = {
         "enqueue": _enqueue,
@@ -38,7 +38,7 @@ def draw(results: Results, facts: Facts, directory: Path) -> dict[str, Path]:
         "idle": _idle,
         "path": _path,
     }
-    names = [each.name for each in facts.contenders if not each.why_not]
+    names = [entrant.name for entrant in facts.contenders if not entrant.why_not]
     paths = {}
     with drawing.style():
         for key, make in made.items():
@@ -50,7 +50,7 @@ def draw(results: Results, facts: Facts, directory: Path) -> dict[str, Path]:
 
 
 def _medians(results: Results, key: str, names: Sequence[str]) -> Found:
-    """Returns the medians of a measure, of those that have some."""
+    """Returns the medians of a measure, of the contenders that have some."""
     found: Found = {}
     for column in columns(results, key, names):
         for name, spread in column.spreads.items():
@@ -69,7 +69,7 @@ def _last(found: Found) -> dict[str, float]:
 
 
 def _lines(found: Found, names: Sequence[str], label: str) -> Figure | None:
-    above = {name: {size: each for size, each in values.items() if each > 0} for name, values in found.items()}
+    above = {name: {size: value for size, value in values.items() if value > 0} for name, values in found.items()}
     above = {name: values for name, values in above.items() if values}
     if not above:
         return None

@@ -8,13 +8,13 @@ from math import floor, inf, isinf
 from tests.bench.measures import MEASURES, Measure
 from tests.bench.results import Results, Sample, Spread
 
-#: What this project's contenders' names begin with.
+#: Begin of the names of this project's contenders.
 OURS = "kombu-delayq"
 #: Medians that differ by no more than this share are taken for equal.
 ALIKE = 0.05
-#: What ``Results.of`` says of a cell that has neither values nor a gap.
+#: Text of ``Results.of`` for a cell that has neither values nor a gap.
 NOT_MEASURED = "not measured in this run"
-#: Between least and greatest, and for nothing.
+#: Stands between the least and the greatest value, and in a cell without a value.
 DASH = "\u2013"
 
 
@@ -24,8 +24,8 @@ class Column:
 
     Attributes:
         measure: What is measured.
-        size: As of a sample.
-        cells: By contender: the values, or why there are none.
+        size: Size, as in ``Sample``.
+        cells: For each contender its values, or why there are none.
     """
 
     measure: Measure
@@ -54,7 +54,7 @@ class Column:
 
     def among(self, others: str) -> "Column":
         """Returns the same with kombu-delayq and those whose names begin so."""
-        return replace(self, cells={name: each for name, each in self.cells.items() if name.startswith((OURS, others))})
+        return replace(self, cells={name: cell for name, cell in self.cells.items() if name.startswith((OURS, others))})
 
     @property
     def ours(self) -> str | None:
@@ -84,12 +84,12 @@ class Column:
 
 
 def columns(results: Results, key: str, contenders: Sequence[str]) -> list[Column]:
-    """Returns the columns of a measure: one if it has no sizes, else one for each that has values or a gap."""
+    """Returns the columns of a measure: one if it has no sizes, else one for each size that has values or a gap."""
     measure = MEASURES[key]
-    contenders = [each for each in contenders if not measure.only or each in measure.only]
+    contenders = [name for name in contenders if not measure.only or name in measure.only]
     if not measure.by:
         return [Column(measure, 0, {name: _cell(results, measure, name, 0) for name in contenders})]
-    sizes = {each.size for each in results.samples if each.measure == key}
+    sizes = {sample.size for sample in results.samples if sample.measure == key}
     sizes |= {gap.size for gap in results.gaps if gap.size and gap.measure and key.startswith(gap.measure)}
     return [
         Column(measure, size, {name: _cell(results, measure, name, size) for name in contenders})
@@ -100,7 +100,7 @@ def columns(results: Results, key: str, contenders: Sequence[str]) -> list[Colum
 def _cell(results: Results, measure: Measure, contender: str, size: int) -> Spread | str:
     found = results.of(measure.key, contender, size)
     if isinstance(found, Spread) and found.least < measure.least:
-        found = Spread(*(max(each, measure.least) for each in (found.median, found.least, found.most)), found.rounds)
+        found = Spread(*(max(value, measure.least) for value in (found.median, found.least, found.most)), found.rounds)
     if found == NOT_MEASURED and measure.follows:
         other = results.of(measure.follows, contender, size)
         return other if isinstance(other, str) else found
@@ -110,9 +110,9 @@ def _cell(results: Results, measure: Measure, contender: str, size: int) -> Spre
 def with_path(results: Results) -> Results:
     """Adds the samples of ``path_cpu``: the sum of ``offer_cpu`` and ``transfer_cpu`` of each round."""
     parts: dict[tuple[str, int], dict[str, list[float]]] = {}
-    for each in results.samples:
-        if each.measure in ("offer_cpu", "transfer_cpu"):
-            parts.setdefault((each.contender, each.size), {}).setdefault(each.measure, []).append(each.value)
+    for sample in results.samples:
+        if sample.measure in ("offer_cpu", "transfer_cpu"):
+            parts.setdefault((sample.contender, sample.size), {}).setdefault(sample.measure, []).append(sample.value)
     added = [
         Sample("path_cpu", contender, size, offer + transfer)
         for (contender, size), found in parts.items()
@@ -125,9 +125,9 @@ def shown(value: float, measure: Measure, grace_s: str) -> str:
     """Returns a value as in a cell, without its unit.
 
     Args:
-        value: As of a sample.
-        measure: What it is a value of.
-        grace_s: How long was waited for what did not come to an end, in s.
+        value: Value of a sample.
+        measure: Measure of the value.
+        grace_s: How long the run waited for tasks that did not begin, in s.
     """
     if value == inf:
         return f"not within {grace_s} s"
@@ -145,5 +145,5 @@ def shown(value: float, measure: Measure, grace_s: str) -> str:
 
 def spread(cell: Spread, measure: Measure, grace_s: str) -> str:
     """Returns the median, and the least and greatest values where they differ in what is shown."""
-    median, least, most = (shown(each, measure, grace_s) for each in (cell.median, cell.least, cell.most))
+    median, least, most = (shown(value, measure, grace_s) for value in (cell.median, cell.least, cell.most))
     return median if least == most else f"{median} ({least}{DASH}{most})"

@@ -1,4 +1,4 @@
-"""What is measured: the programs of one contender, and how they are run."""
+"""The programs of one contender, and how they are run."""
 
 import json
 import os
@@ -38,26 +38,26 @@ class Cannot(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """Somebody who delays tasks.
+    """Software that delays tasks.
 
     Attributes:
-        name: As in the tables.
-        versions: Returns the versions of what it consists of, by name.
+        name: Name in the tables.
+        versions: Returns the versions of its parts, by name.
         producer: Command of its producer's program.
         worker: Command of one worker in its usual configuration.
         consumers: Command that runs as many idle consumers as the number that is appended to it.
-        settings: What its usual configuration is, for the page.
-        mover: Command of what only moves messages that are due, where it can be run without a worker.
+        settings: Its usual configuration in words, for the page.
+        mover: Command of a process that only moves due messages, if the contender has one.
         server: Starts the server that keeps its messages.
         ways: How it enqueues: "one" at a time and, if it has a way for many at once, in "bulk".
         counts: Whether its producer tells how many messages have not been moved; else a message is moved when its
             task begins.
         most_consumers: How many consumers its server takes with its default limits.
         heavy: Whether its tasks take so much CPU that those of others would be late beside them.
-        quiet: Environment in which consumers do without what they tell each other all the time; empty if there is none.
+        quiet: Environment in which consumers send each other no regular messages; empty if there is none.
         env: Further environment variables of its programs.
         gaps: Why it has no figures, by the key of a measure.
-        why_not: Says what it lacks on this machine, or returns None.
+        why_not: Returns what it lacks on this machine, or None.
     """
 
     name: str
@@ -83,8 +83,8 @@ class Client:
 
     Args:
         process: With pipes for its commands and answers.
-        log: Where it writes what else it has to say.
-        deadline: When to wait no longer, by the monotonic clock.
+        log: File to which it writes everything else.
+        deadline: End of all waiting, by the monotonic clock.
     """
 
     def __init__(self, process: "subprocess.Popen[str]", log: Path, deadline: float) -> None:
@@ -103,7 +103,7 @@ class Client:
         return self.answer()
 
     def tell(self, do: str, **arguments: Any) -> None:
-        """Gives a command; ``answer`` is to be called later."""
+        """Gives a command. The caller calls ``answer`` later."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # the answer tells
             print(json.dumps({"do": do, **arguments}), file=self._process.stdin, flush=True)
@@ -140,8 +140,8 @@ class Stage:
     """A contender with a server of its own, for one measure. What it starts ends with it.
 
     Args:
-        contender: Whose programs it runs.
-        deadline: When to wait no longer for anything, by the monotonic clock.
+        contender: Contender whose programs it runs.
+        deadline: End of all waiting, by the monotonic clock.
     """
 
     def __init__(self, contender: Contender, deadline: float) -> None:
@@ -175,7 +175,7 @@ class Stage:
         return process
 
     def until(self, condition: Callable[[], Any], within_s: float, what: str) -> None:
-        """Waits for a condition, and sees that all its programs run.
+        """Waits for a condition, and checks meanwhile that all its programs run.
 
         Raises:
             Failed: It did not come true, or a program ended.

@@ -22,12 +22,12 @@ ESTABLISHED = "01"
 
 
 class Daemon:
-    """A server of one's own.
+    """A private server.
 
     Args:
         name: Part of its directory's name.
-        user: Who runs it if we are root.
-        end: The signal that ends it at once.
+        user: User that runs it if this process is root's.
+        end: Signal that ends it at once.
     """
 
     def __init__(self, name: str, user: str, end: signal.Signals) -> None:
@@ -105,22 +105,22 @@ class Daemon:
     def cpu_s(self) -> float:
         """Returns the CPU time of all processes and those that they have started, also of those that have ended."""
         while True:
-            # What has ended counts with its parent, once it cannot be asked itself.
+            # The time of a process that has ended counts with its parent.
             with suppress(psutil.NoSuchProcess):
-                return sum(sum(each.cpu_times()[:4]) for each in self._tree())
+                return sum(sum(process.cpu_times()[:4]) for process in self._tree())
 
     def file_bytes(self, part: str) -> int:
         """Returns how much of the disk the files below a part of the directory take."""
         blocks = 0
-        for each in (self.directory / part).rglob("*"):
+        for file in (self.directory / part).rglob("*"):
             with suppress(FileNotFoundError):
-                blocks += each.stat().st_blocks
+                blocks += file.stat().st_blocks
         return blocks * 512
 
     def _tree(self) -> list[psutil.Process]:
         """Returns the processes that run."""
-        parents = [each for each in self._processes if each.is_running()]
-        return [*parents, *(child for each in parents for child in each.children(recursive=True))]
+        parents = [process for process in self._processes if process.is_running()]
+        return [*parents, *(child for parent in parents for child in parent.children(recursive=True))]
 
     def _tail(self) -> str:
         return self.log.read_text(errors="replace")[-2000:]
@@ -134,7 +134,7 @@ def knock(port: int) -> None:
 def connected(port: int) -> int:
     """Returns how many clients are connected to a port of this machine.
 
-    Source: proc(5), ``/proc/net/tcp``. To ask each process for its sockets takes much longer, if it has hundreds.
+    Source: proc(5), ``/proc/net/tcp``. Asking a process for its sockets takes much longer if it has hundreds.
     """
     sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sum(each[1] == f"0100007F:{port:04X}" and each[3] == ESTABLISHED for each in sockets)
+    return sum(fields[1] == f"0100007F:{port:04X}" and fields[3] == ESTABLISHED for fields in sockets)

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from tests.bench.columns import OURS
 
-#: Told apart with any colour vision, on white; the others are grey.
+#: Colours of our two forms, which any colour vision tells apart on white; the others are grey.
 COLOURS = ("#0060ad", "#d1570c")
 GREY, INK, FAINT = "#767676", "#222222", "#dddddd"
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "d", "p")
@@ -23,7 +23,7 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "d", "p")
 WIDTH, ROW, EDGE = 8.0, 0.27, 1.1
 #: How far apart the labels of lines are at least, as a share of the height.
 APART = 0.062
-#: From the least to the greatest value: below it, an axis has numbers between the powers of ten, too.
+#: Ratio of the greatest to the least value below which an axis also has numbers between the powers of ten.
 FEW = 200
 
 
@@ -32,10 +32,10 @@ class Marks:
     """Values of several contenders that belong together.
 
     Attributes:
-        label: For the legend.
-        mark: Their form, as of matplotlib.
-        filled: Whether they are.
-        values: By contender.
+        label: Label in the legend.
+        mark: Form of the marks, in matplotlib's letters.
+        filled: Whether the marks are filled.
+        values: Values by contender.
     """
 
     label: str
@@ -45,7 +45,7 @@ class Marks:
 
 
 def style() -> AbstractContextManager[None]:
-    """Sets what is the same in all charts: text as outlines, and nothing that differs from run to run."""
+    """Sets the style of all charts: text as outlines, and nothing that differs from run to run."""
     return mpl.rc_context(
         {
             "svg.fonttype": "path",
@@ -81,7 +81,7 @@ def save(drawn: Figure, path: Path) -> None:
 
 def colour(name: str, names: Sequence[str]) -> str:
     """Returns a contender's colour: the forms of kombu-delayq have one each."""
-    ours = [each for each in names if each.startswith(OURS)]
+    ours = [contender for contender in names if contender.startswith(OURS)]
     return COLOURS[ours.index(name) % len(COLOURS)] if name in ours else GREY
 
 
@@ -118,7 +118,7 @@ def lines(axes: Axes, found: Mapping[str, Mapping[int, float]], names: Sequence[
 
 
 def _name_lines(axes: Axes, found: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> None:
-    low, high = (log10(each) for each in axes.get_ylim())
+    low, high = (log10(limit) for limit in axes.get_ylim())
     ends = {name: list(values.items())[-1] for name, values in found.items()}
     heights = _spread({name: (log10(value) - low) / (high - low) for name, (_, value) in ends.items()})
     for name, (size, value) in ends.items():
@@ -143,7 +143,7 @@ def _name_lines(axes: Axes, found: Mapping[str, Mapping[int, float]], names: Seq
 
 
 def _spread(heights: Mapping[str, float]) -> dict[str, float]:
-    """Moves what is too close to each other apart, as little as is needed and in the same order."""
+    """Moves labels that are too close apart, as little as is needed and in the same order."""
     found = dict(sorted(heights.items(), key=lambda item: item[1]))
     names = list(found)
     for _ in range(200):
@@ -165,18 +165,18 @@ def rows(axes: Axes, series: Sequence[Marks], order: Sequence[str], names: Seque
         names: All contenders, in the order of the tables.
     """
     for at, name in enumerate(order):
-        values = [each.values[name] for each in series if isfinite(each.values.get(name, float("nan")))]
+        values = [marks.values[name] for marks in series if isfinite(marks.values.get(name, float("nan")))]
         shade = colour(name, names)
         if values:
             axes.plot([min(values), max(values)], [at, at], color=shade, linewidth=1.2, zorder=2)
-        for each in series:
-            if isfinite(each.values.get(name, float("nan"))):
+        for marks in series:
+            if isfinite(marks.values.get(name, float("nan"))):
                 axes.plot(
-                    each.values[name],
+                    marks.values[name],
                     at,
-                    each.mark,
+                    marks.mark,
                     color=shade,
-                    markerfacecolor=shade if each.filled else "white",
+                    markerfacecolor=shade if marks.filled else "white",
                     markersize=7,
                     zorder=3,
                 )
@@ -190,14 +190,14 @@ def rows(axes: Axes, series: Sequence[Marks], order: Sequence[str], names: Seque
 
 
 def legend(drawn: Figure, series: Sequence[Marks]) -> None:
-    """Says below a chart what its marks are."""
+    """Draws a legend of the marks below a chart."""
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=GREY, linestyle="", marker=each.mark, markerfacecolor=GREY if each.filled else "white")
-        for each in series
+        Line2D([], [], color=GREY, linestyle="", marker=marks.mark, markerfacecolor=GREY if marks.filled else "white")
+        for marks in series
     ]
-    drawn.legend(handles, [each.label for each in series], loc="outside lower center", ncols=len(series))
+    drawn.legend(handles, [marks.label for marks in series], loc="outside lower center", ncols=len(series))
 
 
 def plain(value: float, _position: int = 0) -> str:

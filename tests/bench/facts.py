@@ -1,4 +1,4 @@
-"""What the page says of a run besides its figures."""
+"""Facts about a run that the page has besides the figures."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Entrant:
     """A contender, as the page introduces it.
 
     Attributes:
-        name: As in the samples.
-        versions: The versions of what it consists of, by name; empty where it cannot run.
-        settings: What its usual configuration is, in Markdown.
+        name: Name in the samples.
+        versions: The versions of its parts, by name; empty where it cannot run.
+        settings: Its usual configuration, in Markdown.
         why_not: What it lacked on this machine; empty if it ran.
     """
 
@@ -53,7 +53,7 @@ class Facts:
         took_s: How long it took, in s.
         numbers: What ``numbers`` returns for its scale.
         quick: Whether sizes were small.
-        notes: What else a reader should know of this run, a sentence or more each, in Markdown.
+        notes: Further facts that a reader of this run should know, in Markdown. A note has one sentence or more.
     """
 
     machine: Mapping[str, str]
@@ -88,7 +88,7 @@ def numbers(scale: Scale) -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """Tells what this machine is, and its Redis."""
+    """Returns facts about this machine and its Redis."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "processor": _processor() or platform.machine(),

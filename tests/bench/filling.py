@@ -1,4 +1,4 @@
-"""Enqueues a backlog that is all overdue a little later, while nothing moves it."""
+"""Enqueues a backlog while nothing moves it. All of it is overdue a little later."""
 
 from collections.abc import Iterator, Mapping
 from time import sleep, time
@@ -6,19 +6,19 @@ from time import sleep, time
 from tests.bench.contender import Client, Contender, Failed, Stage
 from tests.bench.results import Gap, Sample
 
-#: Tasks enqueued before those that are measured: the first open connections, the others tell a rate to expect.
+#: Tasks enqueued before the measured ones: the first open connections, the others show the rate to expect.
 WARM = (20, 200)
-#: How long enqueueing these may take, in s.
+#: How long enqueueing these tasks may take, in s.
 WARM_S = 5.0
-#: What would take one producer longer than that, in s, is enqueued by two, and its rate is not measured.
+#: A backlog that would take one producer longer, in s, is enqueued by two, and its rate is not measured.
 ALONE_S = 20.0
-#: By how much two are faster than one, at least.
+#: Least ratio of the rate of two producers to that of one.
 TWO = 1.4
-#: Tasks of one command. None of them is due within a time that they take, with so many s and so many times to spare.
+#: Tasks of one command. They become due only after SPARE times the expected time of the command, and SPARE_S s more.
 PART, SPARE_S, SPARE = 10_000, 2.5, 1.6
 #: The least time within which the tasks of a part come due, at random, in s.
 WITHIN_S = 2.0
-#: Of what only some servers count.
+#: Reason of a gap for a number that only some servers count.
 NOT_TOLD = "its server does not tell"
 
 
@@ -26,9 +26,9 @@ class Filling:
     """A backlog of a contender.
 
     Args:
-        stage: Where it runs.
-        both: Half of the tasks are enqueued one at a time, half in bulk; else all in bulk, where there is that.
-        size: Tasks.
+        stage: Stage of the contender.
+        size: Number of tasks.
+        both: Whether half of the tasks are enqueued one at a time, half in bulk; else all in bulk, if there is a way.
 
     Attributes:
         count: Tasks that have been enqueued.
@@ -50,15 +50,15 @@ class Filling:
 
     @property
     def expected_s(self) -> float:
-        """How long it takes to enqueue all."""
+        """Expected time to enqueue all tasks, in s."""
         alone_s = sum(count / self._rates[bulk] for bulk, count in self._parts.items())
         return alone_s / (1 if len(self._clients) == 1 else TWO)
 
     def fill(self) -> Iterator[Sample | Gap]:
-        """Enqueues all."""
+        """Enqueues all tasks."""
         server = self._stage.server
         before, cpu_s = server.kept_bytes(), server.cpu_s()
-        # Due times are random over all the time that it takes.
+        # Due times are random over the whole time of the enqueueing.
         self.last_due = max(self.last_due, time() + self.expected_s + SPARE_S + WITHIN_S)
         for bulk, count in self._parts.items():
             yield from self._filled(bulk, count)
@@ -112,7 +112,7 @@ class Filling:
 
 
 def check_ahead(done: Mapping[str, float]) -> None:
-    """Raises Failed if a task was due before all were enqueued, as a producer told."""
+    """Raises Failed if, by a producer's answer, a task was due before all tasks were enqueued."""
     if done["ahead_s"] < 0:
         raise Failed(f"enqueueing took {-done['ahead_s']:.1f} s longer than expected, so tasks came due meanwhile")
 

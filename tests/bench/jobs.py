@@ -16,9 +16,9 @@ from tests.bench.filling import NOT_TOLD, WARM, Filling, check_ahead
 from tests.bench.results import Gap, Sample
 from tests.bench.servers import Server
 
-#: How much longer than expected enqueueing may take before tasks come due meanwhile.
+#: How many times the expected time enqueueing may take before tasks come due meanwhile.
 SLOWER = 1.25
-#: Cancelled at each backlog, if that takes no longer than so many s.
+#: Most tasks cancelled at each backlog, and the longest time for it, in s.
 CANCELLED, CANCEL_S = 300, 3.0
 #: How long an overdue backlog is watched while it moves, in s.
 TRANSFER_S = 4.0
@@ -28,7 +28,7 @@ GRACE_S = 25.0
 IDLE_S, STILL_S = 4.0, 2.5
 #: How long programs may take to settle, in s.
 SETTLE_S = 120.0
-#: By how much memory may change while it is said to be settled.
+#: How much the memory of a settled process may change, in bytes.
 SAME_BYTES = 200_000
 HOUR_S = 3600.0
 #: Commands in a pipeline.
@@ -41,11 +41,11 @@ def backlog(contender: Contender, size: int, deadline: float, *, both: bool, wit
     """Enqueues a backlog, weighs it, cancels some of it, and lets the rest move when all of it is overdue.
 
     Args:
-        contender: Whose.
-        size: Messages.
-        deadline: When to wait no longer, by the monotonic clock.
-        both: Half of them are enqueued one at a time, half in bulk; else all in bulk, where there is that.
-        within_s: If enqueueing would take longer than that, in s, nothing is done.
+        contender: The contender.
+        size: Number of messages.
+        deadline: End of all waiting, by the monotonic clock.
+        both: Whether half of the messages are enqueued one at a time, half in bulk; else all in bulk, if it has a way.
+        within_s: If enqueueing would take longer, in s, nothing is done.
     """
     with Stage(contender, deadline) as stage:
         filling = Filling(stage, size, both=both)
@@ -61,7 +61,7 @@ def backlog(contender: Contender, size: int, deadline: float, *, both: bool, wit
 
 
 def _cancelled(stage: Stage, size: int) -> Generator[Sample | Gap, None, int]:
-    """Returns how many it has cancelled."""
+    """Cancels some messages, yields the times, and returns the number of cancelled messages."""
     name = stage.contender.name
     try:
         times = stage.client.ask("cancel", count=CANCELLED, within_s=CANCEL_S)
@@ -107,13 +107,12 @@ def _moved(stage: Stage, size: int, left: int) -> Found:
 
 
 def lateness(measure: str, rates: Mapping[Contender, float], count: int, seconds: float, deadline: float) -> Found:
-    """Lets tasks come due at random times, or all in one instant, while a worker of each contender runs.
+    """Makes tasks come due at random times, or all in one instant, while a worker of each contender runs.
 
     Args:
-        measure: What the names of the rows begin with.
-        rates: The contenders, at the same time, and how many tasks a second each is expected to enqueue.
-        count: Tasks of each. As many times, random within ``seconds``, are a Poisson process of which the count is
-            known.
+        measure: Begin of the names of the rows.
+        rates: The contenders that run at the same time, and how many tasks a second each is expected to enqueue.
+        count: Tasks of each contender. Their times, random within ``seconds``, are a Poisson process of known count.
         seconds: From the first due time to the last.
         deadline: When to wait no longer, by the monotonic clock.
     """
@@ -134,7 +133,7 @@ def lateness(measure: str, rates: Mapping[Contender, float], count: int, seconds
 def _late(measure: str, name: str, late_s: list[float], count: int) -> Found:
     if len(late_s) > count:
         yield Gap(f"{measure}_more", name, 0, f"{len(late_s) - count:,} of {count:,} tasks ran twice")
-    times_ms = sorted(each * 1e3 for each in late_s)
+    times_ms = sorted(seconds * 1e3 for seconds in late_s)
     times_ms += [inf] * (count - len(times_ms))
     for row, at in (("min", 0), ("p50", count // 2), ("p99", count * 99 // 100), ("max", -1)):
         yield Sample(f"{measure}_{row}", name, 0, times_ms[at])
@@ -142,7 +141,7 @@ def _late(measure: str, name: str, late_s: list[float], count: int) -> Found:
 
 
 def growth(contender: Contender, count: int, deadline: float) -> Found:
-    """Looks by how much a worker grows while tasks wait that are due much later."""
+    """Measures how much a worker grows while tasks wait that are due much later."""
     with Stage(contender, deadline) as stage:
         worker = stage.ready(contender.worker)
         _enqueue(stage, sum(WARM), time(), 0, bulk=False)
@@ -153,7 +152,7 @@ def growth(contender: Contender, count: int, deadline: float) -> Found:
 
 
 def idle(contender: Contender, count: int, deadline: float, measure: str = "idle") -> Found:
-    """Looks at the server while consumers have nothing to do. measure: what the names of the rows begin with."""
+    """Watches the server while consumers have nothing to do. measure: Begin of the names of the rows."""
     name = contender.name
     if count > contender.most_consumers:
         yield Gap(
@@ -185,13 +184,13 @@ def idle(contender: Contender, count: int, deadline: float, measure: str = "idle
 
 
 def quiet(contender: Contender, count: int, deadline: float) -> Found:
-    """The same without what consumers tell each other."""
+    """Does the same as ``idle``, with consumers that send each other no regular messages."""
     without = replace(contender, env={**contender.env, **contender.quiet})
     yield from idle(without, count, deadline, "quiet")
 
 
 def limit(contender: Contender, count: int, deadline: float) -> Found:
-    """Pushes messages as a contender's with the bare command."""
+    """Pushes messages like a contender's with the bare command."""
     with Stage(contender, deadline) as stage:
         stage.client.ask("enqueue", count=1, first=0, last=0, bulk=False)
         message: Any = redis.Redis.from_url(stage.server.url).lindex("celery", 0)
@@ -200,7 +199,7 @@ def limit(contender: Contender, count: int, deadline: float) -> Found:
 
 
 def push(server: Server, message: bytes, count: int) -> float:
-    """Pushes a message often with ``LPUSH``, in pipelines. Returns the CPU time of Redis for one, in µs."""
+    """Pushes a message many times with ``LPUSH``, in pipelines. Returns the CPU time of Redis for one, in µs."""
     client, cpu_s = redis.Redis.from_url(server.url), server.cpu_s()
     for _ in range(count // PUSHED):
         pipe = client.pipeline(transaction=False)
@@ -211,7 +210,7 @@ def push(server: Server, message: bytes, count: int) -> float:
 
 
 def _enqueue(stage: Stage, count: int, due: float, seconds: float, bulk: bool) -> dict[str, float]:
-    """Enqueues tasks. With a due time that is past they are for now; else raises Failed if any was due too soon."""
+    """Enqueues tasks, for now if the due time is past. Else it raises Failed if one of them was due too soon."""
     now = time()
     done = stage.client.ask("enqueue", count=count, first=due, last=due + seconds, bulk=bulk)
     if due > now:
@@ -225,7 +224,7 @@ def _settled(stage: Stage, process: psutil.Process) -> int:
 
     def still() -> bool:
         nonlocal kept
-        found = sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
+        found = sum(running.memory_info().rss for running in (process, *process.children(recursive=True)))
         if abs(found - kept[1]) > SAME_BYTES:
             kept = monotonic(), found
         return monotonic() - kept[0] > STILL_S

@@ -1,4 +1,4 @@
-"""What every contender's task does: note how late it begins; and how these notes are read."""
+"""The notes that every contender's task makes of how late it begins."""
 
 import os
 import struct
@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from time import time
 
-#: By how much a task began after its due time, in s, less than 0 if before it.
+#: How late a task began, in s; less than 0 if it began before its due time.
 RECORD = struct.Struct("<d")
 
 
@@ -28,11 +28,11 @@ class Journal:
         return self.path.stat().st_size // RECORD.size
 
     def late_s(self) -> list[float]:
-        """Returns by how much each began too late, in s."""
+        """Returns how late each task began, in s."""
         return [late for (late,) in RECORD.iter_unpack(self.path.read_bytes())]
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Removes all notes."""
         os.truncate(self.path, 0)
 
 

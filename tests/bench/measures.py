@@ -278,4 +278,4 @@ _ALL: tuple[Measure, ...] = (
     Measure("limit_bytes", "Size of a message", "bytes", None, 0, "Length of such a message."),
 )
 #: By their keys, in the order of the page.
-MEASURES: dict[str, Measure] = {each.key: each for each in _ALL}
+MEASURES: dict[str, Measure] = {measure.key: measure for measure in _ALL}

@@ -14,7 +14,7 @@ from tests.bench.results import Gap, Results, Sample
 from tests.bench.sections import Sections
 from tests.bench.tables import Tables
 
-#: Of the page, its directory, and the raw figures in it.
+#: Names of the page, of the directory beside it, and of the raw figures in this directory.
 PAGE, BESIDE, FIGURES = "benchmarks.md", "benchmarks", "figures.json"
 
 
@@ -22,9 +22,9 @@ def write(results: Results, facts: Facts, directory: Path) -> None:
     """Writes ``benchmarks.md``, and beside it ``benchmarks/`` with charts and ``figures.json``.
 
     Args:
-        results: What was measured, and what could not be.
-        facts: Of the run.
-        directory: Where to: ``docs``, or that of a quick run. Made if it is missing.
+        results: The samples, and the gaps.
+        facts: Facts of the run.
+        directory: ``docs``, or the directory of a quick run. Made if it is missing.
     """
     from tests.bench import charts
 
@@ -41,9 +41,9 @@ def lines(results: Results, facts: Facts, charts: dict[str, str]) -> Iterator[st
     """Yields the lines of the page.
 
     Args:
-        results: With the sums that ``with_path`` adds.
-        facts: Of the run.
-        charts: Where the chart of a group is, by the group's key.
+        results: Results with the sums that ``with_path`` adds.
+        facts: Facts of the run.
+        charts: Path of the chart of a group, by the group's key.
     """
     sections, tables = Sections(results, facts), Tables(results, facts)
     yield from sections.head(f"{BESIDE}/{FIGURES}")
@@ -60,17 +60,18 @@ def read(figures: Path) -> tuple[Results, Facts]:
     """Returns what ``write`` has written as raw figures, so that the page can be written again."""
     found = json.loads(figures.read_text(encoding="utf-8"))
     samples = [
-        Sample(**{**each, "value": inf if each["value"] is None else each["value"]}) for each in found["samples"]
+        Sample(**{**fields, "value": inf if fields["value"] is None else fields["value"]})
+        for fields in found["samples"]
     ]
     facts = found["facts"]
-    entrants = [Entrant(**each) for each in facts.pop("contenders")]
+    entrants = [Entrant(**fields) for fields in facts.pop("contenders")]
     date, notes = datetime.fromisoformat(facts.pop("date")), tuple(facts.pop("notes"))
-    told = Facts(**facts, contenders=entrants, date=date, notes=notes)
-    return Results(samples, [Gap(**each) for each in found["gaps"]]), told
+    run = Facts(**facts, contenders=entrants, date=date, notes=notes)
+    return Results(samples, [Gap(**fields) for fields in found["gaps"]]), run
 
 
 def as_json(results: Results, facts: Facts) -> str:
-    """Returns all samples, gaps and facts. A value that is not finite, of what did not come to an end, is null."""
+    """Returns all samples, gaps and facts. An infinite value, of a task that did not begin, becomes null."""
     found = results.as_dict()
     parts = {name: ",\n  ".join(map(_json, found[name])) for name in ("samples", "gaps")}
     listed = ",\n".join(f'"{name}": [\n  {part}\n]' for name, part in parts.items())
@@ -78,7 +79,7 @@ def as_json(results: Results, facts: Facts) -> str:
 
 
 def _json(value: dict[str, Any]) -> str:
-    plain = {name: _plain(each) if isinstance(each, float) else each for name, each in value.items()}
+    plain = {name: _plain(item) if isinstance(item, float) else item for name, item in value.items()}
     return json.dumps(plain, ensure_ascii=False, allow_nan=False)
 
 

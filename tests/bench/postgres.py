@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own, with the defaults of Debian's."""
+"""A private PostgreSQL, with Debian's defaults."""
 
 import re
 import shutil
@@ -15,9 +15,9 @@ from tests.bench.daemon import Daemon
 
 #: Where Debian keeps the programs of each version.
 DEBIAN = Path("/usr/lib/postgresql")
-#: The database of the contender. What is asked here is asked in another, so that it is not counted.
+#: The database of the contender, and the database for our own queries, which are so not counted.
 DATABASE, OTHER = "bench", "postgres"
-#: Who it runs as if we are root, and its superuser.
+#: User that runs it if this process is root's, and its superuser.
 USER = "postgres"
 
 
@@ -80,7 +80,7 @@ class PostgresServer:
         return int(self._value("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = %s", DATABASE))
 
     def reads(self) -> int | None:
-        """Returns None: it does not tell."""
+        """Returns None: PostgreSQL does not count reads."""
         return None
 
     def connections(self) -> int:
@@ -89,14 +89,14 @@ class PostgresServer:
         return int(self._value(counted, DATABASE))
 
     def watch(self) -> None:
-        """Does nothing, for a transaction does not keep others waiting."""
+        """Does nothing, because a transaction does not keep others waiting."""
 
     def longest_ms(self) -> float | None:
-        """Returns None."""
+        """Returns None, for the same reason."""
         return None
 
     def _connect(self) -> None:
-        """Connects over the socket file, which is nobody else's, while a port could be."""
+        """Connects over the socket file. A port could belong to another server, this file cannot."""
         try:
             self._client = psycopg.connect(
                 host=str(self._daemon.directory), port=self._port, user=USER, dbname=OTHER, autocommit=True
@@ -127,9 +127,9 @@ def no_postgres() -> str | None:
 
 def _programs() -> Path | None:
     """Returns the directory of the programs of the newest PostgreSQL, if there is one."""
-    found = [each.parent for each in DEBIAN.glob("*/bin/initdb") if (each.parent / "postgres").exists()]
+    found = [program.parent for program in DEBIAN.glob("*/bin/initdb") if (program.parent / "postgres").exists()]
     if found:
-        return max(found, key=lambda each: [int(part) for part in re.findall(r"\d+", each.parent.name)])
+        return max(found, key=lambda directory: [int(part) for part in re.findall(r"\d+", directory.parent.name)])
     config = shutil.which("pg_config")
     if config is None:
         return None

@@ -1,6 +1,6 @@
-"""The program of a contender's producer: takes commands on stdin, a line of JSON each, and answers each with a line.
+"""The program of a contender's producer: reads commands from stdin, one a line as JSON, and answers each with a line.
 
-Every contender has one, in its own language; this is the part that those in Python share.
+Every contender has such a program, in its own language. The programs in Python share this part.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter, process_time, time
 from typing import Any
 
-#: What every task carries besides its due time, so that both have 1,000 bytes as JSON.
+#: Text that every task carries besides its due time, so that both have 1,000 bytes as JSON.
 PAYLOAD = random.Random(1).randbytes(490).hex()
 #: Messages in one bulk call.
 BULK = 1_000
@@ -32,7 +32,7 @@ class Producer(ABC):
         """Enqueues a task that is due then, in s since the epoch, or at once where that is past. Returns its id."""
 
     def each(self, dues: Sequence[float]) -> Sequence[Any]:
-        """Calls ``one`` for each; for those with an asynchronous API to do so without leaving their event loop."""
+        """Calls ``one`` for each due time. A producer with an asynchronous API does so within its event loop."""
         return [self.one(due) for due in dues]
 
     def bulk(self, dues: Sequence[float]) -> Sequence[Any]:
@@ -40,11 +40,11 @@ class Producer(ABC):
         raise Cannot("has no bulk operation")
 
     def cancel(self, identity: Any) -> None:
-        """Takes a waiting task away, by the id that enqueueing returned."""
+        """Removes a waiting task, by the id that enqueueing returned."""
         raise Cannot("cannot")
 
     def waiting(self) -> int:
-        """Returns how many messages have not been moved to where a worker takes them."""
+        """Returns how many messages have not been moved to the place from which a worker takes them."""
         raise Cannot("does not tell")
 
 
@@ -104,7 +104,7 @@ def serve(make: Callable[[], Producer]) -> None:
         make: Makes the producer. The address of its server is the environment variable ``BENCH_SERVER``.
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints does not disturb
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints does not disturb the answers
     program = _Program(make())
     for line in sys.stdin:
         command = json.loads(line)

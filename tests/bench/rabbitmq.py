@@ -1,4 +1,4 @@
-"""A RabbitMQ node of one's own, from Debian's package."""
+"""A private RabbitMQ node, from Debian's package."""
 
 import signal
 from functools import partial
@@ -13,11 +13,11 @@ from tests.bench.daemon import Daemon, connected, knock
 #: Where Debian keeps its programs; those on the PATH are for the node of the system.
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 LIBRARIES = Path("/usr/lib/rabbitmq/lib")
-#: Who it runs as if we are root.
+#: User that runs it if this process is root's.
 USER = "rabbitmq"
-#: Where it keeps its files, in its directory.
+#: Name of the directory for its files.
 DATA = "data"
-#: What the node is asked for its memory.
+#: Erlang expression for the memory of the node.
 MEMORY = "[garbage_collect(Each) || Each <- processes()], erlang:memory(total)."
 
 
@@ -60,24 +60,24 @@ class RabbitServer:
         self._daemon.start([str(PROGRAMS / "rabbitmq-server")], self._connect)
 
     def close(self) -> None:
-        """Ends both."""
+        """Ends the node and its ``epmd``."""
         self._daemon.close()
 
     def kept_bytes(self) -> int:
-        """Returns the memory of the node, of which its garbage is collected before, and the files that it keeps."""
-        told = self._daemon.run([str(PROGRAMS / "rabbitmqctl"), "--quiet", "eval", MEMORY])
-        return int(told) + self._daemon.file_bytes(DATA)
+        """Returns the memory of the node, after a collection of its garbage, and the size of its files."""
+        output = self._daemon.run([str(PROGRAMS / "rabbitmqctl"), "--quiet", "eval", MEMORY])
+        return int(output) + self._daemon.file_bytes(DATA)
 
     def cpu_s(self) -> float:
         """Returns the CPU time of its processes."""
         return self._daemon.cpu_s()
 
     def commands(self) -> int | None:
-        """Returns None: it does not count them."""
+        """Returns None: RabbitMQ does not count commands."""
         return None
 
     def reads(self) -> int | None:
-        """Returns None: it does not tell."""
+        """Returns None: RabbitMQ does not count reads."""
         return None
 
     def connections(self) -> int:

@@ -1,4 +1,4 @@
-"""What was measured, and what could not be."""
+"""The results of a run: samples, and gaps with their reasons."""
 
 from dataclasses import asdict, dataclass, field
 from statistics import median
@@ -27,11 +27,11 @@ class Gap:
     """Why there is no value, in place of one.
 
     Attributes:
-        measure: What the keys begin with for which it is the reason; empty for all of a contender's.
+        measure: Begin of the keys of the measures that have no value; empty for all measures of the contender.
         contender: Its name.
-        size: As of ``Sample``; 0 for all sizes.
-        why: The reason, to be read in a table's cell.
-        failed: Whether something went wrong, and not only is absent.
+        size: As in ``Sample``; 0 for all sizes.
+        why: The reason, as the text of a table's cell.
+        failed: Whether something went wrong; else the contender only lacks it.
     """
 
     measure: str
@@ -46,10 +46,10 @@ class Spread:
     """The values of one cell.
 
     Attributes:
-        median: Of all rounds.
-        least: The least of them.
-        most: The greatest.
-        rounds: How many.
+        median: Median of all rounds.
+        least: The least value.
+        most: The greatest value.
+        rounds: Number of rounds.
     """
 
     median: float
@@ -68,9 +68,9 @@ class Results:
     def of(self, measure: str, contender: str, size: int = 0) -> Spread | str:
         """Returns the values of a cell, or why there are none."""
         values = [
-            each.value
-            for each in self.samples
-            if (each.measure, each.contender, each.size) == (measure, contender, size)
+            sample.value
+            for sample in self.samples
+            if (sample.measure, sample.contender, sample.size) == (measure, contender, size)
         ]
         if values:
             return Spread(median(values), min(values), max(values), len(values))
@@ -83,4 +83,4 @@ class Results:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns all of it, for JSON."""
-        return {"samples": [asdict(each) for each in self.samples], "gaps": [asdict(each) for each in self.gaps]}
+        return {"samples": [asdict(sample) for sample in self.samples], "gaps": [asdict(gap) for gap in self.gaps]}

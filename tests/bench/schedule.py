@@ -1,4 +1,4 @@
-"""What is done in a run, in which order, and within which time."""
+"""The jobs of a run, their order, and their time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +19,11 @@ GROWTH_S, LIMIT_S, BACKLOG_S, START_S = 25.0, 15.0, 25.0, 15.0
 FILLED_PER_S = 12_000
 #: Messages offered and transferred a second by scripts alone, at least, in either form.
 SCRIPTED_PER_S = 12_000
-#: A job is ended when it takes so many times as long: a machine may be slow, and a contender slower than the others.
+#: A job is ended after this many times its usual time: a machine may be slow, and a contender slower than the others.
 PATIENCE = 3
 #: How long an idle consumer takes to start, in s.
 CONSUMER_S = 0.5
-#: Contenders of which more than a few idle consumers run at the same time.
+#: Contenders that are measured at the same time with more than a FEW idle consumers.
 TOGETHER, FEW = 4, 10
 
 
@@ -41,8 +41,8 @@ class Scale:
         grown: Tasks that wait while a worker's memory is measured.
         consumers: Numbers of idle consumers.
         pushes: Of the bare command.
-        together: So many contenders are worked with at the same time, where times are measured too.
-        limit_s: When the run ends, whatever is left.
+        together: Number of contenders that run at the same time, even where times are measured.
+        limit_s: Length of the run, in s; it ends then, whatever is left.
     """
 
     sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
@@ -77,12 +77,12 @@ class Job:
     """A part of a run.
 
     Attributes:
-        title: Said while it runs.
-        contenders: Whose, at the same time.
-        takes_s: How long it usually takes at most; without that much time left it is not begun.
+        title: Name that is printed while it runs.
+        contenders: The contenders that run at the same time.
+        takes_s: How long it usually takes at most, in s. It does not begin when less time is left.
         work: Called with the deadline.
-        measure: What has no figures if it does not run, as of ``Gap``.
-        size: As of ``Gap``.
+        measure: ``measure`` of the gap if it does not run.
+        size: ``size`` of this gap.
     """
 
     title: str
@@ -97,15 +97,15 @@ class Run:
     """Runs jobs until all are done or the time is over.
 
     Args:
-        contenders: Those that can be run.
-        scale: How large.
-        say: Told what is done and what it found.
+        contenders: The contenders that can run.
+        scale: Size of the run.
+        say: Called with each line about the jobs and their results.
     """
 
     def __init__(self, contenders: Sequence[Contender], scale: Scale, say: Callable[[str], None]) -> None:
         self.results = Results()
         self._contenders = contenders
-        self._ours = [each for each in contenders if each.env.get("BENCH_BACKUP")]
+        self._ours = [contender for contender in contenders if contender.env.get("BENCH_BACKUP")]
         self._scale = scale
         self._say = say
         self._begun = monotonic()
@@ -115,7 +115,7 @@ class Run:
                 self.results.gaps.append(Gap("enqueue_bulk", contender.name, 0, "has no way for many"))
 
     def run(self) -> None:
-        """Does all that there is time for."""
+        """Runs all jobs for which there is time."""
         for together in self._plan():
             longest_s = max(job.takes_s for job in together)
             left_s = self._begun + self._scale.limit_s - monotonic()
@@ -144,7 +144,7 @@ class Run:
             yield from self._idle(count)
         for size in more[:-1]:
             yield from self._backlogs(size, self._contenders)
-        others = [each for each in self._contenders if each not in self._ours]
+        others = [contender for contender in self._contenders if contender not in self._ours]
         for size in more[-1:]:
             yield from self._backlogs(size, self._ours)
             yield from self._backlogs(small, self._contenders)
@@ -155,23 +155,23 @@ class Run:
     def _backlogs(self, size: int, contenders: Sequence[Contender]) -> Iterator[Sequence[Job]]:
         both, within_s = size == self._scale.sizes[0], self._scale.fill_s
         takes_s = BACKLOG_S + size / FILLED_PER_S
-        able = [each for each in contenders if both or self._rate("", each, size, size) is not None]
+        able = [contender for contender in contenders if both or self._rate("", contender, size, size) is not None]
         for some in _split(able, self._scale.together):
             yield [
                 Job(
                     f"backlog of {size:,}",
-                    [each],
+                    [contender],
                     takes_s,
-                    partial(jobs.backlog, each, size, both=both, within_s=within_s),
+                    partial(jobs.backlog, contender, size, both=both, within_s=within_s),
                     "",
                     size,
                 )
-                for each in some
+                for contender in some
             ]
 
     def _poisson(self) -> Iterator[Sequence[Job]]:
-        light = [each for each in self._contenders if not each.heavy]
-        heavy = [each for each in self._contenders if each.heavy]
+        light = [contender for contender in self._contenders if not contender.heavy]
+        heavy = [contender for contender in self._contenders if contender.heavy]
         groups = [light[0::2], light[1::2], heavy] if self._scale.together == 1 else [light, heavy]
         count, seconds = self._scale.per_s * self._scale.seconds, self._scale.seconds
         yield from self._late("poisson", groups, count, seconds)
@@ -184,7 +184,7 @@ class Run:
         self, measure: str, groups: Sequence[Sequence[Contender]], count: int, seconds: float
     ) -> Iterator[Sequence[Job]]:
         for group in groups:
-            rates = {each: rate for each in group if (rate := self._rate(measure, each, count, 0))}
+            rates = {contender: rate for contender in group if (rate := self._rate(measure, contender, count, 0))}
             if rates:
                 fill_s = sum(count / rate for rate in rates.values())
                 takes_s = START_S + 2 * len(rates) + jobs.SLOWER * fill_s + seconds + jobs.GRACE_S
@@ -196,23 +196,31 @@ class Run:
         takes_s = START_S + count * CONSUMER_S
         for some in _split(self._contenders, together):
             yield [
-                Job(f"{count} idle", [each], takes_s, partial(jobs.idle, each, count), "idle", count) for each in some
+                Job(f"{count} idle", [contender], takes_s, partial(jobs.idle, contender, count), "idle", count)
+                for contender in some
             ]
         if count == self._scale.consumers[-1]:
             # One after the other: the cores' caches are theirs alone then, on which so little CPU time depends.
-            for each in self._contenders:
-                if each.quiet:
-                    job = partial(jobs.quiet, each, count)
-                    yield [Job(f"{count} idle and quiet", [each], takes_s, job, "quiet", count)]
+            for contender in self._contenders:
+                if contender.quiet:
+                    job = partial(jobs.quiet, contender, count)
+                    yield [Job(f"{count} idle and quiet", [contender], takes_s, job, "quiet", count)]
 
     def _growths(self) -> Iterator[Sequence[Job]]:
         count = self._scale.grown
-        rates = {each: self._rate("worker", each, count, count) for each in self._contenders}
-        able = {each: rate for each, rate in rates.items() if rate}
+        rates = {contender: self._rate("worker", contender, count, count) for contender in self._contenders}
+        able = {contender: rate for contender, rate in rates.items() if rate}
         if able:
             yield [
-                Job("growth", [each], GROWTH_S + 2 * count / rate, partial(jobs.growth, each, count), "worker", count)
-                for each, rate in able.items()
+                Job(
+                    "growth",
+                    [contender],
+                    GROWTH_S + 2 * count / rate,
+                    partial(jobs.growth, contender, count),
+                    "worker",
+                    count,
+                )
+                for contender, rate in able.items()
             ]
 
     def _scripts(self) -> Iterator[Sequence[Job]]:
@@ -222,9 +230,9 @@ class Run:
             yield [Job("bare LPUSH, 1,000 bytes", ours[:1], LIMIT_S, partial(script_limit, pushes), "script_limit")]
         for size in self._scale.sizes:
             takes_s = LIMIT_S + size / SCRIPTED_PER_S
-            for each in ours:
-                work = partial(scripts, each.name, each.env["BENCH_BACKUP"], size)
-                yield [Job(f"scripts, {size:,} messages of 1,000 bytes", [each], takes_s, work, "script", size)]
+            for contender in ours:
+                work = partial(scripts, contender.name, contender.env["BENCH_BACKUP"], size)
+                yield [Job(f"scripts, {size:,} messages of 1,000 bytes", [contender], takes_s, work, "script", size)]
 
     def _rate(self, measure: str, contender: Contender, count: int, size: int) -> float | None:
         """Returns how many tasks a second it has enqueued in the way for many; None, with a gap, if that is too few."""
@@ -240,7 +248,7 @@ class Run:
         return None
 
     def _do(self, job: Job, deadline: float) -> None:
-        begun, names = monotonic(), ", ".join(each.name for each in job.contenders)
+        begun, names = monotonic(), ", ".join(contender.name for contender in job.contenders)
         try:
             for found in job.work(deadline):
                 (self.results.samples if isinstance(found, Sample) else self.results.gaps).append(found)
@@ -258,6 +266,6 @@ class Run:
 
 
 def _split(contenders: Sequence[Contender], count: int) -> Iterator[Sequence[Contender]]:
-    """Yields so many at a time."""
+    """Yields ``count`` contenders at a time."""
     for start in range(0, len(contenders), count):
         yield contenders[start : start + count]

@@ -20,10 +20,10 @@ def scripts(name: str, form: str, size: int, deadline: float) -> Found:
     """Offers and transfers a backlog that is all due, at random times within an hour.
 
     Args:
-        name: Of the contender.
-        form: Of backup.
-        size: Messages.
-        deadline: When to go on no longer, by the monotonic clock.
+        name: Name of the contender.
+        form: Form of backup.
+        size: Number of messages.
+        deadline: Time at which it fails, by the monotonic clock.
     """
     with closing(RedisServer()) as server:
         server.start()

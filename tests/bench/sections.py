@@ -14,11 +14,11 @@ Lines = Iterator[str]
 
 
 class Sections:
-    """Writes them.
+    """Writes the sections.
 
     Args:
-        results: What was measured, and what could not be.
-        facts: Of the run.
+        results: The samples, and the gaps.
+        facts: Facts of the run.
     """
 
     def __init__(self, results: Results, facts: Facts) -> None:
@@ -49,14 +49,14 @@ class Sections:
         yield f"Machine: {machine}."
         for note in facts.notes:
             yield from ("", note)
-        absent = [each for each in facts.contenders if each.why_not]
+        absent = [entrant for entrant in facts.contenders if entrant.why_not]
         if absent:
             yield ""
-            yield f"Not in this run: {'; '.join(f'{each.name}: {each.why_not}' for each in absent)}."
+            yield f"Not in this run: {'; '.join(f'{entrant.name}: {entrant.why_not}' for entrant in absent)}."
 
     def glance(self) -> Lines:
         """Yields a row for each measure that is compared, at its greatest size."""
-        rows = [(key, self._tables.columns(key)) for key, each in MEASURES.items() if each.better]
+        rows = [(key, self._tables.columns(key)) for key, measure in MEASURES.items() if measure.better]
         ahead = _ahead([found for _, found in rows])
         same = _ahead([[column.among(STOCK) for column in found] for _, found in rows])
         yield from ("", "## At a glance", "")
@@ -86,7 +86,7 @@ class Sections:
 
         where = f"{column.size:,}" if column.size else ""
         title = f"{self._tables.opened(measure.title)}{f', {measure.unit}' if measure.unit else ''}"
-        sizes = ", ".join(f"{each.size:,}" for each in behind if each.size)
+        sizes = ", ".join(f"{column.size:,}" for column in behind if column.size)
         leads = f"no{f', at {sizes}' if sizes else ''}" if behind else "yes" if column.leads else DASH
         return f"| {title} | {where} | {best(column.ours)} | {best(column.other)} | {leads} |"
 
@@ -140,11 +140,11 @@ class Sections:
     def contenders(self) -> Lines:
         """Yields who was compared, with versions and configuration."""
         yield from ("", "## Contenders", "", "| | versions | configuration |", "|---|---|---|")
-        for each in self._facts.contenders:
-            versions = ", ".join(f"{name} {version}" for name, version in each.versions.items())
-            if each.why_not:
-                versions = f"not in this run: {in_cell(each.why_not)}"
-            yield f"| {each.name} | {versions} | {in_cell(each.settings)} |"
+        for entrant in self._facts.contenders:
+            versions = ", ".join(f"{name} {version}" for name, version in entrant.versions.items())
+            if entrant.why_not:
+                versions = f"not in this run: {in_cell(entrant.why_not)}"
+            yield f"| {entrant.name} | {versions} | {in_cell(entrant.settings)} |"
 
     def gaps(self) -> Lines:
         """Yields every gap of the run."""
@@ -153,8 +153,8 @@ class Sections:
             yield "Nothing: every contender in this run has every figure."
             return
         yield from ("| contender | what | at | why |", "|---|---|--:|---|")
-        seen = dict.fromkeys((each.contender, each.measure, each.size, each.why) for each in self._results.gaps)
-        failed = {(each.contender, each.measure, each.size, each.why) for each in self._results.gaps if each.failed}
+        seen = dict.fromkeys((gap.contender, gap.measure, gap.size, gap.why) for gap in self._results.gaps)
+        failed = {(gap.contender, gap.measure, gap.size, gap.why) for gap in self._results.gaps if gap.failed}
         for gap in seen:
             contender, key, size, why = gap
             what = self._tables.opened(MEASURES[key].title) if key in MEASURES else key or "all"

@@ -1,4 +1,4 @@
-"""The servers that keep the contenders' messages, each private, and what they are asked."""
+"""The private servers that keep the contenders' messages, and the figures that they give."""
 
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ class Server(Protocol):
         """Ends it and removes what it kept."""
 
     def kept_bytes(self) -> int:
-        """Returns how much memory it takes, or a database on disk."""
+        """Returns the bytes that it takes, in memory, or for a database on disk."""
 
     def cpu_s(self) -> float:
         """Returns the CPU time that it has taken, in s."""
@@ -94,9 +94,9 @@ class RedisServer:
         self._client.execute_command("LATENCY RESET")
 
     def longest_ms(self) -> float | None:
-        """Returns the longest of SLOWLOG, or what would have been the shortest in it.
+        """Returns the longest time in SLOWLOG, or its threshold if it has none.
 
-        A transaction is not in SLOWLOG, only each of its commands; the latency monitor has it, in whole ms.
+        SLOWLOG has each command of a transaction alone; the latency monitor has whole transactions, in whole ms.
         """
         slow_us = max((entry["duration"] for entry in self._client.slowlog_get(100_000)), default=SLOW_US)
         events = self._client.execute_command("LATENCY LATEST")
@@ -104,6 +104,6 @@ class RedisServer:
 
 
 def main_thread_s(client: Any) -> float:
-    """Returns the CPU time that the thread of Redis has taken that runs commands, in s."""
+    """Returns the CPU time of the thread of Redis that runs commands, in s."""
     cpu = client.info("cpu")
     return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])

@@ -1,4 +1,4 @@
-"""The tables of the page, and what belongs to each."""
+"""The tables of the page, each with its notes and reasons."""
 
 from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
@@ -10,9 +10,9 @@ from tests.bench.measures import FORMS, MEASURES, Measure
 from tests.bench.reasons import REASONS
 from tests.bench.results import Results, Spread
 
-#: A reason up to so many characters is put into the cell, a longer one below the table.
+#: Most characters of a reason that stands in its cell. A longer one stands below the table.
 SHORT = 24
-#: What is held against a bare command: the group, the command's measure, and those that make up the whole way.
+#: Groups that are compared with a bare command: the measure of the command, and the measures whose sum it bounds.
 LIMITS = {"path": ("limit", ("path_cpu",)), "script": ("script_limit", ("script_offer", "script_transfer"))}
 NO_REASON = "no reason has been written for this"
 
@@ -20,24 +20,24 @@ Lines = Iterator[str]
 
 
 class Tables:
-    """Writes them.
+    """Writes the tables.
 
     Args:
-        results: What was measured, and what could not be.
-        facts: Of the run.
+        results: The samples, and the gaps.
+        facts: Facts of the run.
     """
 
     def __init__(self, results: Results, facts: Facts) -> None:
         self._results, self._facts = results, facts
-        self._names = [each.name for each in facts.contenders if not each.why_not]
+        self._names = [entrant.name for entrant in facts.contenders if not entrant.why_not]
         self._grace_s = facts.numbers["grace_s"]
 
     def group(self, group: Group, chart: str | None) -> Lines:
         """Yields a group's chart, tables, and why kombu-delayq does not lead in them.
 
         Args:
-            group: Of measures.
-            chart: Path of its chart, if there is one.
+            group: The group of measures.
+            chart: Path of its chart, or None.
         """
         yield from ("", f"## {group.title}")
         if chart:
@@ -69,7 +69,7 @@ class Tables:
 
     def _table(self, found: Sequence[Column]) -> Lines:
         notes: dict[str, str] = {}
-        yield f"| | {' | '.join(self._heading(each, found) for each in found)} |"
+        yield f"| | {' | '.join(self._heading(column, found) for column in found)} |"
         yield f"|---|{'--:|' * len(found)}"
         dashes = False
         for name in found[0].cells:
@@ -95,7 +95,7 @@ class Tables:
 
     def _heading(self, column: Column, beside: Sequence[Column]) -> str:
         """Returns a column's heading: its size where only that differs, else what is measured."""
-        if all(each.measure == column.measure for each in beside):
+        if all(other.measure == column.measure for other in beside):
             return f"{column.size:,}" if column.measure.by else column.measure.unit
         return self.opened(column.measure.title).rpartition(": ")[2] + f", {column.measure.unit}"
 
@@ -107,7 +107,7 @@ class Tables:
         return f"{self.opened(first.title)}{unit}{f', by {first.by}' if first.by else ''}"
 
     def _how(self, measures: Sequence[Measure]) -> str:
-        return " ".join(dict.fromkeys(self.opened(each.how) for each in measures))
+        return " ".join(dict.fromkeys(self.opened(measure.how) for measure in measures))
 
     def _reason(self, key: str) -> Lines:
         behind = [column for column in self.columns(key) if column.leads is False]
@@ -115,8 +115,8 @@ class Tables:
             measure, column = MEASURES[key], behind[-1]
             assert column.ours is not None
             assert column.other is not None
-            mine, best = (self.shown(column.spreads[each].median, measure) for each in (column.ours, column.other))
-            sizes = ", ".join(f"{each.size:,}" for each in behind if each.size)
+            mine, best = (self.shown(column.spreads[name].median, measure) for name in (column.ours, column.other))
+            sizes = ", ".join(f"{behind_column.size:,}" for behind_column in behind if behind_column.size)
             yield ""
             yield (
                 f"*{self.opened(measure.title)}: kombu-delayq does not lead{f' at {sizes}' if sizes else ''} ({mine} "

@@ -1,4 +1,4 @@
-"""Measures what kombu-delayq promises, on a Redis of its own, and prints it next to the targets."""
+"""Measures what kombu-delayq promises, on a private Redis, and prints the figures next to the targets."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -27,9 +27,9 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
 def main(quick: bool, only: tuple[str, ...], json_file: Path | None) -> None:
     """Prints each measure with its target and whether it is met.
 
-    Every measure starts a private Redis and ends it. Messages are task messages of 1,000 bytes, and of about as many
-    where Celery makes them. What depends on the form of backup is measured for both, `hash` and `list`. Run it on a
-    machine with nothing else to do.
+    Every measure starts a private Redis and ends it. Messages are task messages of 1,000 bytes, or of about this size
+    where Celery makes them. A measure that depends on the form of backup is taken for both forms, `hash` and `list`.
+    Run it on a machine with nothing else to do.
     """
     with PrivateRedis() as server:
         about = machine(server.client())

@@ -1,4 +1,4 @@
-"""An ordinary Celery app with one task, which tells how late it began."""
+"""An ordinary Celery app with one task, which writes down how late it begins."""
 
 import os
 import time

@@ -15,12 +15,12 @@ from tests.bench.targets.report import Figure
 #: The most CPU time of Redis for one call, in ms.
 BLOCK_MS = 5
 SIZES = (800, 1_000, 10_000, 100_000, 1_000_000)
-#: How many bytes wait, and how many messages at most.
+#: Bytes that wait, and most messages.
 BYTES, MOST = 50_000_000, 10_000
 
 
 def blocks(quick: bool) -> Iterator[Figure]:
-    """Moves messages of one size, of each in turn, then of all sizes mixed, in both forms."""
+    """Moves messages of each size in turn, then of all sizes mixed, in both forms."""
     share = 4 if quick else 1
     cases: list[tuple[str, int, Callable[[], int]]] = [
         (f"{size:,} bytes", min(BYTES // size, MOST) // share, lambda size=size: size)  # type: ignore[misc]
@@ -40,7 +40,7 @@ def blocks(quick: bool) -> Iterator[Figure]:
 
 
 def _calls_ms(store: DelayStore, count: int) -> list[float]:
-    """Transfers all. Returns what each call took, the least first."""
+    """Transfers all messages. Returns the CPU time of each call in ms, the shortest first."""
     took_ms, moved, before_s = [], 0, main_thread_s(store.client)
     while moved < count:
         moved += store.delivery.transfer(QUEUE).moved

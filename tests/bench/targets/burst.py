@@ -18,7 +18,7 @@ from tests.bench.targets.worker import running
 from tests.support.conditions import until
 
 COUNT = 20_000
-#: Until all are moved. Redisson's form has the target of its rate, 20,000 messages/s.
+#: From the due time until all messages are moved. That of Redisson's form is that of its rate, 20,000 messages/s.
 TARGETS_MS = {"hash": 500, "list": 1000}
 #: From the start of loading to the due time: more than loading takes.
 LEAD_S = 6.0
@@ -30,12 +30,12 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     for kind, worker in (("transfer worker alone", transfer_process), ("inside a celery worker", running)):
         times_ms: dict[str, list[float]] = {form: [] for form in BACKUPS}
         for _ in range(1 if quick else 2):
-            for form, each in times_ms.items():
-                each.append(_burst(server, form, worker(server.url, form)))
-        for form, each in times_ms.items():
-            each.sort()
+            for form, took_ms in times_ms.items():
+                took_ms.append(_burst(server, form, worker(server.url, form)))
+        for form, took_ms in times_ms.items():
+            took_ms.sort()
             name = f"burst, {form}, {COUNT:,} due at once, {kind}"
-            yield Figure(name, each[-1], "ms", TARGETS_MS[form], note=f"{note}; {each}")
+            yield Figure(name, took_ms[-1], "ms", TARGETS_MS[form], note=f"{note}; {took_ms}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a cancel by id costs beside the same with each of its steps in a round trip of its own."""
+"""What a cancel by id costs, beside a cancel whose steps each take a round trip."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from tests.bench.targets.load import QUEUE, fill, make_store, within_the_next_ho
 from tests.bench.targets.report import Figure
 
 WAITING = 10_000
-#: Queues beside that of the messages, which are searched too.
+#: Further queues, which a cancel also searches.
 QUEUES = 3
 
 
@@ -33,15 +33,15 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
         fill(store, WAITING, within_the_next_hour())
         client.sadd(store.keys.queues, *(f"empty {n}" for n in range(QUEUES)))
         kept = client.hkeys(store.keys.backup(QUEUE) if form == "hash" else store.keys.ids(QUEUE))
-        waiting = [each.decode() for each in random.sample(kept, 2 * calls)]
+        waiting = [identity.decode() for identity in random.sample(kept, 2 * calls)]
         yield from _both(store, f"a waiting id, {form}", waiting, is_found=True)
         yield from _both(store, f"an unknown id, {form}", [str(uuid4()) for _ in waiting], is_found=False)
 
 
 def _both(store: DelayStore, what: str, ids: list[str], *, is_found: bool) -> Iterator[Figure]:
     ways: dict[str, Callable[[str], bool]] = {
-        "": lambda each: any(done.messages for done in by_id.cancel(store, [each])),
-        ", a step at a time": lambda each: _step_by_step(store, each),
+        "": lambda identity: any(done.messages for done in by_id.cancel(store, [identity])),
+        ", a step at a time": lambda identity: _step_by_step(store, identity),
     }
     took_ms: dict[str, list[float]] = {name: [] for name in ways}
     trips: dict[str, int] = {}
@@ -49,13 +49,13 @@ def _both(store: DelayStore, what: str, ids: list[str], *, is_found: bool) -> It
         act("known from here on")  # Redis compiles the scripts
         one = ids.pop()
         trips[name] = _round_trips(lambda act=act, one=one: act(one))  # type: ignore[misc]
-    for at, each in enumerate(ids):
+    for at, identity in enumerate(ids):
         name = list(ways)[at % len(ways)]
         start = perf_counter()
-        found = ways[name](each)
+        found = ways[name](identity)
         took_ms[name].append((perf_counter() - start) * 1000)
         if found is not is_found:
-            raise RuntimeError(f"{each} was {'' if found else 'not '}found")
+            raise RuntimeError(f"{identity} was {'' if found else 'not '}found")
     for name in ways:
         target = 2 if not name and (is_found or store.backup == "hash") else None
         yield Figure(f"cancel of {what}{name}, round trips", trips[name], "", target)
@@ -64,9 +64,8 @@ def _both(store: DelayStore, what: str, ids: list[str], *, is_found: bool) -> It
 
 def _step_by_step(store: DelayStore, identity: str) -> bool:
     """Cancels an id with a round trip for each step, and takes its note back at the end."""
-    RedisCommands(store.client).ask(
-        "ZSCORE", store.keys.cancelled, identity
-    )  # in the place of the note, which reads the queues too
+    # In place of the note, which also reads the queues.
+    RedisCommands(store.client).ask("ZSCORE", store.keys.cancelled, identity)
     found = store.lookup.cancel(store.chains.refuse([identity]).queues, [identity])
     store.chains.accept([identity])
     return bool(found)

@@ -20,11 +20,11 @@ from tests.support.servers.sentinels import MASTER_NAME, Sentinels
 from tests.support.workers.harness import Proj
 
 PUBLISHERS, WORKERS = 2, 2
-#: From one task of a publisher to the next, in s; delays in s; the share of tasks that have none.
+#: Pause between two tasks of a publisher, in s; longest delay, in s; share of tasks without a delay.
 EVERY_S, LONGEST_S, AT_ONCE = 0.01, 8.0, 0.2
-#: How long it publishes before the failover, and after it: the old primary takes writes for 11 s after it.
+#: How long publishers go on before the failover, and after it: the old primary takes writes for 11 s after it.
 BEFORE_S, AFTER_S = 4.0, 16.0
-#: So long after the last due time nothing more has to come.
+#: How long after the last due time no further task is expected.
 QUIET_S = 5.0
 
 
@@ -32,8 +32,8 @@ class Publisher(Thread):
     """Publishes tasks until it is stopped.
 
     Attributes:
-        sent: When each task was sent, and its delay in s, by id; those alone that raised no error.
-        raised: How many raised one.
+        sent: When each task was sent, and its delay in s, by id. Only tasks whose publishing raised no error.
+        raised: Number of tasks whose publishing raised an error.
     """
 
     def __init__(self, proj: Proj, stopping: Event) -> None:
@@ -44,7 +44,7 @@ class Publisher(Thread):
         self._stopping = stopping
 
     def run(self) -> None:
-        """Publishes."""
+        """Publishes until it is stopped."""
         while not self._stopping.wait(EVERY_S):
             at = time.time()
             delay_s = 0.0 if random.random() < AT_ONCE else random.uniform(0.1, LONGEST_S)
@@ -108,25 +108,26 @@ def _report(publishers: Sequence[Publisher], failed_over: float, proj: Proj, pri
     never = [sent[task] for task in sent if not runs[task]]
     before = sum(at < failed_over for at, _ in never)
     delayed = sum(delay_s > 0 for _, delay_s in never)
+    raised = sum(publisher.raised for publisher in publishers)
     alive = sum(worker.alive() for worker in proj.workers)
     return (
-        f"{len(sent):,} sent, {sum(each.raised for each in publishers)} publishes raised; {twice:,} ran twice; "
+        f"{len(sent):,} sent, {raised} publishes raised; {twice:,} ran twice; "
         f"{len(never)} never ran ({delayed} of them delayed, {before} sent before the failover); "
         f"{alive} of {WORKERS} workers alive"
     )
 
 
 @click.command()
-@click.option("--runs", default=1, show_default=True, help="How often each is measured.")
+@click.option("--runs", default=1, show_default=True, help="How often each case is measured.")
 @click.option("--stock", is_flag=True, help="Also with stock kombu.")
 @click.option("--min-replicas", type=int, multiple=True, default=(0, 1), show_default=True)
 def main(runs: int, stock: bool, min_replicas: tuple[int, ...]) -> None:
     """Prints what became of the tasks, without and with ``min-replicas-to-write 1``."""
-    for each in min_replicas:
+    for replicas in min_replicas:
         for is_stock in (False, True) if stock else (False,):
             for _ in range(runs):
                 name = "stock kombu" if is_stock else "kombu-delayq"
-                click.echo(f"{name}, min-replicas-to-write {each}: {run(each, is_stock)}")
+                click.echo(f"{name}, min-replicas-to-write {replicas}: {run(replicas, is_stock)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Task messages of 1 KB in the store, many a call."""
+"""Task messages of 1 KB, offered to the store many in a call."""
 
 import random
 from collections.abc import Callable
@@ -44,28 +44,28 @@ def fill(
     """Offers messages with UUIDs as ids, as tasks have.
 
     Args:
-        store: Where to.
-        count: How many.
-        due_ms: Gives the due time of each, ms since the epoch.
-        size: Gives the length of each message in bytes.
+        store: The store that keeps them.
+        count: Number of messages.
+        due_ms: Returns the due time of the next message, ms since the epoch.
+        size: Returns the length of the next message in bytes.
     """
     for start in range(0, count, PER_CALL):
         ids = [str(uuid4()) for _ in range(min(PER_CALL, count - start))]
-        store.delivery.offer(QUEUE, *[Offer(each, repr(due_ms()), 0, message(each, size())) for each in ids])
+        store.delivery.offer(QUEUE, *[Offer(task_id, repr(due_ms()), 0, message(task_id, size())) for task_id in ids])
 
 
 def within_the_last_hour() -> Callable[[], float]:
-    """Returns due times that are all past, random over an hour."""
+    """Returns a function that gives past due times, random over an hour."""
     now_ms = time() * 1000
     return lambda: now_ms - random.random() * HOUR_MS
 
 
 def one_after_the_other() -> Callable[[], float]:
-    """Returns due times that are all past, in the order of the messages, as one constant delay gives them."""
+    """Returns a function that gives past due times in the order of the messages, as one constant delay does."""
     return lambda: time() * 1000 - HOUR_MS
 
 
 def within_the_next_hour() -> Callable[[], float]:
-    """Returns due times random over an hour, the first in a minute."""
+    """Returns a function that gives due times random over an hour, which begins in a minute."""
     now_ms = time() * 1000 + 60_000
     return lambda: now_ms + random.random() * HOUR_MS

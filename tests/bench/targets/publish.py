@@ -19,7 +19,7 @@ STOCK_QUEUE = "celery"
 
 
 class Round(NamedTuple):
-    """What a round cost: CPU time of this process in µs a message, and messages a second."""
+    """Cost of a round: CPU time of this process in µs a message, and messages a second."""
 
     cpu_us: float
     rate: float
@@ -42,24 +42,24 @@ def compare(
 
     Args:
         server: The broker of both.
-        name: Of the measure.
-        rate_target: For our rate over that of stock, in the form ``hash``. That for the CPU time of the publisher is
-            not to take more than stock.
+        name: Name of the measure.
+        rate_target: Target of our rate divided by the rate of stock, in the form ``hash``. The target for the CPU time
+            of the publisher is no more than stock.
         publish: Publishes a number of tasks from an app.
-        count: Tasks a round.
-        rounds: Of each app.
+        count: Tasks in a round.
+        rounds: Rounds of each app.
     """
     client = server.client()
     apps = {"stock": make_app(server.url), **{form: make_app(server.url, OURS, form) for form in BACKUPS}}
     found: dict[str, list[Round]] = {name: [] for name in apps}
     size = 0
     for turn in range(rounds + 1):
-        for each in list(apps) if turn % 2 else reversed(list(apps)):
-            cost = _cost(apps[each], publish, count)
+        for app_name in list(apps) if turn % 2 else reversed(list(apps)):
+            cost = _cost(apps[app_name], publish, count)
             size = size or len(client.lindex(STOCK_QUEUE, 0) or "")
             _forget(client)
             if turn:  # the first warms up
-                found[each].append(cost)
+                found[app_name].append(cost)
     note = f"median of {rounds} rounds of {count:,}, task messages of {size:,} bytes"
     for form in BACKUPS:
         turns = list(zip(found[form], found["stock"], strict=True))
@@ -68,9 +68,9 @@ def compare(
         cpu_target, target = (1.0, rate_target) if form == "hash" else (None, None)
         yield Figure(f"{name}, CPU, {form} / stock", cpu, "", cpu_target, note=f"of the publisher; {note}")
         yield Figure(f"{name}, rate, {form} / stock", rate, "", target, True, note)
-    for each, of in found.items():
-        yield Figure(f"{name}, CPU, {each}", median(cost.cpu_us for cost in of), "µs/msg")
-        yield Figure(f"{name}, {each}", median(cost.rate for cost in of), "msg/s")
+    for app_name, of in found.items():
+        yield Figure(f"{name}, CPU, {app_name}", median(cost.cpu_us for cost in of), "µs/msg")
+        yield Figure(f"{name}, {app_name}", median(cost.rate for cost in of), "msg/s")
 
 
 def _publish(app: Celery, count: int) -> None:

@@ -17,10 +17,10 @@ class Figure:
 
     Attributes:
         measure: What was measured.
-        value: In ``unit``.
-        target: What it is held against; None for a figure that only explains another.
-        at_least: Whether the target is a lower bound; else it is an upper one.
-        note: How it was measured, where that is not plain.
+        value: The value, in ``unit``.
+        target: Its bound; None for a figure that only explains another.
+        at_least: Whether the target is a lower bound; else it is an upper bound.
+        note: How it was measured, where the name does not say so.
     """
 
     measure: str
@@ -44,7 +44,7 @@ class Figure:
         return _columns(self.measure, f"{_shown(self.value)} {self.unit}".strip(), bound, met)
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns all that is known of it, for JSON."""
+        """Returns all fields, for JSON."""
         return {**asdict(self), "met": self.met}
 
 
@@ -54,7 +54,7 @@ def heading() -> str:
 
 
 def machine(client: redis.Redis) -> dict[str, Any]:
-    """Tells what the figures were measured on."""
+    """Returns facts about the machine and the software that the figures were measured on."""
     server: Any = client.info()
     return {
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""Measures what the data source for Spark promises, on a Redis of its own, beside Celery's own ways to send tasks."""
+"""Measures what the data source for Spark promises, on a private Redis, beside Celery's own ways to send tasks."""
 
 import json
 import os
@@ -146,7 +146,7 @@ def _send_batch(server: PrivateRedis) -> None:
 
 
 def _reading(spark: SparkSession, server: PrivateRedis, rows: int) -> Iterator[Figure]:
-    """Reads what the last round has left waiting, all columns of it."""
+    """Reads all columns of the messages that the last round has left waiting."""
     waiting = spark.read.format("celery").option("broker_url", server.url).option("queue", QUEUE)
 
     def read() -> None:
@@ -154,8 +154,8 @@ def _reading(spark: SparkSession, server: PrivateRedis, rows: int) -> Iterator[F
 
     assert waiting.load().count() == rows
     found = [rows / _timed(read) for _ in range(ROUNDS)]
-    told = f"{min(found):,.0f} to {max(found):,.0f} in {ROUNDS} rounds"
-    yield Figure("waiting messages read, all columns", median(found), "/s", 120_000, True, told)
+    spread = f"{min(found):,.0f} to {max(found):,.0f} in {ROUNDS} rounds"
+    yield Figure("waiting messages read, all columns", median(found), "/s", 120_000, True, spread)
 
 
 def _guard(spark: SparkSession, server: PrivateRedis, rows: int) -> Iterator[Figure]:
@@ -178,7 +178,7 @@ def _guard(spark: SparkSession, server: PrivateRedis, rows: int) -> Iterator[Fig
 
 
 def _micro_batches(spark: SparkSession, server: PrivateRedis, directory: Path) -> Iterator[Figure]:
-    """Streams files of 100 rows, one at a time, and takes what Spark says of each batch."""
+    """Streams files of 100 rows, one at a time, and takes the durations that Spark gives for each batch."""
     arriving, ready, checkpoint = (directory / name for name in ("arriving", "ready", "checkpoint"))
     arriving.mkdir()
     given = {"broker_url": server.url, "task": TASK, "queue": QUEUE, "id_columns": "order_id"}
@@ -198,11 +198,12 @@ def _micro_batches(spark: SparkSession, server: PrivateRedis, directory: Path) -
         shutil.copy(file, arriving / f".{number}")
         (arriving / f".{number}").rename(arriving / f"{number}.parquet")
         query.processAllAvailable()
-        durations = next(each for each in reversed(query.recentProgress) if each["numInputRows"])["durationMs"]
+        last = next(progress for progress in reversed(query.recentProgress) if progress["numInputRows"])
+        durations = last["durationMs"]
         whole.append(durations["triggerExecution"] / 1000)
         writing.append(durations["addBatch"] / 1000)
     query.stop()
-    # The first ones start Python workers.
+    # The first batches start Python workers.
     yield Figure(
         "streaming micro-batch of 100 rows, all in all", median(whole[2:]), "s", 0.5, note="median of 10, by Spark"
     )

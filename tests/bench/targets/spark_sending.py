@@ -1,7 +1,8 @@
 """Measures how fast a Spark task sends rows where Redis is slow to answer: it syncs each write, or is 1 ms away.
 
-Processes write as a Spark task does, without a JVM, one at a time. The one that sends while the next chunk is made
-takes turns with one that waits for each chunk, or with one of another checkout of this repository.
+Processes write as a Spark task does, without a JVM, one at a time. A process that makes the next chunk while Redis
+stores the last one takes turns with a process that waits for each chunk, or with a process of another checkout of this
+repository.
 """
 
 import json
@@ -31,12 +32,14 @@ BATCH = 10_000
 @click.group(invoke_without_command=True)
 @click.option("--beside", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Another checkout.")
 @click.option("--rows", default=20_000, show_default=True, help="Rows that are written in each measurement.")
-@click.option("--rounds", default=15, show_default=True, help="How often each is measured, in turn with the other.")
+@click.option(
+    "--rounds", default=15, show_default=True, help="How often each process is measured, in turn with the other."
+)
 @click.option("--delay-ms", default=1.0, show_default=True, help="How long a packet takes in each direction.")
-@click.option("--only", default="", help="Only those whose name has this.")
+@click.option("--only", default="", help="Only measurements whose name contains this text.")
 @click.pass_context
 def main(context: click.Context, beside: Path | None, rows: int, rounds: int, delay_ms: float, only: str) -> None:
-    """Prints the medians, and by how many times the sending ahead is faster."""
+    """Prints the medians, and how many times as fast sending ahead is."""
     if context.invoked_subcommand is not None:
         return
     ways = {"ahead": (HERE, False), "beside": (beside, False) if beside else (HERE, True)}
@@ -63,7 +66,7 @@ def main(context: click.Context, beside: Path | None, rows: int, rounds: int, de
 @click.option("--waits", is_flag=True)
 @click.option("--delayed", is_flag=True)
 def writer(url: str, rows: int, waits: bool, delayed: bool) -> None:
-    """Writes rows whenever it reads a line, and prints the wall and the CPU time that took."""
+    """Writes rows whenever it reads a line, and prints the wall and the CPU time of this."""
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
@@ -138,7 +141,7 @@ def _asked(child: "subprocess.Popen[str]") -> str:
 
 @contextmanager
 def _slowed(port: int, delay_ms: float) -> Iterator[int]:
-    """Runs a proxy in a process of its own, which is as ``tc qdisc add dev lo root netem delay 1ms``."""
+    """Runs a proxy in a process of its own. It delays as ``tc qdisc add dev lo root netem delay 1ms`` does."""
     with _child("proxy", str(port), str(delay_ms), checkout=HERE) as proxy:
         assert proxy.stdout is not None
         yield int(proxy.stdout.readline())
@@ -148,20 +151,20 @@ def _slowed(port: int, delay_ms: float) -> Iterator[int]:
 @click.argument("port", type=int)
 @click.argument("delay_ms", type=float)
 def proxy(port: int, delay_ms: float) -> None:
-    """Hands on what comes to a port, which it prints, to another, and back, each packet so many ms late."""
+    """Opens a port, prints it, and passes its packets on to another port and back, each ``delay_ms`` late."""
     sys.setswitchinterval(0.0001)
     server = create_server(("127.0.0.1", 0))
     click.echo(server.getsockname()[1])
     while True:
         near, _ = server.accept()
         far = create_connection(("127.0.0.1", port))
-        for each, other in ((near, far), (far, near)):
-            each.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-            _Pipe(each, other, delay_ms / 1000)
+        for source, other in ((near, far), (far, near)):
+            source.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+            _Pipe(source, other, delay_ms / 1000)
 
 
 class _Pipe:
-    """Hands on what comes from one socket to another, late."""
+    """Passes bytes on from one socket to another, late."""
 
     def __init__(self, source: socket, target: socket, delay_s: float) -> None:
         self._source, self._target, self._delay_s = source, target, delay_s

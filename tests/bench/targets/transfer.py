@@ -17,7 +17,7 @@ from tests.bench.targets.report import Figure
 
 #: The most CPU time of Redis that a message may take, in µs, in the default form.
 CPU_US = 8
-#: How long the backup list may become: that often what waits, and so many more. Source: docs/design/redisson-form.md.
+#: Bound of the backup list: SHARE entries for each that waits, and MORE entries. Source: docs/design/redisson-form.md.
 SHARE, MORE = 1.5, 1000
 
 
@@ -28,8 +28,8 @@ class Run(NamedTuple):
         per_s: Messages moved a second.
         redis_us: CPU time of Redis's main thread for a message.
         longest_ms: The longest script call, by the clock on the wall.
-        longest_cpu_ms: The most CPU time that Redis took for one call, and for what is asked about it.
-        fullest: The longest that the backup list was, as a part of what it may be; 0 where there is no list.
+        longest_cpu_ms: The most CPU time that Redis took for one call, and for the measuring of it.
+        fullest: The greatest length of the backup list divided by its bound; 0 where there is no list.
     """
 
     per_s: float
@@ -42,13 +42,13 @@ class Run(NamedTuple):
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Moves small backlogs and large ones, all of them due, the forms in turn."""
     small, middle, large = (2_000, 20_000, 100_000) if quick else (10_000, 200_000, 1_000_000)
-    # A small one is over in less than 0.1 s, so one run says little.
+    # A small backlog is moved in less than 0.1 s, so one run says little.
     times = {small: 5 if quick else 15, middle: 1 if quick else 2, large: 1}
     runs = {count: _in_turn(count, within_the_last_hour, often) for count, often in times.items()}
     even = _in_turn(middle, one_after_the_other, times[middle])
     for form, target, target_even in (("hash", 80_000, None), ("list", 20_000, 50_000)):
-        of = {count: each[form] for count, each in runs.items()}
-        rates = {count: median(run.per_s for run in each) for count, each in of.items()}
+        of = {count: by_form[form] for count, by_form in runs.items()}
+        rates = {count: median(run.per_s for run in found) for count, found in of.items()}
         often = ", ".join(f"{number} of {count:,}" for count, number in times.items())
         name, note = f"transfer, {form}", f"medians of runs, {often}; due times random over an hour"
         yield Figure(f"{name}, {large:,} waiting", rates[large], "msg/s", target, True, note)
@@ -63,8 +63,8 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
 
 
 def _in_redis(name: str, runs: list[Run], of: dict[int, list[Run]]) -> Iterator[Figure]:
-    each = ", ".join(f"{run.longest_ms:.1f}" for run in runs)
-    note = f"of each run: {each} ms; wall clock, so it includes what other processes take of the core"
+    longest = ", ".join(f"{run.longest_ms:.1f}" for run in runs)
+    note = f"of each run: {longest} ms; wall clock, so it includes what other processes take of the core"
     yield Figure(f"{name}, longest script call (SLOWLOG)", max(run.longest_ms for run in runs), "ms", 10, note=note)
     longest_cpu_ms = max(run.longest_cpu_ms for run in runs)
     yield Figure(
@@ -82,11 +82,11 @@ def _in_redis(name: str, runs: list[Run], of: dict[int, list[Run]]) -> Iterator[
 
 
 def _in_turn(count: int, due_ms: Callable[[], Callable[[], float]], times: int) -> dict[str, list[Run]]:
-    """Lets the forms do the same by turns. Returns the runs of each."""
+    """Runs the forms in turn. Returns the runs of each form."""
     runs: dict[str, list[Run]] = {form: [] for form in BACKUPS}
     for _ in range(times):
         for form, done in runs.items():
-            # A new server: one that has just been emptied of a gigabyte is still busy giving it back.
+            # A new server: after a gigabyte was deleted, a server is busy for a while freeing the memory.
             with PrivateRedis() as server:
                 store = make_store(redis.Redis(port=server.port), form)
                 fill(store, count, due_ms())

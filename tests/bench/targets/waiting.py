@@ -19,15 +19,15 @@ from tests.bench.targets.report import Figure
 SMALL = 10_000
 #: Calls of each operation, each for another id.
 CALLS = 1_000
-#: For the longest of the calls that go through a whole queue.
+#: Target for the longest of the calls that go through a whole queue, in ms.
 TARGET_MS = 10
-#: What is sent to Redis; SLOWLOG and commandstats also know what runs inside scripts.
+#: Commands that are sent to Redis; SLOWLOG and commandstats also have those that run inside scripts.
 SENT = ("EVALSHA", "EVAL", "ZSCAN", "HSCAN", "SREM")
 NOTE = "SLOWLOG: wall clock, so it includes what other processes take of the core"
 
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
-    """Does everything with few messages waiting, and with many, in either form."""
+    """Measures all operations with few messages waiting, and with many, in either form."""
     for form in BACKUPS:
         for count in (SMALL, 100_000 if quick else 1_000_000):
             with PrivateRedis() as own:
@@ -42,36 +42,36 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
 
 
 def _single(store: DelayStore, count: int) -> Iterator[Figure]:
-    """Measures one call an id, for random ids."""
+    """Measures one call for each of many random ids."""
     ids_of = store.keys.backup if store.backup == "hash" else store.keys.ids
     ids = [identity.decode() for identity in store.client.hrandfield(ids_of(QUEUE), 3 * CALLS)]
     messages = [messages[0] for messages in store.lookup.get([QUEUE], ids).values()]
     due_ms = within_the_next_hour()
 
-    def body(each: Waiting) -> bytes:
-        return message(each.id).replace("15:04:05", "16:04:05").encode()
+    def body(waiting: Waiting) -> bytes:
+        return message(waiting.id).replace("15:04:05", "16:04:05").encode()
 
     parts: dict[str, tuple[Callable[[Waiting], Any], list[Waiting]]] = {
-        "get": (lambda each: store.lookup.get([QUEUE], [each.id]), messages[:CALLS]),
+        "get": (lambda waiting: store.lookup.get([QUEUE], [waiting.id]), messages[:CALLS]),
         "reschedule": (
-            lambda each: store.lookup.reschedule(
-                QUEUE, [Change(each, due_ms() + random.random() * HOUR_MS, body(each))]
+            lambda waiting: store.lookup.reschedule(
+                QUEUE, [Change(waiting, due_ms() + random.random() * HOUR_MS, body(waiting))]
             ),
             messages[:CALLS],
         ),
         "run_now": (
-            lambda each: store.lookup.run_now(QUEUE, [Change(each, 0.0, body(each))]),
+            lambda waiting: store.lookup.run_now(QUEUE, [Change(waiting, 0.0, body(waiting))]),
             messages[CALLS : 2 * CALLS],
         ),
-        "cancel": (lambda each: store.lookup.cancel([QUEUE], [each.id]), messages[2 * CALLS :]),
+        "cancel": (lambda waiting: store.lookup.cancel([QUEUE], [waiting.id]), messages[2 * CALLS :]),
     }
     for name, (act, chosen) in parts.items():
         act(messages[0]._replace(id="unknown"))  # Redis compiles the script
         _listen(store.client, 0)
         took_ms = []
-        for each in chosen:
+        for waiting in chosen:
             start = perf_counter()
-            act(each)
+            act(waiting)
             took_ms.append((perf_counter() - start) * 1000)
         in_redis_ms = _slowlog_ms(store.client)
         note = f"in Redis: {_spread(in_redis_ms)}; round trip: {_spread(took_ms)}; {NOTE}"
@@ -92,9 +92,9 @@ def _whole(store: DelayStore, name: str, act: Callable[[DelayStore], int]) -> Fi
     slow_ms = _slowlog_ms(store.client)
     stats: Any = store.client.info("commandstats")
     sent = [stats[key] for key in (f"cmdstat_{command.lower()}" for command in SENT) if key in stats]
-    calls, redis_us = (sum(each[what] for each in sent) for what in ("calls", "usec"))
+    calls, redis_us = (sum(command[what] for command in sent) for what in ("calls", "usec"))
     note = f"{calls:,} calls in {took_s:.2f} s, {redis_us / calls:.0f} µs each in Redis (commandstats)"
-    note += f", {sum(each > TARGET_MS for each in slow_ms)} over {TARGET_MS} ms; {NOTE}"
+    note += f", {sum(took_ms > TARGET_MS for took_ms in slow_ms)} over {TARGET_MS} ms; {NOTE}"
     return Figure(f"{name}, longest call", max(slow_ms, default=0.05), "ms", TARGET_MS, note=note)
 
 
@@ -114,7 +114,7 @@ def _repair(store: DelayStore) -> int:
         listed = sum(page.entries for page in store.repair.list_pages(QUEUE, mend=False))
         return min(listed, states.count("sound"))
     for bodies in store.repair.backup_pages(QUEUE):
-        states += store.repair.repair_backup(QUEUE, [(each, None) for each in bodies], mend=False)
+        states += store.repair.repair_backup(QUEUE, [(body, None) for body in bodies], mend=False)
     return states.count("sound") // 2
 
 
@@ -123,7 +123,7 @@ def _purge(store: DelayStore) -> int:
 
 
 def _after_purge(client: Any, what: str) -> Figure:
-    """Measures how long Redis takes to answer while it gives the memory back."""
+    """Measures how long Redis takes to answer while it frees the memory."""
     took_ms, pending = [], 1
     while pending:
         for _ in range(50):
