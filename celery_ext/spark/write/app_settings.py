@@ -30,12 +30,12 @@ class AppSettings:
     """What the messages of an app depend on. Pickled without the app.
 
     Attributes:
-        conf: Values of its settings.
+        conf: Values of the settings of the app.
         tasks: Options that ``apply_async`` takes from a task, by name of the task.
-        broker_url: URL of its broker; None without an app.
-        transport_options: Transport options of its broker.
-        tls: Its ``broker_use_ssl``.
-        levels: Its table of delay levels, or None.
+        broker_url: URL of the app's broker; None without an app.
+        transport_options: Transport options of this broker.
+        tls: Value of the app's ``broker_use_ssl``.
+        levels: Table of the app's delay levels, or None.
     """
 
     conf: dict[str, Any] = field(default_factory=dict)

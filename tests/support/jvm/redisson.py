@@ -65,8 +65,8 @@ class Jvm:
     """A process with a Redisson client.
 
     Args:
-        class_path: As of ``compiled``.
-        url: Of the Redis server.
+        class_path: Result of ``compiled``.
+        url: URL of the Redis server.
         log: File to which it writes its log.
     """
 

@@ -49,7 +49,7 @@ def complaints(path: str, backup: str, definitions: dict[str, str]) -> list[str]
     """Returns what a file uses and does not include itself, and what it includes and does not use.
 
     Args:
-        path: Of the file, under ``lua/``.
+        path: Path of the file, under ``lua/``.
         backup: The form of backup for which it is read.
         definitions: All names that includes define for this form, each with the path of its include.
     """

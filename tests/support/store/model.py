@@ -148,7 +148,7 @@ class Model:
         return Head(self.head_ms(), self._count)
 
     def has_new_head(self, before: Head) -> bool:
-        """Whether a new head is to be announced: one that is due before the other."""
+        """Whether a new head is to be announced: a head that is due before the one in ``before``."""
         head_ms = self.head_ms()
         return head_ms is not None and (before.due_ms is None or head_ms < before.due_ms)
 
@@ -187,11 +187,11 @@ class ListModel(Model):
         self._name()
 
     def stored(self, stored: str) -> Message | None:
-        """Returns the message that is found alone by an id."""
+        """Returns the first message that is found by an id."""
         return next(iter(self.find(stored)), None)
 
     def find(self, identity: str) -> list[Message]:
-        """Returns the messages of an id, the first of which has it; else the last that has this as an id of its own."""
+        """Returns the messages with this id; else the last message that is stored under it as a twin."""
         found = [message for message in self.waiting if message.identity == identity]
         twins = [
             message for message in self.waiting if twin_id(message.identity, message.body, message.priority) == identity
@@ -205,7 +205,7 @@ class ListModel(Model):
         return super().told(found, identity)
 
     def has_new_head(self, before: Head) -> bool:
-        """Whether a new head is to be announced: a message that got its due time since."""
+        """Whether a new head is to be announced: a head that got its due time after ``before``."""
         return any(message.order > before.count for message in self.in_order()[:1])
 
     def _name(self) -> None:

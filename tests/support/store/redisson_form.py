@@ -67,7 +67,7 @@ def is_sound(store: DelayStore, queue: str = "q", removed: int = 0) -> None:
     Args:
         store: A store in this form.
         queue: Name of the queue.
-        removed: How many messages others may have removed since we did anything.
+        removed: Number of messages that others may have removed since our last operation.
     """
     waiting, entries, found = live(store, queue), listed(store, queue), records(store, queue)
     if not waiting:

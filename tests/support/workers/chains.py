@@ -46,7 +46,7 @@ def waiting_step(proj: Proj, task_id: str, retries: int) -> DelayedTask:
 
 
 def retries_of(proj: Proj, task_id: str) -> list[int]:
-    """Returns which retries of a task have run, 0 for its first run."""
+    """Returns the number of retries at each run of a task, 0 for the first run."""
     return [run["retries"] for run in proj.runs(id=task_id, told=None)]
 
 

@@ -31,13 +31,13 @@ class MessageSettings(NamedTuple):
     """What the messages of one job depend on.
 
     Attributes:
-        columns: What the columns of its rows mean.
-        options: Its options.
-        templates: Templates of its messages.
-        schedule: When its tasks are due.
+        columns: What the columns of the rows mean.
+        options: Options of the job.
+        templates: Templates of the messages.
+        schedule: When the tasks are due.
         salt: 8 hex digits that stand for the job.
         repr_levels: Depth to which Celery shows arguments.
-        dead_letters: Makes its dead letters; None when it has no queue for them.
+        dead_letters: Makes the dead letters; None when the job has no queue for them.
     """
 
     columns: Columns
@@ -87,7 +87,7 @@ class BatchBuilder:
     """Makes the messages of one batch.
 
     Args:
-        settings: Settings of its job.
+        settings: Settings of the job.
         batch: The rows.
         known: What is known of the rows already.
     """

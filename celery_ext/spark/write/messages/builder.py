@@ -17,11 +17,11 @@ class MessageBuilder:
     """Makes the messages of one job.
 
     Args:
-        columns: What the columns of its rows mean.
-        options: Its options.
-        templates: Templates of its messages.
-        schedule: When its tasks are due.
-        job: Its name.
+        columns: What the columns of the rows mean.
+        options: Options of the job.
+        templates: Templates of the messages.
+        schedule: When the tasks are due.
+        job: Name of the job.
         repr_levels: Depth to which Celery shows arguments.
     """
 
