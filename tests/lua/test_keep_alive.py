@@ -203,7 +203,7 @@ def test_a_ready_list_lives_for_x_expires_whatever_waits_behind_it(store: DelayS
     store.delivery.offer("q", waiting("i", 1.0), waiting("late", later(store)), expire_ms=EXPIRE_MS)
     assert store.delivery.transfer("q").moved == 1
     [left] = left_ms(store, "q")
-    assert EXPIRE_MS - 5_000 <= left <= EXPIRE_MS + 1
+    assert EXPIRE_MS - 5_000 <= left <= EXPIRE_MS + 1_000  # Redis may read its clock at another moment for each
 
 
 @pytest.mark.parametrize("key", [DUE])

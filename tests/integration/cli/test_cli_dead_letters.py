@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+import pytest
 import redis
 from kombu import Exchange, Queue
 
@@ -215,6 +216,7 @@ def test_letters_of_an_exchange_go_to_the_queue_that_is_bound_to_it(proj: Proj, 
     assert message["properties"]["delivery_info"] == {"exchange": "topic", "routing_key": "news.uk"}
 
 
+@pytest.mark.long
 def test_a_replay_that_is_killed_loses_and_doubles_nothing(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """After kill -9 half way, each of 20,000 letters is in one place, and a second replay sends the rest."""
     names = [f"t{n}" for n in range(20_000)]

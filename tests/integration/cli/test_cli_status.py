@@ -104,6 +104,7 @@ def test_a_large_database_is_not_searched_for_other_prefixes(own_server: Private
     assert client.info("commandstats")["cmdstat_scan"]["calls"] == 10
 
 
+@pytest.mark.long
 def test_status_says_that_the_app_itself_uses_stock_redis(make_proj: MakeProj) -> None:
     """A forgotten broker_transport is said, also one that kombu drops for a URL; an app of ours hears nothing."""
     server = make_proj().server

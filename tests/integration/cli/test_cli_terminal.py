@@ -143,6 +143,7 @@ def test_the_bar_of_a_listing_knows_its_end(proj: Proj) -> None:
         assert "listing" not in process.script
 
 
+@pytest.mark.long
 def test_a_reader_that_has_enough_ends_a_listing_quietly(proj: Proj, tmp_path: Path) -> None:
     """A closed pipe, as of `… | head`, is no error of the broker, nor of a command that only looks."""
     _fill(proj, 3000)
@@ -215,6 +216,7 @@ def _completed(words: str) -> list[str]:
     return [line.partition(",")[2] for line in done.stdout.split()]
 
 
+@pytest.mark.long
 def test_the_shell_completes_commands_options_and_queues(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script completes its commands, their options, and the queues of the broker that is named in the line."""
     for queue in ("orders", "other", "mails", "or\x1bd"):

@@ -36,6 +36,7 @@ def _await_loss(worker: Worker) -> None:
     until(lambda: "Connection to broker lost" in worker.log, 20, "the worker notices")
 
 
+@pytest.mark.long
 @pytest.mark.both_forms
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
 def test_a_worker_outlives_its_primary_being_a_replica(
@@ -58,6 +59,7 @@ def test_a_worker_outlives_its_primary_being_a_replica(
     assert worker.alive()
 
 
+@pytest.mark.long
 def test_a_worker_outlives_an_ack_that_a_replica_refuses(
     make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis,
         assert connection.default_channel.client.llen("q") == 1
 
 
+@pytest.mark.long
 def test_a_worker_follows_a_failover_that_the_primary_itself_makes(make_proj: MakeProj) -> None:
     """``FAILOVER TO`` behind Sentinel ends no worker; what waits runs once each, on the new primary."""
     with Sentinels() as sentinels:

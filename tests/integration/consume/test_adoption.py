@@ -38,6 +38,7 @@ def _publish_from_stock(make_proj: MakeProj, countdown: float, **settings: Any) 
         make_proj(broker_transport="", **protocol, **settings).send("record", value, countdown=countdown)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pool", "backup"),
     [("prefork", "hash"), ("threads", "hash"), ("gevent", "hash"), ("solo", "hash"), ("prefork", "list")],

@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+import pytest
+
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.visibility import sweep, swept_after
@@ -35,6 +37,7 @@ def test_a_task_due_beyond_the_visibility_timeout_runs_once(make_proj: MakeProj)
     assert len(_run_beyond_the_visibility_timeout(proj)) == 1
 
 
+@pytest.mark.long
 def test_the_same_task_runs_more_than_once_on_the_stock_transport(make_proj: MakeProj) -> None:
     """On kombu's own transport the same task under the same settings runs more than once."""
     proj = make_proj(broker_transport="", broker_transport_options=swept_after(VISIBILITY_S))

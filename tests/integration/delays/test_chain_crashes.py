@@ -3,6 +3,8 @@
 import signal
 from collections import Counter
 
+import pytest
+
 from celery_ext import run_now
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
@@ -84,6 +86,7 @@ def test_a_worker_that_is_killed(make_proj: MakeProj) -> None:
     assert [len(retries_of(proj, each)) for each in (first, later, waits)] == [2, 3, 2]
 
 
+@pytest.mark.long
 def test_a_restarted_redis_knows_the_step(make_proj: MakeProj) -> None:
     """A step that waited when Redis was killed waits when it is back, and the chain goes on from there."""
     with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:

@@ -168,6 +168,7 @@ def test_a_full_redis_ends_it_in_words(own_server: PrivateRedis) -> None:
     assert (store.queues.size("q"), store.queues.convertible("q", "list")) == (500, 0)
 
 
+@pytest.mark.long
 @BOTH_WAYS
 def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: redis.Redis, old: str, new: str) -> None:
     """After kill -9 and Ctrl-C half way, and with messages that come meanwhile, all are there once, in their order."""

@@ -270,16 +270,23 @@ def test_an_export_that_is_broken_off_leaves_nothing(
     for at in range(0, 30_000, 500):
         store.delivery.offer("q", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, at + 500)))
     file, part = tmp_path / "backlog.jsonl", tmp_path / "backlog.jsonl.part"
-    file.write_text("precious")
     args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "-o", file]
-    with subprocess.Popen(args, stderr=subprocess.PIPE, text=True) as process:
-        until(lambda: part.exists() and part.stat().st_size)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=30)
-    assert process.returncode not in (0, 2)
+
+    def broken_off() -> list[str]:
+        """Returns what an export writes to stderr; nothing if it was through before the signal came."""
+        file.write_text("precious")
+        with subprocess.Popen(args, stderr=subprocess.PIPE, text=True) as process:
+            while process.poll() is None and not (part.exists() and part.stat().st_size):
+                pass  # without a pause: the export takes no longer than a few
+            process.send_signal(number)
+            _, written = process.communicate(timeout=30)
+        assert process.returncode != 2
+        return [written] if process.returncode else []
+
+    [stderr] = until(broken_off, what="an export is broken off")
     assert file.read_text() == "precious"
     if number != signal.SIGKILL:
-        assert (part.exists(), f"stopped; {file} is not written" in said) == (False, True)
+        assert (part.exists(), f"stopped; {file} is not written" in stderr) == (False, True)
     run(broker, "export", "--yes", "-o", str(file))
     assert len(file.read_text().splitlines()) == 30_002
     assert os.listdir(tmp_path) == [file.name]

@@ -116,6 +116,7 @@ def test_overdue_messages_wait_for_a_transfer_worker_while_their_queue_is_consum
     assert [body for body, _ in received] == ["kept"]
 
 
+@pytest.mark.long
 @queues_expire
 def test_overdue_tasks_wait_for_a_transfer_worker_while_a_worker_consumes(proj: Proj, transfer: Transfer) -> None:
     """A Celery worker that transfers nothing, also one that is busy, keeps the delayed tasks of its queue."""

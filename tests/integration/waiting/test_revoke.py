@@ -27,6 +27,7 @@ def _revoke(proj: Proj, *tasks: Any, **options: Any) -> list[Any]:
     return [each for reply in replies for each in reply.values()]
 
 
+@pytest.mark.long
 def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
     """Each way to revoke removes waiting tasks once, however many workers hear of it, and they never run.
 

@@ -58,6 +58,7 @@ def test_a_worker_in_a_test_inspects_and_revokes_what_waits(proj: Proj) -> None:
     assert found["stock"] == {"host": True, "sender": False}
 
 
+@pytest.mark.long
 def test_the_pool_of_an_embedded_worker_knows_delay_chains(proj: Proj) -> None:
     """Children that such a worker forks retry by the task's chain."""
     assert told(proj, "embedded.py", "forked")["retry"]

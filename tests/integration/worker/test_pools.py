@@ -33,6 +33,7 @@ def test_delayed_tasks_run_once_in_every_pool(proj: Proj, pool: str) -> None:
     assert proj.server.client().get("delayq:transfer") is None
 
 
+@pytest.mark.long
 def test_transfer_goes_on_beside_a_long_solo_task(proj: Proj) -> None:
     """A worker with ``transfer=False`` runs no transfer worker; a solo worker in a long task does it for others."""
     other = proj.worker("-Q", "other", pool="solo", broker_transport_options={"transfer": False})

@@ -135,6 +135,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         sys.modules.pop(module.stem, None)
 
 
+@pytest.mark.long
 def test_the_report_finds_nothing_wrong_with_a_good_run(spark: SparkSession, run: Run) -> None:
     """A run with one order never paid, one paid in time and one paid too late is told with its counts and lateness."""
     report = import_module("report").judge(spark, run.directory, AFTER)

@@ -93,6 +93,7 @@ def test_errors_come_before_any_task(
     assert client.keys("*") == []
 
 
+@pytest.mark.long
 def test_case_where_spark_tells_it_apart(
     spark: SparkSession, frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis
 ) -> None:
@@ -108,6 +109,7 @@ def test_case_where_spark_tells_it_apart(
         spark.conf.unset("spark.sql.caseSensitive")
 
 
+@pytest.mark.long
 def test_tables(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A table of Spark's catalog is refused in words, when it is made or when it is used, and nothing is written."""
     options = f"OPTIONS (broker_url '{redis_server.url}', task 't', queue 'q')"
