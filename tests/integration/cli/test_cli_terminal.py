@@ -174,6 +174,7 @@ def _listed(proj: Proj, columns: int, *args: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_a_listing_fits_the_terminal(proj: Proj) -> None:
     """Arguments are shortened first; where that is not enough, each task is a block, with its id in one piece."""
     sent = [proj.send("record", "x" * 100, countdown=3600, queue="orders").id for _ in range(2)]

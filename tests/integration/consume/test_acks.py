@@ -53,6 +53,7 @@ def test_a_killed_workers_task_is_redelivered_by_the_sweep(make_proj: MakeProj) 
     _redelivered_after_a_kill(proj)
 
 
+@pytest.mark.long
 def test_rejected_and_lost_tasks_come_again_without_their_countdown(proj: Proj) -> None:
     """What is rejected with requeue, or ran in a pool process that died, comes again at once; other rejects do not."""
     proj.worker(concurrency=1)

@@ -133,6 +133,7 @@ def test_messages_that_come_meanwhile_are_moved_and_told(raw_client: redis.Redis
     assert store.queues.convertible("q") == 0
 
 
+@pytest.mark.long
 def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
     """`celery -A proj delayq convert` knows in which form the app goes on, and says what is to be set."""
     proj.send("record", countdown=3600, task_id="i")
@@ -232,6 +233,7 @@ def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.P
             process.kill()
 
 
+@pytest.mark.long
 def test_it_shows_a_bar_and_completes_names(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """At a terminal one sees how far it is, and what queues there are."""
     store = store_of(raw_client, "hash")

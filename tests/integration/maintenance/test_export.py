@@ -261,6 +261,7 @@ def test_a_file_replaces_another_only_when_asked_and_when_complete(
     assert run(broker, "export", "-o", str(tmp_path / "none" / "x"), code=1).stderr.startswith("Error: ")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_an_export_that_is_broken_off_leaves_nothing(
     broker: PrivateRedis, store: DelayStore, tmp_path: Path, number: signal.Signals
@@ -272,10 +273,14 @@ def test_an_export_that_is_broken_off_leaves_nothing(
     file, part = tmp_path / "backlog.jsonl", tmp_path / "backlog.jsonl.part"
     args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "-o", file]
 
+    def hear_interrupts() -> None:
+        """Undoes what a shell does to processes in the background, which hear no SIGINT."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     def broken_off() -> list[str]:
         """Returns what an export writes to stderr; nothing if it was through before the signal came."""
         file.write_text("precious")
-        with subprocess.Popen(args, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(args, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts) as process:
             while process.poll() is None and not (part.exists() and part.stat().st_size):
                 pass  # without a pause: the export takes no longer than a few
             process.send_signal(number)
@@ -362,6 +367,7 @@ def _measured(broker: PrivateRedis, *args: str) -> int:
     return int(done.stderr.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_an_import_that_is_killed_can_be_repeated(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
     """After kill -9 half way, a second import adds what is missing: nothing lost, nothing double, in the same order."""
     file = tmp_path / "backlog.jsonl"

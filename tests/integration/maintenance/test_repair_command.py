@@ -244,6 +244,7 @@ def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore
     assert 0 < store.client.pttl(DUE) <= 60_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backup", BACKUPS)
 def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis, backup: str) -> None:
     """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
@@ -260,6 +261,7 @@ def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_clien
     assert delivered(store) == list(range(30_000))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)  # on a busy machine, whose every process takes part
 @pytest.mark.parametrize("backup", BACKUPS)
 def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakeProj, backup: str) -> None:

@@ -107,6 +107,7 @@ def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
     _await_each_once(proj, dues)
 
 
+@pytest.mark.long
 def test_standalone_transfer_workers_serve_workers_that_have_none(make_proj: MakeProj, standalone: Standalone) -> None:
     """With transfer=False, transfer workers in processes of their own deliver, also when the leader is killed."""
     proj = make_proj(broker_transport_options={"transfer": False})

@@ -67,6 +67,7 @@ def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
     stays(lambda: len(proj.runs()) == 1, 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pool", ["threads", "gevent", "solo"])
 def test_revoke_and_inspect_in_every_pool(proj: Proj, pool: str) -> None:
     """In each pool a worker removes revoked tasks and tells of waiting ones, over the connections that it has."""

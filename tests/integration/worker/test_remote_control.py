@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+import pytest
+
 from tests.support.conditions import until
 from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj
@@ -28,6 +30,7 @@ def test_remote_control_with_tasks_that_wait_in_redis(proj: Proj) -> None:
     assert {queue["name"] for queues in inspect.active_queues().values() for queue in queues} == {"celery"}
 
 
+@pytest.mark.long
 def test_a_worker_without_remote_control_delivers_as_ever(make_proj: MakeProj) -> None:
     """A worker whose remote control is off runs delayed tasks, also one that was revoked."""
     proj = make_proj(worker_enable_remote_control=False)
@@ -39,6 +42,7 @@ def test_a_worker_without_remote_control_delivers_as_ever(make_proj: MakeProj) -
     assert worker.stop() == 0
 
 
+@pytest.mark.long
 def test_events_of_a_delayed_task(proj: Proj) -> None:
     """A delayed task sends its events as any other, ``task-received`` when it is due; consumers can be added later.
 

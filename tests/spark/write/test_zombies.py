@@ -62,6 +62,7 @@ def lose_a_task_that_goes_on(batches: Iterator[RecordBatch], journal: Journal) -
         yield from batches
 
 
+@pytest.mark.long
 def test_after_abort(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A Spark task that goes on after its job was aborted writes nothing more."""
     with pytest.raises(Exception, match="on purpose"):
