@@ -140,8 +140,7 @@ class BulkJobs(StorePart):
         out the form of backup that the ACL forbids. It does not repeat messages that the commands have sent.
         """
         keys, args = self._enqueue_call(queue, job, offers, self._client.forms)
-        sha = self._client.script("enqueue").sha
-        return self._registry.around(queue, ("EVALSHA", sha, len(keys), *keys, *args))
+        return self._registry.around(queue, self._client.evalsha_command("enqueue", keys, args))
 
     def enqueued(self, replies: Sequence[Any]) -> Enqueued:
         """Returns the result that is in the replies to ``enqueue_commands``."""

@@ -66,7 +66,7 @@ class DelayChains(StorePart):
             in_use: Whether the caller knows that chains are in use. Otherwise Redis may keep only the latest notes.
         """
         args = [self._ttl_ms, NOTES_WITHOUT_CHAINS, int(in_use), *map(as_bytes, ids)]
-        note: Command = ("EVALSHA", self._client.script("refuse").sha, len(self._of_chains), *self._of_chains, *args)
+        note = self._client.evalsha_command("refuse", self._of_chains, args)
         read: Command = ("SMEMBERS", self._keys.queues)
         known, queues = self._client.replies([note, read])
         if isinstance(known, NoScriptError):

@@ -93,12 +93,11 @@ class StoreClient(RedisCommands):
 
     def run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
         """Runs a script; one round trip. Returns its reply."""
-        script = self.script(operation, backup)
         act = self._ask_once if operation in NEVER_REPEATED else self.ask
         try:
-            return act("EVALSHA", script.sha, len(keys), *keys, *args)
+            return act(*self.evalsha_command(operation, keys, args, backup))
         except NoScriptError:
-            return act("EVAL", script.text, len(keys), *keys, *args)
+            return act(*self.eval_command(operation, keys, args, backup))
 
     def run_each(
         self, operation: str, calls: Iterable[ScriptCall], around: Sequence[Command] = ()
@@ -110,9 +109,7 @@ class StoreClient(RedisCommands):
         """
         calls = list(calls)
         once = operation in NEVER_REPEATED
-        runs = [
-            ("EVALSHA", self.script(operation, backup).sha, len(keys), *keys, *args) for keys, args, backup in calls
-        ]
+        runs = [self.evalsha_command(operation, *call) for call in calls]
         found = self.replies([*around, *runs, *around], once=once)
         before, replies, after = (
             found[: len(around)],
@@ -127,6 +124,10 @@ class StoreClient(RedisCommands):
                 replies[at] = reply
             after = again[len(evals) :]
         return replies, list(zip(before, after, strict=True))
+
+    def evalsha_command(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Command:
+        """Returns the command that runs a script by its SHA. It fails if Redis does not know the script."""
+        return ("EVALSHA", self.script(operation, backup).sha, len(keys), *keys, *args)
 
     def eval_command(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Command:
         """Returns the command that runs a script from its text.
@@ -185,10 +186,8 @@ class QueueRegistry:
 
     def run(self, operation: str, queue: str, keys: list[str], args: list[Any]) -> Any:
         """Runs a script that brings messages into a queue, and registers the queue; one round trip."""
-        script = self._client.script(operation)
         try:
-            command: Command = ("EVALSHA", script.sha, len(keys), *keys, *args)
-            return self._client.send(self.around(queue, command))[1]
+            return self._client.send(self.around(queue, self._client.evalsha_command(operation, keys, args)))[1]
         except NoScriptError:
             return self._client.send(self.around(queue, self._client.eval_command(operation, keys, args)))[1]
 
