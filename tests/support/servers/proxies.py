@@ -17,6 +17,7 @@ class Proxy:
         tls: Terminates TLS with this context.
         on_request: Called with each piece that clients send; its result is forwarded.
         on_reply: The same for pieces that the server sends; None in place of a reply cuts the connection.
+        silent: Whether a connection that would be cut stays open instead, and carries no reply any more.
     """
 
     def __init__(
@@ -26,11 +27,13 @@ class Proxy:
         tls: ssl.SSLContext | None = None,
         on_request: Callable[[bytes], bytes] = bytes,
         on_reply: Callable[[bytes], bytes | None] = bytes,
+        silent: bool = False,
     ) -> None:
         self._target = target
         self._tls = tls
         self._on_request = on_request
         self._on_reply = on_reply
+        self._silent = silent
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
         self._lock = Lock()
@@ -79,11 +82,12 @@ class Proxy:
                 with self._lock:
                     self._open -= {client, server}
 
-    @staticmethod
-    def _pump(source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes | None]) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes | None]) -> None:
         with suppress(OSError):
             while (data := source.recv(65536)) and (changed := change(data)) is not None:
                 sink.sendall(changed)
+            while data and self._silent:
+                data = source.recv(65536)
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -104,16 +108,15 @@ class LosesReply(Proxy):
     Args:
         target: The port.
         mark: Bytes that the request contains.
-        silent: Whether the connection stays open without a reply.
+        silent: Whether the connection stays open, without this reply and any later one.
     """
 
     def __init__(self, target: int, mark: bytes, *, silent: bool = False) -> None:
         self._mark = mark
-        self._silent = silent
         self._armed = Event()
         self._waiting = Event()
         self.lost = 0
-        super().__init__(target, on_request=self._watch, on_reply=self._lose)
+        super().__init__(target, on_request=self._watch, on_reply=self._lose, silent=silent)
 
     def arm(self) -> None:
         """Loses the next such reply."""
@@ -130,4 +133,4 @@ class LosesReply(Proxy):
             return reply
         self._waiting.clear()
         self.lost += 1
-        return b"" if self._silent else None
+        return None
