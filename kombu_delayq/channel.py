@@ -255,5 +255,7 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
     """
     # A plain client, because kombu's own one prefixes only the first key of a script.
     client = redis.Redis(connection_pool=pool)
-    keys = Keys(channel.global_keyprefix, pool.connection_kwargs.get("db") or 0, channel.sep)
+    db = pool.connection_kwargs.get("db") or 0
+    unacked = channel.unacked_key, channel.unacked_index_key
+    keys = Keys(channel.global_keyprefix, db, channel.sep, *unacked)
     return DelayStore(client, keys, channel.priority_steps, channel.options)

@@ -72,6 +72,34 @@ class Options:
         "Whether a consumer of this connection also runs a transfer worker. With False, run "
         "`delayq transfer` beside your workers.",
     )
+    consume: str = _option(
+        "take",
+        _choice("take", "brpop"),
+        "",
+        "How a consumer gets its messages: 'take' notes them as unacked in the same step in which they leave their "
+        "queue, so that none is lost with a worker, and takes several at once; 'brpop' is kombu's own way.",
+    )
+    consumer_ttl: float = _option(
+        60.0,
+        _number(1, 3600),
+        "s",
+        "How long a consumer may be silent before what it holds goes back to the queues. Keep it above the longest "
+        "time for which a task holds the interpreter, or, with gevent and eventlet, does not yield.",
+    )
+    delivery_limit: int | None = _option(
+        None,
+        _or_none(_number(1, whole=True)),
+        "deliveries",
+        "How often a message may be in the hands of a consumer that dies. After that it goes to the dead letters. "
+        "None: no limit.",
+    )
+    max_waiters: int = _option(
+        32,
+        _number(1, 1000, whole=True),
+        "connections",
+        "The most connections on which a consumer waits for messages, one for each queue, and for each list of another "
+        "priority that is in use. It looks at all other lists every second.",
+    )
     max_delay: float | None = _option(
         None,
         _or_none(_number(0)),

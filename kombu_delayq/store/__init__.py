@@ -13,6 +13,8 @@ from kombu_delayq.options import Options
 from kombu_delayq.store.bulk_jobs import BulkJobs
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.consuming.consumers import Consumers
+from kombu_delayq.store.consuming.taking import Taking
 from kombu_delayq.store.dead_letters import DeadLetters
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.keys import Keys
@@ -74,6 +76,8 @@ class TransportStore(Store, Protocol):
     """The parts of a store that deliver messages: for a channel and a transfer worker."""
 
     delivery: Delivery
+    taking: Taking
+    consumers: Consumers
     chains: DelayChains
     leases: Leases
     queues: Queues
@@ -92,6 +96,8 @@ class OperatorStore(WaitingStore, Protocol):
     """The parts of a store that keep queues in order: for export and import, dead letters, conversion and repair."""
 
     delivery: Delivery
+    taking: Taking
+    consumers: Consumers
     letters: DeadLetters
     repair: Repair
 
@@ -115,6 +121,8 @@ class DelayStore(Store):
 
     Attributes:
         delivery: Takes messages in and transfers those that are due.
+        taking: Takes messages from queues, and removes or puts back those that are held.
+        consumers: Knows which consumers live.
         chains: Stores the steps of delay chains.
         leases: Decides which transfer worker leads.
         lookup: Finds and changes single messages by their ids.
@@ -136,6 +144,8 @@ class DelayStore(Store):
         registry = QueueRegistry(shared)
         self.client, self.keys, self.options = client, shared.keys, shared.options
         self.delivery = Delivery(shared, registry)
+        self.taking = Taking(shared)
+        self.consumers = Consumers(shared)
         self.chains = DelayChains(shared, registry)
         self.leases = Leases(shared)
         self.lookup = Lookup(shared)

@@ -17,11 +17,15 @@ class Keys:
         prefix: kombu's ``global_keyprefix``, before every key and channel.
         db: Number of the database; pub/sub ignores databases, so channels carry it.
         separator: kombu's ``sep``, between a queue's name and its priority step.
+        unacked_key: kombu's option of this name.
+        unacked_index_key: kombu's option of this name.
     """
 
     prefix: str = ""
     db: int = 0
     separator: str = "\x06\x16"
+    unacked_key: str = "unacked"
+    unacked_index_key: str = "unacked_index"
 
     def due(self, queue: str) -> str:
         """ZSET: id of each delayed message, with its due time in ms since the epoch; some have a mark before them."""
@@ -148,6 +152,30 @@ class Keys:
     def leases(self) -> list[str]:
         """The lease of the leading transfer worker, and those of its deputies."""
         return [self.lease, self.deputy, self.second_deputy]
+
+    @property
+    def unacked(self) -> str:
+        """HASH of kombu's: delivery tag of each message in hand, with the message, its exchange and routing key."""
+        return self.prefix + self.unacked_key
+
+    @property
+    def unacked_index(self) -> str:
+        """ZSET of kombu's: delivery tag of each message in hand, with the time of its delivery, s since the epoch."""
+        return self.prefix + self.unacked_index_key
+
+    @property
+    def consumers(self) -> str:
+        """ZSET: names of the consumers, with the end of their leases, ms since the epoch."""
+        return f"{self.prefix}delayq:consumers"
+
+    @property
+    def consumed(self) -> str:
+        """HASH: names of the consumers, with the names of the queues that each consumes, a JSON list."""
+        return f"{self.prefix}delayq:consumers:queues"
+
+    def landing(self, queue: str, step: int, consumer: str) -> str:
+        """LIST: message on its way from one of a queue's lists, by its number, into the hand of a consumer."""
+        return self._of_queue(queue, f"landing:{step}:{consumer}")
 
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""

@@ -1,0 +1,189 @@
+"""The store's operations on messages in the hands of consumers: taken, acknowledged, put back."""
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from itertools import count
+from typing import Any, Literal, NamedTuple
+
+from kombu_delayq.connection.text import Command, as_text
+from kombu_delayq.message.pages import pages
+from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.types import hidden
+
+#: Most messages in the arguments of one call, and about the most bytes.
+PAGE, PAGE_BYTES = 200, 1_000_000
+
+
+class Landing(NamedTuple):
+    """A landing list: where a message is after a blocked consumer got it, and before it is noted as unacked.
+
+    Attributes:
+        queue: Name of the queue.
+        step: Number of the queue's list from which the message comes, as in ``Keys.ready``.
+        consumer: Name of the consumer.
+    """
+
+    queue: str
+    step: int
+    consumer: str
+
+
+class Request(NamedTuple):
+    """What a consumer wants to take.
+
+    Attributes:
+        consumer: Name of the consumer.
+        first: Number in the tag of the first message. The caller has not used it, nor the ``most`` numbers from there.
+        most: The most messages to take; 0 only puts back what is in landing lists.
+        queues: Names of the queues, in the order in which they are served.
+        in_turns: Whether queues are served in turns, a message of each; otherwise each is emptied before the next.
+        unnoted: Those of the queues whose consumers do not acknowledge.
+        landings: Landing lists of the consumer that may hold a message. They are served first, and empty afterwards.
+    """
+
+    consumer: str
+    first: int
+    most: int
+    queues: Sequence[str]
+    in_turns: bool = True
+    unnoted: Collection[str] = ()
+    landings: Sequence[Landing] = ()
+
+
+class Taken(NamedTuple):
+    """A message that a consumer has taken.
+
+    Attributes:
+        tag: Delivery tag under which it is noted as unacked; empty where its consumer does not acknowledge.
+        queue: Name of the queue from which it comes.
+        body: The message.
+    """
+
+    tag: str
+    queue: str
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Taken(tag={self.tag!r}, queue={self.queue!r}, body={hidden(self.body)})"
+
+
+class Requeued(NamedTuple):
+    """A message to put back.
+
+    Attributes:
+        tag: Delivery tag under which it is noted as unacked.
+        queue: Name of its queue.
+        priority: 0 to 9.
+        body: The message as it will be in its list.
+    """
+
+    tag: str
+    queue: str
+    priority: int
+    body: str | bytes
+
+    def __repr__(self) -> str:
+        return f"Requeued(tag={self.tag!r}, queue={self.queue!r}, body={hidden(self.body)})"
+
+
+class LeaseEnded(Exception):
+    """A consumer's lease has ended: its messages go back to their queues, and its name may not be used any more."""
+
+
+class Taking(StorePart):
+    """Takes messages from queues, and removes or puts back those that are held."""
+
+    def __init__(self, client: StoreClient) -> None:
+        super().__init__(client)
+        self._lists = cache(client.ready)
+        self._held = [self._keys.unacked_index, self._keys.unacked]
+
+    def take(self, request: Request) -> list[Taken]:
+        """Takes messages; one round trip.
+
+        Raises:
+            LeaseEnded: Nothing was taken.
+        """
+        return self.taken(request, self._client.run("take", *self._take_call(request)))
+
+    def take_command(self, request: Request, *, by_text: bool = False) -> Command:
+        """Returns the command of ``take``, for a caller that reads its reply later.
+
+        Args:
+            request: What to take.
+            by_text: Whether the command carries the script, because Redis has not known it.
+        """
+        command = self._client.eval_command if by_text else self._client.evalsha_command
+        return command("take", *self._take_call(request))
+
+    def taken(self, request: Request, reply: Any) -> list[Taken]:
+        """Returns what a reply to ``take_command`` says.
+
+        Raises:
+            LeaseEnded: Nothing was taken.
+        """
+        if isinstance(reply, bytes | str):
+            raise LeaseEnded(request.consumer)
+        queues = [*(landing.queue for landing in request.landings), *request.queues]
+        rows = zip(count(request.first), *(iter(reply),) * 2, strict=False)
+        return [self._taken(request, number, queues[place - 1], body) for number, place, body in rows]
+
+    def ack(self, tags: Sequence[str]) -> list[str]:
+        """Removes messages that are held; a round trip for each 200. Returns the tags that were held no more."""
+        missing = (self.missing(self._client.run("ack", self._held, page)) for page in pages(tags, PAGE))
+        return [tag for page in missing for tag in page]
+
+    def ack_command(self, tags: Sequence[str], *, by_text: bool = False) -> Command:
+        """Returns the command of ``ack`` for at most a few hundred tags; ``missing`` reads its reply."""
+        command = self._client.eval_command if by_text else self._client.evalsha_command
+        return command("ack", self._held, list(tags))
+
+    def missing(self, reply: Any) -> list[str]:
+        """Returns what a reply to ``ack_command`` says: the tags that were held no more."""
+        return list(map(as_text, reply))
+
+    def requeue(self, messages: Iterable[Requeued], place: Literal["next", "last"]) -> list[str]:
+        """Puts messages that are held back into their queues; a round trip for each 200.
+
+        Args:
+            messages: The messages. The last of them is consumed first, if they go to the next place.
+            place: ``next`` to be consumed next, ``last`` to be consumed after all others.
+
+        Returns:
+            The tags that were held no more; these messages stay where they are.
+        """
+        missing: list[str] = []
+        for page in pages(messages, PAGE, PAGE_BYTES, lambda message: len(message.body)):
+            lists: dict[str, int] = {}
+            args: list[Any] = [place]
+            for message in page:
+                ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
+                args += [message.tag, lists.setdefault(ready, len(lists) + 1), message.body]
+            missing += self.missing(self._client.run("requeue", [*self._held, *lists], args))
+        return missing
+
+    def landing(self, landing: Landing) -> tuple[str, str]:
+        """Returns the keys of the list from which a landing list gets its message, and of the landing list."""
+        return self._lists(landing.queue)[landing.step], self._keys.landing(*landing)
+
+    def steps(self, queue: str) -> int:
+        """Returns the number of lists that a queue has."""
+        return len(self._lists(queue))
+
+    def _taken(self, request: Request, number: int, queue: str, body: bytes) -> Taken:
+        tag = "" if queue in request.unnoted else f"{request.consumer}.{number}"
+        return Taken(tag, queue, body)
+
+    def _take_call(self, request: Request) -> tuple[list[str], list[Any]]:
+        noted = [*(landing.queue for landing in request.landings), *request.queues]
+        routing = ["" if queue in request.unnoted else json.dumps(queue) for queue in noted]
+        consumer = request.consumer if any(routing) else ""
+        keys = [self._keys.consumers, *self._held]
+        for landing in request.landings:
+            ready, landed = self.landing(landing)
+            keys += [landed, ready]
+        of_queues = map(self._lists, request.queues)
+        keys += [ready for of_step in zip(*of_queues, strict=True) for ready in of_step]
+        counts = [request.first, request.most, len(request.landings), len(request.queues), int(request.in_turns)]
+        return keys, [consumer, *counts, *routing]

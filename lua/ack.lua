@@ -1,0 +1,18 @@
+-- Removes messages from those that consumers hold.
+-- KEYS[1] unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
+-- KEYS[2] unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
+-- ARGV[...] tag
+-- Returns {tag, tag, ...} of those that were held no more
+-- Atomic: each tag is told as held by one caller at most.
+-- Cost: O(tags log N)
+
+local unacked_index, unacked = KEYS[1], KEYS[2]
+
+local missing = {}
+for _, tag in ipairs(ARGV) do
+  if redis.call('HDEL', unacked, tag) == 0 then
+    table.insert(missing, tag)
+  end
+end
+redis.call('ZREM', unacked_index, unpack(ARGV))
+return missing

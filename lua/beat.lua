@@ -1,0 +1,34 @@
+-- Renews the lease of a consumer, and the times of the messages that it holds.
+-- KEYS[1] consumers      ZSET  consumer -> end of its lease, ms since the epoch
+-- KEYS[2] consumed       HASH  consumer -> names of its queues, a JSON list
+-- KEYS[3] unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
+-- ARGV[1]    consumer  name
+-- ARGV[2]    ttl       of the lease, ms
+-- ARGV[3]    queues    names of its queues, a JSON list
+-- ARGV[4]    is_new    1 for a name that has no lease yet
+-- ARGV[5...] tag       of a message that it holds
+-- Returns 'renewed'; or 'ended', with nothing changed, when the lease has ended
+-- Atomic: a lease that has ended is never renewed.
+-- Cost: O(tags log N)
+-- @include clock wrong_type
+
+local consumers, consumed, unacked_index = KEYS[1], KEYS[2], KEYS[3]
+local consumer, ttl, queues, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
+local now = now_ms()
+
+local wrong = wrong_type({ [consumers] = 'zset', [consumed] = 'hash', [unacked_index] = 'zset' })
+if wrong then
+  return wrong
+end
+local ends = redis.call('ZSCORE', consumers, consumer)
+if not is_new and not (ends and tonumber(ends) > now) then
+  return 'ended'
+end
+-- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
+redis.call('HDEL', consumed, consumer)
+redis.call('HSET', consumed, consumer, queues)
+redis.call('ZADD', consumers, now + ttl, consumer)
+for i = 5, #ARGV do
+  redis.call('ZADD', unacked_index, 'XX', now / 1000, ARGV[i])
+end
+return 'renewed'

@@ -1,0 +1,30 @@
+-- Puts messages that consumers hold back into lists of their queues.
+-- KEYS[1]    unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
+-- KEYS[2]    unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
+-- KEYS[3...] ready          LIST  lists of the queues
+-- ARGV[1]    place  'next' to be the next to be consumed, the last row first; 'last' to be consumed after all others
+-- ARGV[2...] rows of {tag, number of the list, message}
+-- Returns {tag, tag, ...} of those that were held no more, and that stay where they are
+-- Atomic: a message is unacked or in its queue, never in both.
+-- Cost: O(rows log N)
+-- @include wrong_type
+
+local unacked_index, unacked = KEYS[1], KEYS[2]
+local push = ARGV[1] == 'next' and 'RPUSH' or 'LPUSH'
+
+local wrong = wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' }) or wrong_stored({}, 3)
+if wrong then
+  return wrong
+end
+local missing = {}
+for i = 2, #ARGV, 3 do
+  local tag, list, message = ARGV[i], KEYS[2 + tonumber(ARGV[i + 1])], ARGV[i + 2]
+  -- Needs no memory, so that a full Redis lets the later writes of the script pass.
+  if redis.call('HDEL', unacked, tag) == 1 then
+    redis.call('ZREM', unacked_index, tag)
+    redis.call(push, list, message)
+  else
+    table.insert(missing, tag)
+  end
+end
+return missing
