@@ -31,8 +31,13 @@ PACKAGES = ("kombu_delayq", "celery_ext")
 WIDTH = 100
 #: What the docstring of a key or channel begins with.
 _TYPE = re.compile(r"(STRING|HASH|SET|ZSET|LIST|Channel)\b")
-#: What the keys that belong to no queue are named after.
-_NAMES = {"job": "nightly", "guard": "nightly", "staged": "nightly", "stream": "clicks", "sender": "5f0e5c7e"}
+#: What those keys are named after that belong to no queue, or to more than a queue.
+_NAMES: dict[str, list[object]] = {
+    **{key: ["nightly"] for key in ("job", "guard", "staged")},
+    "stream": ["clicks"],
+    "sender": ["5f0e5c7e"],
+    "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
+}
 _GENERATED = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -70,7 +75,7 @@ def keys() -> Lines:
         holds = inspect.getdoc(member) or ""
         if _TYPE.match(holds):
             found = getattr(Keys(), name)
-            yield _row(f"`{found if isinstance(found, str) else found(_NAMES.get(name, 'orders'))}`", holds)
+            yield _row(f"`{found if isinstance(found, str) else found(*_NAMES.get(name, ['orders']))}`", holds)
 
 
 def script_headers() -> Lines:

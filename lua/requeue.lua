@@ -3,14 +3,15 @@
 -- KEYS[2]    unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
 -- KEYS[3...] ready          LIST  lists of the queues
 -- ARGV[1]    place  'next' to be the next to be consumed, the last row first; 'last' to be consumed after all others
--- ARGV[2...] rows of {tag, number of the list, message}
+-- ARGV[2...] rows of {tag, number of the list from 0, message}
 -- Returns {tag, tag, ...} of those that were held no more, and that stay where they are
 -- Atomic: a message is unacked or in its queue, never in both.
 -- Cost: O(rows log N)
 -- @include wrong_type
 
 local unacked_index, unacked = KEYS[1], KEYS[2]
-local push = ARGV[1] == 'next' and 'RPUSH' or 'LPUSH'
+local place = ARGV[1]
+local push = place == 'next' and 'RPUSH' or 'LPUSH'
 
 local wrong = wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' }) or wrong_stored({}, 3)
 if wrong then
@@ -18,11 +19,11 @@ if wrong then
 end
 local missing = {}
 for i = 2, #ARGV, 3 do
-  local tag, list, message = ARGV[i], KEYS[2 + tonumber(ARGV[i + 1])], ARGV[i + 2]
+  local tag, ready, message = ARGV[i], KEYS[3 + tonumber(ARGV[i + 1])], ARGV[i + 2]
   -- Needs no memory, so that a full Redis lets the later writes of the script pass.
   if redis.call('HDEL', unacked, tag) == 1 then
     redis.call('ZREM', unacked_index, tag)
-    redis.call(push, list, message)
+    redis.call(push, ready, message)
   else
     table.insert(missing, tag)
   end

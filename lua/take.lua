@@ -1,25 +1,26 @@
 -- Takes messages from queues for a consumer, and notes them as unacked.
--- KEYS[1]    consumers      ZSET  consumer -> end of its lease, ms since the epoch
--- KEYS[2]    unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
--- KEYS[3]    unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
--- KEYS[4...] lists          LIST  pairs of a landing list and the list its messages come from; then the queues' lists,
---                                 step by step of the priorities
+-- KEYS[1]    consumers       ZSET        consumer -> end of its lease, ms since the epoch
+-- KEYS[2]    unacked_index   ZSET        delivery tag -> time of delivery, s since the epoch; kombu's
+-- KEYS[3]    unacked         HASH        delivery tag -> message, exchange and routing key; kombu's
+-- KEYS[4...] landing, ready  LIST, LIST  a landing list and the list its messages come from, for each pair; then the
+--                                        lists of the queues, step by step of the priorities
 -- ARGV[1]    consumer  name, '' when no message is to be noted
 -- ARGV[2]    first     number in the tag of the first message
 -- ARGV[3]    most      messages to take
 -- ARGV[4]    landed    number of pairs
 -- ARGV[5]    queues    number of queues
--- ARGV[6]    in_turns  1 to serve the queues of a step in turns, 0 to serve them one after the other
+-- ARGV[6]    turns     1 to serve the queues of a step in turns, 0 to serve them one after the other
 -- ARGV[7...] routing   queue of each pair, then each queue: its name as JSON, '' when its consumer does not acknowledge
--- Returns {number of a routing, message, ...} in the order of the tags; or 'ended', with nothing taken, when the
+-- Returns {number of the routing, message, ...} in the order of the tags; or 'ended', with nothing taken, when the
 -- consumer's lease has ended
 -- Atomic: a message is in its queue or unacked, never in neither. What is left in landing lists is next in its queue.
 -- Cost: O(most + lists)
--- @include clock wrong_type
+-- @include clock landing turns wrong_type
 
 local consumers, unacked_index, unacked = KEYS[1], KEYS[2], KEYS[3]
 local consumer, first, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local landed, queues, in_turns = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+local landed, queues, turns = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+local lists, routing = { unpack(KEYS, 4) }, { unpack(ARGV, 7) }
 local now = now_ms()
 
 local wrong = wrong_type({ [consumers] = 'zset', [unacked_index] = 'zset', [unacked] = 'hash' })
@@ -31,23 +32,23 @@ local has_ended = consumer ~= '' and not (ends and tonumber(ends) > now)
 
 local taken, count, scores, notes, failed = {}, 0, {}, {}, nil
 -- Takes up to `limit` messages of a list. Returns how many.
-local function take(list, number, limit)
+local function take(ready, number, limit)
   limit = math.min(limit, most - count)
   if limit <= 0 or has_ended then
     return 0
   end
-  local messages = redis.pcall('RPOP', list, limit)
+  local messages = redis.pcall('RPOP', ready, limit)
   if not messages or messages.err then
-    failed = failed or messages
+    failed = failed or messages and (wrong_type({ [ready] = 'list' }) or messages)
     return 0
   end
   for _, message in ipairs(messages) do
-    if ARGV[6 + number] ~= '' then
+    if routing[number] ~= '' then
       local tag = consumer .. '.' .. (first + count)
       table.insert(scores, now / 1000)
       table.insert(scores, tag)
       table.insert(notes, tag)
-      table.insert(notes, '[' .. message .. ',"",' .. ARGV[6 + number] .. ']')
+      table.insert(notes, '[' .. message .. ',"",' .. routing[number] .. ']')
     end
     count = count + 1
     table.insert(taken, number)
@@ -57,35 +58,19 @@ local function take(list, number, limit)
 end
 
 for pair = 1, landed do
-  take(KEYS[2 + 2 * pair], pair, most)
+  take(lists[2 * pair - 1], pair, most)
 end
-for lists = 3 + 2 * landed, #KEYS - 1, math.max(queues, 1) do
-  local open = {}
-  for queue = 1, queues do
-    open[queue] = queue
-  end
-  local turn, limit = 1, in_turns and queues > 1 and 1 or most
-  while #open > 0 and count < most do
-    if turn > #open then
-      turn = 1
-    end
-    if take(KEYS[lists + open[turn]], landed + open[turn], limit) == limit then
-      turn = turn + 1
-    else
-      table.remove(open, turn)
-    end
-  end
+for place = 2 * landed, #lists - 1, math.max(queues, 1) do
+  in_turns(queues, turns and queues > 1 and 1 or math.max(most, 1), function(queue, limit)
+    return take(lists[place + queue], landed + queue, limit)
+  end)
 end
 if #notes > 0 then
   redis.call('ZADD', unacked_index, unpack(scores))
   redis.call('HSET', unacked, unpack(notes))
 end
 for pair = 1, landed do
-  local landing, list = KEYS[2 + 2 * pair], KEYS[3 + 2 * pair]
-  -- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
-  redis.call('LTRIM', landing, 0, -1)
-  while redis.call('LMOVE', landing, list, 'LEFT', 'RIGHT') do
-  end
+  put_back(lists[2 * pair - 1], lists[2 * pair])
 end
 if has_ended then
   return 'ended'

@@ -98,7 +98,7 @@ class Keys:
     @property
     def of_any_queue(self) -> str:
         """Pattern for SCAN that the keys of every queue match."""
-        return "".join(f"\\{char}" if char in "*?[]\\" else char for char in self.prefix) + "delayq:*:*"
+        return glob_escaped(self.prefix) + "delayq:*:*"
 
     def queue_of(self, key: str) -> str | None:
         """Returns the queue of a key that holds the index or the bodies of delayed messages, or None."""
@@ -222,6 +222,11 @@ class Keys:
         # Source: RedissonObject.suffixName
         ready = self.prefix + queue
         return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
+
+
+def glob_escaped(text: str) -> str:
+    """Returns the pattern that only this text matches, for commands such as SCAN."""
+    return "".join(f"\\{char}" if char in "*?[]\\" else char for char in text)
 
 
 class _KombuLists:

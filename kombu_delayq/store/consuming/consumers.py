@@ -1,13 +1,14 @@
 """The store's operations on consumers: their leases, and what they hold."""
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.consuming.taking import PAGE
+from kombu_delayq.store.keys import glob_escaped
 from kombu_delayq.store.types import hidden
 
 
@@ -81,22 +82,27 @@ class Consumers(StorePart):
         return self._read(0, -1)
 
     def ended(self) -> list[ConsumerLease]:
-        """Returns consumers whose lease has ended, the first hundred at most. Where there are none, this costs little."""
+        """Returns consumers whose lease has ended, the first hundred at most. Without any, this costs little."""
         return [lease for lease in self._read(0, 99) if lease.left_ms <= 0]
 
-    def held(self, consumer: str) -> Iterator[list[Held]]:
-        """Yields the messages that a consumer holds, page by page."""
-        pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in consumer) + ".*"
-        cursor = 0
-        index, unacked = as_bytes(self._keys.unacked_index), as_bytes(self._keys.unacked)
-        while True:
-            cursor, found = self._client.redis.zscan(index, cursor, match=as_bytes(pattern), count=1000)
-            tags = [tag for tag, _ in found]
-            for page in pages(tags, PAGE):
-                notes = self._client.redis.hmget(unacked, page)
-                yield [Held(as_text(tag), note) for tag, note in zip(page, notes, strict=True) if note is not None]
-            if not cursor:
-                return
+    def tags_of(self, consumers: Collection[str]) -> dict[str, list[str]]:
+        """Finds what consumers hold, by going once through all messages that anybody holds.
+
+        Returns:
+            The tags of each consumer that holds any, those first that it took first.
+        """
+        pattern = f"{glob_escaped(*consumers)}.*" if len(consumers) == 1 else "*"
+        found: dict[str, list[str]] = {}
+        for page in self._all_tags(pattern):
+            for tag in map(as_text, page):
+                if (consumer := consumer_of(tag)) in consumers:
+                    found.setdefault(consumer, []).append(tag)
+        return {consumer: sorted(set(tags), key=_number_of) for consumer, tags in found.items()}
+
+    def notes(self, tags: Sequence[str]) -> list[Held]:
+        """Returns those of some hundred messages that are still held."""
+        notes = self._client.ask("HMGET", self._keys.unacked, *tags)
+        return [Held(tag, note) for tag, note in zip(tags, notes, strict=True) if note is not None]
 
     def _read(self, start: int, stop: int) -> list[ConsumerLease]:
         with self._client.redis.pipeline(transaction=False) as pipe:
@@ -108,6 +114,27 @@ class Consumers(StorePart):
         now_ms = seconds * 1000 + microseconds / 1000
         queues = self._client.redis.hmget(as_bytes(self._keys.consumed), [name for name, _ in rows])
         return [
-            ConsumerLease(as_text(name), ends_ms - now_ms, json.loads(names) if names else [])
+            ConsumerLease(as_text(name), ends_ms - now_ms, _names_in(names))
             for (name, ends_ms), names in zip(rows, queues, strict=True)
         ]
+
+    def _all_tags(self, pattern: str) -> Iterator[list[Any]]:
+        index, cursor = as_bytes(self._keys.unacked_index), 0
+        while True:
+            cursor, found = self._client.redis.zscan(index, cursor, match=as_bytes(pattern), count=1000)
+            yield [tag for tag, _ in found]
+            if not cursor:
+                return
+
+
+def _number_of(tag: str) -> int:
+    return int(tag.rpartition(".")[2])
+
+
+def _names_in(noted: bytes | str | None) -> list[str]:
+    """Returns the names of queues in what is noted of a consumer; none where somebody else has written it."""
+    try:
+        found = json.loads(as_text(noted or "[]"))
+    except ValueError:
+        return []
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []

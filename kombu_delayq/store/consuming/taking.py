@@ -159,7 +159,7 @@ class Taking(StorePart):
             args: list[Any] = [place]
             for message in page:
                 ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
-                args += [message.tag, lists.setdefault(ready, len(lists) + 1), message.body]
+                args += [message.tag, lists.setdefault(ready, len(lists)), message.body]
             missing += self.missing(self._client.run("requeue", [*self._held, *lists], args))
         return missing
 

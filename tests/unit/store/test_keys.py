@@ -147,3 +147,12 @@ def test_steps_with_which_kombu_cannot_work_are_refused(steps: Any) -> None:
     connection = Connection("redis://", transport="kombu_delayq.transport:Transport", transport_options=options)
     with pytest.raises(InvalidOptions, match="priority_steps="):
         connection.ensure_connection(max_retries=1)
+
+
+def test_keys_of_consumers() -> None:
+    """A landing list is one of its queue, list and consumer; kombu's own keys have the names of its options."""
+    keys = Keys("app:", unacked_key="held", unacked_index_key="held_index")
+    assert keys.landing("q", 2, "host:1:00000000") == "app:delayq:{q}:landing:2:host:1:00000000"
+    assert keys.landing("{q}", 0, "h:1:0") == "app:delayq:tagged:{q}:landing:0:h:1:0"
+    assert (keys.unacked, keys.unacked_index) == ("app:held", "app:held_index")
+    assert (keys.consumers, keys.consumed) == ("app:delayq:consumers", "app:delayq:consumers:queues")

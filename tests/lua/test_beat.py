@@ -1,0 +1,92 @@
+"""``beat.lua``: renews the lease of a consumer, and the times of the messages that it holds."""
+
+import json
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, lives, take
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
+
+
+@pytest.fixture
+def backup() -> str:
+    """Consuming does not regard the form of backup."""
+    return "hash"
+
+
+def test_a_new_consumer_gets_a_lease(make_store: MakeStore) -> None:
+    """A new name is noted with the end of its lease by Redis's clock, and with its queues in order of their names."""
+    store = make_store(consumer_ttl=7)
+    before_ms = clock_ms(store.client)
+    assert store.consumers.beat(ME, ["b", "a", 'ü "x"'], is_new=True)
+    [(name, ends_ms)] = contents(store.client)[b"delayq:consumers"]
+    assert name == ME.encode()
+    assert before_ms + 7000 <= ends_ms <= clock_ms(store.client) + 7000
+    assert json.loads(contents(store.client)[b"delayq:consumers:queues"][ME.encode()]) == ["a", "b", 'ü "x"']
+
+
+def test_a_lease_is_renewed(store: DelayStore) -> None:
+    """A consumer that lives has its full time again, with the queues of the latest call; others are left alone."""
+    lives(store, ME, OTHER)
+    now_ms = clock_ms(store.client)
+    store.client.zadd(CONSUMERS, {ME: now_ms + 1000, OTHER: now_ms + 1000})
+    assert store.consumers.beat(ME, ["z"])
+    of_me, of_other = store.client.zmscore(CONSUMERS, [ME, OTHER])
+    assert of_me >= now_ms + store.options.consumer_ttl * 1000
+    assert of_other == now_ms + 1000
+    assert store.client.hgetall(CONSUMED) == {ME.encode(): b'["z"]', OTHER.encode(): b'["q"]'}
+
+
+@pytest.mark.parametrize("left", ["ended", "unknown"])
+def test_a_lease_that_has_ended_is_never_renewed(store: DelayStore, left: str) -> None:
+    """The call answers that the lease has ended, and changes nothing, not even the times of messages."""
+    lives(store)
+    store.client.lpush("q", "1")
+    tags = [taken.tag for taken in take(store)]
+    end_lease(store) if left == "ended" else store.consumers.leave(ME)
+    store.client.zadd(INDEX, dict.fromkeys(tags, 5.0))
+    before = contents(store.client)
+    assert not store.consumers.beat(ME, ["q"], tags)
+    assert contents(store.client) == before
+
+
+def test_messages_in_hand_are_as_new(store: DelayStore) -> None:
+    """Stock workers restore messages by their time; those that the consumer holds are taken for delivered just now."""
+    lives(store)
+    store.client.lpush("q", *map(str, range(450)))
+    tags = [taken.tag for taken in take(store, 450)]
+    store.client.zadd(INDEX, {**dict.fromkeys(tags, 5.0), "another": 5.0})
+    before_s = clock_ms(store.client) / 1000
+    assert store.consumers.beat(ME, ["q"], tags)
+    times = dict(contents(store.client)[b"unacked_index"])
+    assert times.pop(b"another") == 5.0
+    assert len(times) == 450
+    assert all(before_s <= time <= clock_ms(store.client) / 1000 for time in times.values())
+
+
+def test_a_message_that_is_held_no_more_is_not_noted_again(store: DelayStore) -> None:
+    """A tag that has been acknowledged or reclaimed meanwhile stays away."""
+    lives(store)
+    assert store.consumers.beat(ME, ["q"], [f"{ME}.1"])
+    assert not store.client.exists(INDEX)
+
+
+@pytest.mark.parametrize("key", [CONSUMERS, CONSUMED, INDEX])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it, and nothing is renewed."""
+    lives(store)
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.consumers.beat(ME, ["q"], [f"{ME}.1"]))
+
+
+def test_a_full_redis_renews_leases() -> None:
+    """A Redis that refuses every other write lets consumers live, and new ones begin."""
+    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
+        lives(store := DelayStore(client))
+        client.config_set("maxmemory", 1)
+        assert store.consumers.beat(ME, ["q"])
+        assert store.consumers.beat(OTHER, ["q"], is_new=True)
+        assert client.zcard(CONSUMERS) == 2

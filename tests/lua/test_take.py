@@ -1,0 +1,263 @@
+"""``take.lua``: takes messages from queues for a consumer, and notes them as unacked."""
+
+import json
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import ResponseError
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.taking import Landing, LeaseEnded, Request
+from kombu_delayq.store.keys import Keys
+from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message, take
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import clock_ms, contents, popped, refuses_a_key_of_the_wrong_type
+
+STEP = "\x06\x16"
+
+
+@pytest.fixture
+def backup() -> str:
+    """Consuming does not regard the form of backup."""
+    return "hash"
+
+
+def bodies(taken: list[Any]) -> list[bytes]:
+    return [each.body for each in taken]
+
+
+def test_messages_leave_in_the_order_of_the_queue(store: DelayStore) -> None:
+    """The messages that stock kombu would get next are taken, up to the number asked for."""
+    lives(store)
+    store.client.lpush("q", *(json.dumps(number) for number in range(5)))
+    assert bodies(take(store, 3)) == [b"0", b"1", b"2"]
+    assert bodies(take(store, 3, first=4)) == [b"3", b"4"]
+    assert take(store, first=6) == []
+    assert not store.client.exists("q")
+
+
+def test_each_is_noted_as_unacked_as_stock_does(store: DelayStore) -> None:
+    """Tags count from the first number on; kombu's keys have the message, no exchange and the queue, and the time."""
+    lives(store)
+    store.client.lpush("q", json.dumps(message(1)), json.dumps(message(2)))
+    before_s = clock_ms(store.client) / 1000
+    assert [(each.tag, each.queue) for each in take(store, first=7)] == [(f"{ME}.7", "q"), (f"{ME}.8", "q")]
+    after = contents(store.client)
+    notes = {tag.decode(): json.loads(note) for tag, note in after[b"unacked"].items()}
+    assert notes == {f"{ME}.7": [message(1), "", "q"], f"{ME}.8": [message(2), "", "q"]}
+    times = dict(after[b"unacked_index"])
+    assert times.keys() == after[b"unacked"].keys()
+    assert all(before_s <= time <= clock_ms(store.client) / 1000 for time in times.values())
+
+
+@pytest.mark.parametrize("queue", ["", "ünï", 'quo"ted', "back\\slash", "a'b", "line\nfeed", "{eu}.x", "\udcff", "q✓"])
+def test_any_queue_name_is_noted_as_stock_reads_it(store: DelayStore, queue: str) -> None:
+    """The routing key of a note is the queue's name, whatever that is made of."""
+    lives(store)
+    store.client.lpush(store.keys.ready(queue, (0,))[0].encode(errors="surrogateescape"), "{}")
+    [taken] = take(store, 8, queue)
+    assert taken.queue == queue
+    [note] = contents(store.client)[b"unacked"].values()
+    assert json.loads(note) == [{}, "", queue]
+
+
+@pytest.mark.parametrize("body", [b"no JSON", b"", b"\x00\xff\r\n", bytes(range(256)), b'{"a": "\xff"}'])
+def test_any_message_is_taken_as_it_is(store: DelayStore, body: bytes) -> None:
+    """A message that nobody can read is taken and noted, byte for byte, like any other."""
+    lives(store)
+    store.client.lpush("q", body)
+    assert bodies(take(store)) == [body]
+    assert contents(store.client)[b"unacked"] == {f"{ME}.1".encode(): b"[" + body + b',"","q"]'}
+
+
+def test_queues_take_turns(store: DelayStore) -> None:
+    """Of several queues a message each is taken in turn, also when one of them ends before the others."""
+    lives(store)
+    for queue, count in (("a", 3), ("b", 1), ("c", 2)):
+        store.client.lpush(queue, *(f'"{queue}{number}"' for number in range(count)))
+    assert bodies(take(store, 8, "a", "b", "c")) == [b'"a0"', b'"b0"', b'"c0"', b'"a1"', b'"c1"', b'"a2"']
+
+
+def test_queues_in_turns_end_with_the_number_asked_for(store: DelayStore) -> None:
+    """Where the number is reached within a round, the rest of the queues keep their messages."""
+    lives(store)
+    for queue in "abc":
+        store.client.lpush(queue, f'"{queue}0"', f'"{queue}1"')
+    assert bodies(take(store, 4, "b", "c", "a")) == [b'"b0"', b'"c0"', b'"a0"', b'"b1"']
+    assert [store.client.llen(queue) for queue in "abc"] == [1, 0, 1]
+
+
+def test_queues_in_order_are_emptied_one_after_the_other(store: DelayStore) -> None:
+    """Without turns the first queue is emptied before the next is looked at."""
+    lives(store)
+    for queue in "abc":
+        store.client.lpush(queue, f'"{queue}0"', f'"{queue}1"')
+    assert bodies(take(store, 5, "b", "a", "c", in_turns=False)) == [b'"b0"', b'"b1"', b'"a0"', b'"a1"', b'"c0"']
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_a_higher_priority_of_any_queue_comes_first(store: DelayStore, in_turns: bool) -> None:
+    """All queues' lists of one priority step are served before those of the next, as stock kombu serves them."""
+    lives(store)
+    for queue in "ab":
+        for step in (0, 3, 6, 9):
+            key = f"{queue}{STEP}{step}" if step else queue
+            store.client.lpush(key, f'"{queue}{step}"')
+    expected = [f'"{queue}{step}"'.encode() for step in (0, 3, 6, 9) for queue in "ba"]
+    assert bodies(take(store, 8, "b", "a", in_turns=in_turns)) == expected
+
+
+def test_prefix_separator_and_keys_of_kombu_are_those_of_the_options(make_store: MakeStore) -> None:
+    """All names follow kombu's options ``global_keyprefix``, ``sep``, ``unacked_key`` and ``unacked_index_key``."""
+    store = make_store(keys=Keys("p:", 0, "~", "held", "held_index"))
+    lives(store)
+    store.client.lpush("p:q~3", "{}")
+    landing = Landing("q", 1, ME)
+    assert land(store, landing)
+    assert store.client.exists(f"p:delayq:{{q}}:landing:1:{ME}")
+    assert bodies(take(store, landings=[landing])) == [b"{}"]
+    assert set(store.client.keys()) == {
+        *(b"p:held", b"p:held_index", b"p:delayq:consumers", b"p:delayq:consumers:queues")
+    }
+
+
+def test_what_has_landed_comes_first(store: DelayStore) -> None:
+    """A message in a landing list is taken before the queue's lists, whatever its priority."""
+    lives(store)
+    store.client.lpush(f"q{STEP}9", '"landed"')
+    landing = Landing("q", 3, ME)
+    assert land(store, landing)
+    store.client.lpush("q", '"next"')
+    taken = take(store, landings=[landing])
+    assert bodies(taken) == [b'"landed"', b'"next"']
+    assert [(each.tag, each.queue) for each in taken] == [(f"{ME}.1", "q"), (f"{ME}.2", "q")]
+    assert len(contents(store.client)[b"unacked"]) == 2
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_what_stays_in_landing_lists_is_next_in_its_queue(store: DelayStore, most: int) -> None:
+    """Landed messages beyond the number asked for go back to the end that is consumed next, in their order."""
+    lives(store)
+    store.client.lpush("q", *(str(number) for number in range(6)))
+    landing = Landing("q", 0, ME)
+    for _ in range(3):
+        assert land(store, landing)
+    assert bodies(take(store, most, landings=[landing])) == [b"0"][:most]
+    assert not store.client.exists(store.keys.landing(*landing))
+    assert popped(store.client, "q") == [b"0", b"1", b"2", b"3", b"4", b"5"][most:]
+
+
+def test_nothing_is_noted_for_a_consumer_that_does_not_acknowledge(store: DelayStore) -> None:
+    """Messages of such a queue have no tag and no note, also those that have landed; the others keep theirs."""
+    lives(store)
+    store.client.lpush("free", "1", "2")
+    store.client.lpush("q", "3")
+    landing = Landing("free", 0, ME)
+    assert land(store, landing)
+    taken = take(store, 8, "q", "free", unnoted={"free"}, landings=[landing])
+    assert [(each.tag, each.body) for each in taken] == [("", b"1"), (f"{ME}.2", b"3"), ("", b"2")]
+    assert contents(store.client)[b"unacked"] == {f"{ME}.2".encode(): b'[3,"","q"]'}
+
+
+def test_without_any_note_no_lease_is_needed(store: DelayStore) -> None:
+    """Who acknowledges nothing holds nothing, and takes without a lease."""
+    store.client.lpush("q", "1")
+    assert bodies(take(store, unnoted={"q"})) == [b"1"]
+    assert not store.client.keys()
+
+
+@pytest.mark.parametrize("left", ["ended", "unknown"])
+def test_without_a_lease_nothing_is_taken(store: DelayStore, left: str) -> None:
+    """A consumer whose lease has ended takes nothing, and what it has in landing lists goes back."""
+    lives(store)
+    store.client.lpush("q", "0", "1", "2")
+    landing = Landing("q", 0, ME)
+    assert land(store, landing)
+    end_lease(store) if left == "ended" else store.consumers.leave(ME)
+    with pytest.raises(LeaseEnded):
+        take(store, landings=[landing])
+    assert not store.client.exists(INDEX, UNACKED, store.keys.landing(*landing))
+    assert popped(store.client, "q") == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("key", [CONSUMERS, INDEX, UNACKED])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it, and every message stays where it is."""
+    lives(store)
+    store.client.lpush("q", "1", "2")
+    landing = Landing("q", 0, ME)
+    assert land(store, landing)
+    refuses_a_key_of_the_wrong_type(store, key, lambda: take(store, landings=[landing]))
+
+
+def test_a_list_of_the_wrong_type_holds_up_no_other(store: DelayStore) -> None:
+    """From the other queues messages are taken; when these are empty, the error names the key in the way."""
+    lives(store)
+    store.client.sadd("a", "somebody else's")
+    store.client.lpush("b", "1")
+    assert bodies(take(store, 8, "a", "b")) == [b"1"]
+    with pytest.raises(ResponseError, match="WRONGTYPE key a holds a set"):
+        take(store, 8, "a", "b", first=2)
+
+
+def test_a_landing_list_of_the_wrong_type_loses_nothing(store: DelayStore) -> None:
+    """Messages of the queue are taken and noted all the same; the key in the way stays as it is."""
+    lives(store)
+    landing = Landing("q", 0, ME)
+    store.client.sadd(store.keys.landing(*landing), "somebody else's")
+    store.client.lpush("q", "1")
+    assert bodies(take(store, landings=[landing])) == [b"1"]
+    assert store.client.hlen(UNACKED) == 1
+    assert store.client.scard(store.keys.landing(*landing)) == 1
+
+
+def test_a_message_that_cannot_go_back_stays_where_it_landed(store: DelayStore) -> None:
+    """Where somebody else's key is in the place of the queue's list, the landed message is not lost."""
+    lives(store)
+    store.client.lpush("q", "1", "2")
+    landing = Landing("q", 0, ME)
+    for _ in range(2):
+        assert land(store, landing)
+    store.client.sadd("q", "somebody else's")
+    assert bodies(take(store, 1, landings=[landing])) == [b"1"]
+    assert store.client.lrange(store.keys.landing(*landing), 0, -1) == [b"2"]
+
+
+@pytest.mark.parametrize("most", [0, 1, 8])
+def test_a_full_redis_gives_out_messages(most: int) -> None:
+    """A Redis that refuses every other write lets messages be taken, noted and put back from landing lists."""
+    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
+        store = DelayStore(client)
+        lives(store)
+        client.lpush("q", *map(str, range(5)))
+        landing = Landing("q", 0, ME)
+        for _ in range(2):
+            assert land(store, landing)
+        client.config_set("maxmemory", 1)
+        with pytest.raises(ResponseError, match="maxmemory"):
+            client.lpush("q", "one more")
+        assert len(take(store, most, landings=[landing])) == min(most, 5) == client.hlen(UNACKED)
+        assert client.llen("q") == 5 - min(most, 5)
+
+
+def test_what_a_message_says_stays_out_of_reprs(store: DelayStore) -> None:
+    """The repr of a taken message shows its tag and its length, and nothing of a task's arguments."""
+    lives(store)
+    store.client.lpush("q", "secret")
+    assert repr(take(store)) == f"[Taken(tag='{ME}.1', queue='q', body=<6 bytes>)]"
+
+
+def test_its_command_can_be_read_later(store: DelayStore) -> None:
+    """The command by SHA and the one with the script's text do what ``take`` does, and their reply is read apart."""
+    lives(store)
+    store.client.lpush("q", "1", "2")
+    for number, by_text in ((1, True), (2, False)):
+        request = Request(ME, number, 1, ["q"])
+        reply = store.client.execute_command(*store.taking.take_command(request, by_text=by_text))
+        assert store.taking.taken(request, reply) == [(f"{ME}.{number}", "q", str(number).encode())]
+    end_lease(store)
+    request = Request(ME, 3, 1, ["q"])
+    with pytest.raises(LeaseEnded):
+        store.taking.taken(request, store.client.execute_command(*store.taking.take_command(request)))

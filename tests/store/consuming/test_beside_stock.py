@@ -1,0 +1,76 @@
+"""Stock kombu and the store's consumers on one database: each reads what the other notes."""
+
+import json
+
+import pytest
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.taking import Requeued
+from tests.support.store.consuming import INDEX, UNACKED, lives, message, stock_channel, take
+
+
+@pytest.fixture
+def backup() -> str:
+    """Consuming does not regard the form of backup."""
+    return "hash"
+
+
+@pytest.mark.parametrize("queue", ["q", "ünï ✓", 'quo"ted', "{eu}.x", "back\\slash"])
+@pytest.mark.parametrize("priority", [0, 3, 9])
+def test_stock_restores_what_a_consumer_holds(store: DelayStore, queue: str, priority: int) -> None:
+    """Stock's sweep puts a message with our note into the list of its queue and its priority, marked as redelivered."""
+    lives(store)
+    channel = stock_channel(store, visibility_timeout=-1)
+    with channel.connection.client:
+        channel._put(queue, message(1, priority))
+        [taken] = take(store, 8, queue)
+        channel.qos.restore_visible(interval=1)
+        assert not store.client.exists(INDEX, UNACKED)
+        restored = channel._get(queue)
+    assert channel._q_for_pri(queue, priority) == (f"{queue}\x06\x16{priority}" if priority else queue)
+    assert restored.pop("headers") == {"number": 1, "redelivered": True}
+    assert restored["properties"]["delivery_info"].pop("redelivered")
+    sent = json.loads(taken.body)
+    del sent["headers"]
+    assert restored == sent
+
+
+def test_a_message_that_stock_has_restored_is_held_no_more(store: DelayStore) -> None:
+    """After stock's sweep the consumer's acknowledgement finds nothing, and nothing is put back twice."""
+    lives(store)
+    channel = stock_channel(store, visibility_timeout=-1)
+    with channel.connection.client:
+        channel._put("q", message())
+        [taken] = take(store)
+        channel.qos.restore_visible(interval=1)
+    assert store.taking.requeue([Requeued(taken.tag, "q", 0, taken.body)], "next") == [taken.tag]
+    assert store.taking.ack([taken.tag]) == [taken.tag]
+    assert store.client.llen("q") == 1
+
+
+def test_a_heartbeat_keeps_stock_from_restoring(store: DelayStore) -> None:
+    """Messages whose time is renewed are not swept, however long ago they were delivered."""
+    lives(store)
+    channel = stock_channel(store, visibility_timeout=100)
+    with channel.connection.client:
+        channel._put("q", message())
+        [taken] = take(store)
+        store.client.zadd(INDEX, {taken.tag: 5.0})
+        assert store.consumers.beat(taken.tag.rpartition(".")[0], ["q"], [taken.tag])
+        channel.qos.restore_visible(interval=1)
+    assert store.taking.ack([taken.tag]) == []
+
+
+def test_what_stock_holds_can_be_acknowledged_and_put_back(store: DelayStore) -> None:
+    """The operations work on any tag, also on those of stock kombu."""
+    channel = stock_channel(store)
+    with channel.connection.client:
+        channel.exchange_declare("x", "direct")
+        for number in (1, 2):
+            channel._put("q", message(number))
+            channel.qos.append(channel.message_to_python(channel._get("q")), f"stock {number}")
+        assert store.client.hlen(UNACKED) == 2
+        assert store.taking.ack(["stock 1"]) == []
+        assert store.taking.requeue([Requeued("stock 2", "q", 0, b"2")], "next") == []
+        channel.qos._delivered.clear()
+    assert store.client.lrange("q", 0, -1) == [b"2"]

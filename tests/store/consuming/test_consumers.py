@@ -1,0 +1,100 @@
+"""Consumers as the store knows them, and what they hold."""
+
+import pytest
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.consumers import ConsumerLease, Held, consumer_of
+from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, lives, take
+
+
+@pytest.fixture
+def backup() -> str:
+    """Consuming does not regard the form of backup."""
+    return "hash"
+
+
+@pytest.mark.parametrize(
+    ("tag", "consumer"),
+    [
+        (f"{ME}.1", ME),
+        ("fe80::1:7:0000abcd.12345", "fe80::1:7:0000abcd"),
+        ("a.b.c:1:0000abcd.7", "a.b.c:1:0000abcd"),
+        ("0c6b3e5c-3a3f-4b60-9d0c-3c1d0c0a3f11", ""),
+        (f"{ME}.", ""),
+        (f"{ME}.x", ""),
+        ("host:1.5", ""),
+        ("", ""),
+    ],
+)
+def test_a_tag_names_its_consumer(tag: str, consumer: str) -> None:
+    """A tag of ours names the consumer that took the message, a tag of kombu's own nobody."""
+    assert consumer_of(tag) == consumer
+
+
+def test_consumers_are_listed_by_the_end_of_their_leases(store: DelayStore) -> None:
+    """All consumers are returned with the time that they have left and their queues; those that end first first."""
+    lives(store, ME, OTHER, queues=("b", "a"))
+    end_lease(store, OTHER)
+    other, me = store.consumers.all()
+    assert (other.name, me.name) == (OTHER, ME)
+    assert (other.queues, me.queues) == (["a", "b"], ["a", "b"])
+    assert -30_000 < other.left_ms <= -1000
+    assert 0 < me.left_ms <= store.options.consumer_ttl * 1000
+    assert [lease.name for lease in store.consumers.ended()] == [OTHER]
+
+
+def test_nobody_consumes(store: DelayStore) -> None:
+    """Without consumers there are none, and none that have ended."""
+    assert store.consumers.all() == store.consumers.ended() == []
+
+
+@pytest.mark.parametrize("value", [None, b"no JSON", b"{}", b'"q"', b"[1, null]", b"\xff"])
+def test_queues_that_cannot_be_read_are_none(store: DelayStore, value: bytes | None) -> None:
+    """A consumer whose queues are not noted, or by something else than a list of names, is listed without queues."""
+    lives(store, ME, OTHER)
+    store.client.hdel(CONSUMED, ME)
+    if value is not None:
+        store.client.hset(CONSUMED, ME, value)
+    assert {lease.name: lease.queues for lease in store.consumers.all()} == {ME: [], OTHER: ["q"]}
+
+
+def test_a_consumer_that_leaves_is_forgotten(store: DelayStore) -> None:
+    """Nothing of it stays, and the others stay."""
+    lives(store, ME, OTHER)
+    store.consumers.leave(ME)
+    assert [lease.name for lease in store.consumers.all()] == [OTHER]
+    assert store.client.hkeys(CONSUMED) == [OTHER.encode()]
+    store.consumers.leave(OTHER)
+    assert not store.client.exists(CONSUMERS, CONSUMED)
+
+
+def test_what_consumers_hold_is_found(store: DelayStore) -> None:
+    """All messages of a consumer are found in the order of taking, and none of another, however similar their names."""
+    names = ["a*b:1:00000000", "axb:1:00000000", "a*b:1:00000000.5:1:00000000", "[x]:1:00000000", "h\\:1:00000000"]
+    counts = dict(zip(names, (700, 3, 3, 3, 0), strict=True))
+    lives(store, *names)
+    for name, count in counts.items():
+        store.client.lpush("q", *("1" for _ in range(count)), "0")
+        assert len(take(store, count, name=name)) == count
+    tags = {name: [f"{name}.{at}" for at in range(1, count + 1)] for name, count in counts.items() if count}
+    assert [store.consumers.tags_of([name]) for name in tags] == [{name: found} for name, found in tags.items()]
+    assert store.consumers.tags_of(names[-1:]) == {}
+    assert store.consumers.tags_of(names[:3]) == {name: tags[name] for name in names[:3]}
+
+
+def test_what_is_noted_of_messages_is_read(store: DelayStore) -> None:
+    """The notes of tags come in their order, without those that are held no more."""
+    lives(store)
+    store.client.lpush("q", "1", "2")
+    first, second = (taken.tag for taken in take(store))
+    assert store.consumers.notes([second, "unknown", first]) == [(second, b'[2,"","q"]'), (first, b'[1,"","q"]')]
+
+
+def test_a_note_stays_out_of_reprs() -> None:
+    """The repr of what is held shows the tag and the length, and nothing of a task's arguments."""
+    assert repr(Held("tag", b"secret")) == "Held(tag='tag', note=<6 bytes>)"
+
+
+def test_a_lease_compares_by_its_fields() -> None:
+    """A lease is a plain tuple of its name, its time and its queues."""
+    assert ConsumerLease(ME, 1.0, ["q"]) == (ME, 1.0, ["q"])

@@ -1,0 +1,60 @@
+"""Consumers of a store: they live, take messages of the queue ``q``, and hold them."""
+
+from typing import Any
+
+from kombu import Connection
+from kombu.transport import redis as stock
+
+from kombu_delayq.message.fields import Message
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.taking import Landing, Request, Taken
+
+#: Names of consumers.
+ME, OTHER = "host:1:00000000", "host:2:ffffffff"
+
+CONSUMERS, CONSUMED = "delayq:consumers", "delayq:consumers:queues"
+INDEX, UNACKED = "unacked_index", "unacked"
+
+
+def lives(store: DelayStore, *names: str, queues: tuple[str, ...] = ("q",)) -> None:
+    """Gives consumers a lease."""
+    for name in names or (ME,):
+        assert store.consumers.beat(name, queues, is_new=True)
+
+
+def end_lease(store: DelayStore, name: str = ME) -> None:
+    """Lets the lease of a consumer end a second ago."""
+    assert store.client.zadd(CONSUMERS, {name: store.now_ms() - 1000}, xx=True, ch=True) == 1
+
+
+def take(store: DelayStore, most: int = 8, *queues: str, name: str = ME, first: int = 1, **how: Any) -> list[Taken]:
+    """Takes messages, by default of ``q``; keywords as of ``Request``."""
+    return store.taking.take(Request(name, first, most, queues or ("q",), **how))
+
+
+def land(store: DelayStore, landing: Landing) -> bool:
+    """Moves a message into a landing list, as a consumer does that waits. Returns whether there was one."""
+    return store.client.lmove(*store.taking.landing(landing), "RIGHT", "LEFT") is not None
+
+
+def message(number: object = 1, priority: int = 0, **properties: Any) -> Message:
+    """Makes a message as kombu's own channels do."""
+    return {
+        "body": f"body {number}",
+        "content-type": "text/plain",
+        "content-encoding": "utf-8",
+        "headers": {"number": number},
+        "properties": {
+            "delivery_tag": f"tag of {number}",
+            "delivery_info": {"exchange": "orders", "routing_key": "orders.eu"},
+            "priority": priority,
+            **properties,
+        },
+    }
+
+
+def stock_channel(store: DelayStore, **options: Any) -> stock.Channel:
+    """Connects stock kombu to the database of a store. The caller closes ``channel.connection.client``."""
+    port = store.client.connection_pool.connection_kwargs["port"]
+    connection = Connection(f"redis://127.0.0.1:{port}/0", transport_options=options)
+    return connection.default_channel
