@@ -18,7 +18,7 @@ ON_SERVERS := tests/lua tests/store --ignore tests/store/test_model.py --ignore 
 	$(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
 	connection/test_script_flush connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
 
-.PHONY: help demo demo-spark test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark clean
+.PHONY: help demo demo-spark test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark chaos clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-quick   the same, small and rough (3 minutes)"
 	@echo "make bench-targets   measure what this project promises (about 12 minutes)"
 	@echo "make bench-spark   the same for the data source for Spark (about 5 minutes)"
+	@echo "make chaos  kill workers and Redis at random, and look for lost tasks (5 minutes; SECONDS=60, HOURS=2, SEED=7)"
 	@echo "make clean  remove everything that these targets made"
 
 demo: $(VENV)/.embedded
@@ -98,6 +99,11 @@ bench-targets: $(VENV)/.test
 
 bench-spark: $(VENV)/.test
 	$(BIN)/python -m tests.bench.targets.spark
+
+# CHAOS has further options: see `python -m tests.chaos --help`.
+chaos: $(VENV)/.test
+	$(BIN)/python -m tests.chaos $(if $(HOURS),--hours $(HOURS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 clean:
 	rm -rf $(VENV) $(OLDEST) $(SERVERS) $(BENCH) $(BENCH)-arq $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache

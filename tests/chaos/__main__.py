@@ -1,0 +1,75 @@
+"""Runs a fleet under random faults, and tells what became of each task."""
+
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from tests.chaos.brokers.single import SingleRedis
+from tests.chaos.fleet.posts import Plan
+from tests.chaos.report import lines
+from tests.chaos.run import Chaotic
+
+
+@click.command()
+@click.option("--seconds", type=float, default=180.0, show_default=True, help="How long publishers publish.")
+@click.option("--hours", type=float, help="The same in hours.")
+@click.option("--tasks", type=int, default=10**9, help="End sooner, after so many tasks.")
+@click.option("--seed", type=int, help="Seed of the faults; by default a random one, which the report names.")
+@click.option("--every", "every_s", default=1.5, show_default=True, help="Mean pause between two faults, in s.")
+@click.option("--consume", default="take", show_default=True, type=click.Choice(["take", "brpop"]))
+@click.option("--ours-only", is_flag=True, help="Without stock workers and stock publishers.")
+@click.option("--sentinel", is_flag=True, help="A primary with replicas and Sentinels, which fail over.")
+@click.option("--rate", default=300.0, show_default=True, help="Tasks per second of each publisher at most.")
+@click.option("--publishers", default=2, show_default=True, help="Publishers of ours.")
+@click.option("--lease", "lease_s", default=5.0, show_default=True, help="Lease of a consumer, in s.")
+@click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where ledger and logs are kept.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file.")
+def main(
+    seconds: float,
+    hours: float | None,
+    tasks: int,
+    seed: int | None,
+    every_s: float,
+    consume: str,
+    ours_only: bool,
+    sentinel: bool,
+    rate: float,
+    publishers: int,
+    lease_s: float,
+    directory: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Runs a fleet under random faults, and tells what became of each task.
+
+    The exit code is 1 if a task of ours was lost, early or stuck, ran twice without a reason, or if something is left.
+    """
+    given = {"stock_pools": ()} if ours_only else {}
+    plan = Plan(
+        seed=random.randrange(10**6) if seed is None else seed,
+        seconds=hours * 3600 if hours else seconds,
+        tasks=tasks,
+        every_s=every_s,
+        consume=consume,
+        lease_s=lease_s,
+        rate=rate,
+        publishers=publishers,
+        sentinel=sentinel,
+        **given,
+    )
+    directory = directory or Path(tempfile.mkdtemp(prefix="delayq-chaos-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    click.echo(f"seed {plan.seed}; ledger and logs are in {directory}")
+    with SingleRedis(directory) as broker:
+        outcome = Chaotic(plan, broker, directory, click.echo).run()
+    click.echo("\n".join(lines(outcome)))
+    if json_file:
+        json_file.write_text(json.dumps(outcome.as_dict(), indent=2) + "\n")
+    sys.exit(any(outcome.wrong().values()))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.chaos")

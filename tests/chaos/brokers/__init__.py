@@ -1,0 +1,1 @@
+"""The Redis of a run."""

@@ -1,0 +1,127 @@
+"""The Redis of a run, and what can befall it: one server that forgets nothing, or a primary behind Sentinels."""
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import psutil
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.chaos.ledger.events import FaultLog
+from tests.support.conditions import until
+from tests.support.servers.redis_version import major_version
+
+#: Every write is on the disk before it is answered.
+AOF = ("--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no")
+#: Clients that no fault is meant for have this name.
+HARNESS = "chaos-harness"
+
+
+def chaos_server(*options: str) -> PrivateRedis:
+    """Returns a server that allows DEBUG and keeps all in its AOF."""
+    debug = ("--enable-debug-command", "yes") if major_version() >= 7 else ()
+    return PrivateRedis(*AOF, "--maxmemory-policy", "noeviction", *debug, *options)
+
+
+class SingleRedis:
+    """One server.
+
+    Args:
+        directory: For the list of faults.
+
+    Attributes:
+        faults: What befell the fleet.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.server = chaos_server()
+        self.faults = FaultLog(directory)
+
+    def url(self, by: str) -> str:
+        """Returns the broker URL for a process of ours or of stock."""
+        return self.server.url
+
+    def transport_options(self) -> dict[str, str]:
+        """Returns the transport options that the URL needs."""
+        return {}
+
+    def client(self) -> redis.Redis:
+        """Returns a client of the server that takes writes."""
+        return redis.Redis(port=self._primary().port, decode_responses=True, client_name=HARNESS, socket_timeout=10)
+
+    def kill(self, away_s: float) -> None:
+        """Kills the server, and starts it again after a while."""
+        begin = time.time()
+        self.server.stop(signal.SIGKILL)
+        time.sleep(away_s)
+        self.server.start()
+        until(self._has_loaded, 300, "Redis has loaded its AOF")
+        self.faults.add("redis kill", begin=begin, end=time.time())
+
+    def pause(self, for_s: float) -> None:
+        """Makes the server answer nobody for a while."""
+        begin = time.time()
+        with self.client() as client:
+            client.execute_command("DEBUG", "SLEEP", for_s)
+        self.faults.add("debug sleep", begin=begin, end=time.time())
+
+    def flush_scripts(self) -> None:
+        """Makes the server forget all scripts."""
+        with self.client() as client:
+            client.script_flush()
+        self.faults.add("script flush", begin=time.time())
+
+    def fill(self, for_s: float) -> None:
+        """Makes the server full for a while."""
+        begin = time.time()
+        with self.client() as client:
+            client.config_set("maxmemory", int(client.info("memory")["used_memory"]))
+            time.sleep(for_s)
+            client.config_set("maxmemory", 0)
+        self.faults.add("redis full", begin=begin, end=time.time())
+
+    def kill_clients(self, count: int, chance: random.Random) -> None:
+        """Cuts some connections of the fleet, and notes whose they were."""
+        owners = {}
+        for connection in psutil.net_connections("tcp"):
+            if connection.laddr and connection.pid:
+                owners[f"{connection.laddr.ip}:{connection.laddr.port}"] = connection.pid
+        with self.client() as client:
+            theirs = [
+                entry for entry in client.client_list() if entry["name"] != HARNESS and entry["flags"] not in "MS"
+            ]
+            for entry in chance.sample(theirs, min(count, len(theirs))):
+                with suppress(redis.ResponseError, ProcessLookupError):  # it has gone by itself
+                    client.client_kill(entry["addr"])
+                    owner = owners.get(entry["addr"], 0)
+                    main = os.getsid(owner) if owner else -1
+                    self.faults.add("client kill", main=main, begin=time.time(), note=str(entry["cmd"]))
+
+    def look(self) -> None:
+        """Is called all the time while the fleet runs."""
+
+    def blame(self, tasks: object) -> dict[str, tuple[str, str]]:
+        """Returns who took the message of a lost task last, where it is known."""
+        return {}
+
+    def _primary(self) -> PrivateRedis:
+        return self.server
+
+    def _has_loaded(self) -> bool:
+        try:
+            with self.client() as client:
+                return bool(client.info("persistence")["loading"] == 0)
+        except redis.ConnectionError:
+            return False
+
+    def __enter__(self) -> Self:
+        self.server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.close()

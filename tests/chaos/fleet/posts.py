@@ -1,0 +1,121 @@
+"""The plan of a run, and the posts of the fleet that it asks for."""
+
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.brokers.single import SingleRedis
+from tests.chaos.fleet.members import Post
+from tests.chaos.fleet.setup import OURS, QUEUES, STOCK, Setup
+
+#: Pools with their concurrency; those whose library is missing are left out.
+POOLS = {"prefork": 2, "threads": 4, "solo": 1, "gevent": 20, "eventlet": 20}
+KINDS = ("plain", "delayed", "delayed", "early", "retry", "chain")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run.
+
+    Attributes:
+        seed: Seed of the faults and of all that publishers choose.
+        seconds: How long publishers publish.
+        tasks: After how many published tasks they end sooner.
+        every_s: Mean pause between two faults, in s.
+        consume: Transport option ``consume`` of our workers.
+        lease_s: Transport option ``consumer_ttl``.
+        visibility_s: Transport option ``visibility_timeout``.
+        pools: Pools of our workers.
+        stock_pools: Pools of stock workers; none for a fleet without stock.
+        transfers: Number of `delayq transfer` processes.
+        publishers: Number of publishers of ours; there is one of stock beside them if there are stock workers.
+        rate: Tasks per second of one publisher at most.
+        backlog: Messages in a queue above which publishers wait.
+        sentinel: Whether a primary with replicas and Sentinels is used.
+        weights: How often each fault comes, if not as usual.
+    """
+
+    seed: int = 1
+    seconds: float = 180.0
+    tasks: int = 10**9
+    every_s: float = 1.5
+    consume: str = "take"
+    lease_s: float = 5.0
+    visibility_s: float = 20.0
+    pools: tuple[str, ...] = ("prefork", "threads", "solo", "gevent", "eventlet")
+    stock_pools: tuple[str, ...] = ("prefork", "threads")
+    transfers: int = 2
+    publishers: int = 2
+    rate: float = 300.0
+    backlog: int = 2000
+    sentinel: bool = False
+    weights: dict[str, int] = field(default_factory=dict)
+
+
+def posts(plan: Plan, broker: SingleRedis, directory: Path) -> list[Post]:
+    """Returns the posts of a plan's fleet."""
+    made = [_worker(plan, broker, directory, OURS, pool) for pool in _installed(plan.pools)]
+    made += [_worker(plan, broker, directory, STOCK, pool) for pool in _installed(plan.stock_pools)]
+    for number in range(plan.transfers):
+        setup = _setup(plan, broker, directory, f"transfer-{number}", OURS)
+        args = ("-m", "celery", "-A", "tests.chaos.fleet.app", "delayq", "transfer", "-l", "WARNING")
+        made.append(Post("transfer", "", args, setup))
+    publishers = [OURS] * plan.publishers + [STOCK] * bool(plan.stock_pools)
+    for number, by in enumerate(publishers):
+        setup = _setup(plan, broker, directory, f"publisher-{by}-{number}", by)
+        made.append(Post("publisher", "", ("-m", "tests.chaos.fleet.publisher"), setup))
+    return made
+
+
+def _installed(pools: tuple[str, ...]) -> list[str]:
+    return [pool for pool in pools if pool not in ("gevent", "eventlet") or find_spec(pool)]
+
+
+def _worker(plan: Plan, broker: SingleRedis, directory: Path, by: str, pool: str) -> Post:
+    options = [
+        *(
+            "-m",
+            "celery",
+            "-A",
+            "tests.chaos.fleet.app",
+            "worker",
+            "-n",
+            f"{by}-{pool}@%h",
+            "-l",
+            "WARNING",
+            "-P",
+            pool,
+        ),
+        *("-Q", f"{QUEUES[by]},{QUEUES['mixed']}" if plan.stock_pools else QUEUES[by]),
+        *("--without-gossip", "--without-mingle"),
+        *(() if pool == "solo" else ("-c", str(POOLS[pool]))),
+    ]
+    return Post("worker", pool, tuple(options), _setup(plan, broker, directory, f"{by}-{pool}", by))
+
+
+def _setup(plan: Plan, broker: SingleRedis, directory: Path, name: str, by: str) -> Setup:
+    options: dict[str, Any] = {
+        "visibility_timeout": plan.visibility_s,
+        "unacked_restore_interval": 1,
+        "unacked_restore_throttle": 1,
+        # A killed worker may have held the lock of the sweep; by default nobody sweeps for 300 s then.
+        "unacked_mutex_expire": 10,
+        "consume": plan.consume,
+        "consumer_ttl": plan.lease_s,
+        **broker.transport_options(),
+    }
+    kinds = KINDS if by == OURS else tuple(kind for kind in KINDS if kind != "chain")
+    audiences = tuple(QUEUES) if plan.stock_pools else (OURS,)
+    return Setup(
+        name=name,
+        by=by,
+        broker=broker.url(by),
+        ledger=str(directory),
+        transport_options=options,
+        seed=plan.seed,
+        rate=plan.rate,
+        backlog=plan.backlog,
+        kinds=kinds,
+        audiences=audiences,
+    )

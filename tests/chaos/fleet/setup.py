@@ -1,0 +1,61 @@
+"""What a process of the fleet is told: its name, its broker, how it consumes, and where its ledger is."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kombu_delayq.options import NAMES
+
+#: The environment variable with the setup as JSON.
+VARIABLE = "CHAOS_SETUP"
+OURS, STOCK = "ours", "stock"
+#: Queues by who consumes them. A loss in the first two has one suspect.
+QUEUES = {OURS: "chaos.ours", STOCK: "chaos.stock", "mixed": "chaos.mixed"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The setup of one process.
+
+    Attributes:
+        name: Name of the member of the fleet.
+        by: Whose transport it uses, ``ours`` or ``stock``.
+        broker: Broker URL.
+        ledger: Directory of the ledger.
+        transport_options: ``broker_transport_options``, those of ours too.
+        seed: Seed of the process's own choices.
+        incarnation: How often the member was started before.
+        rate: Tasks per second that a publisher publishes at most.
+        backlog: Messages in a queue above which a publisher waits.
+        kinds: Kinds of tasks that a publisher publishes.
+        audiences: Keys of ``QUEUES`` into which a publisher publishes.
+    """
+
+    name: str
+    by: str
+    broker: str
+    ledger: str
+    transport_options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    incarnation: int = 0
+    rate: float = 200.0
+    backlog: int = 2000
+    kinds: tuple[str, ...] = ()
+    audiences: tuple[str, ...] = (OURS,)
+
+    @classmethod
+    def of_environment(cls) -> "Setup":
+        """Reads the setup of this process."""
+        return cls(**json.loads(os.environ[VARIABLE]))
+
+    def environment(self) -> dict[str, str]:
+        """Returns the variable for a process with this setup."""
+        return {VARIABLE: json.dumps(asdict(self))}
+
+    def options_in_use(self) -> dict[str, Any]:
+        """Returns the transport options that the transport in use has."""
+        ours = {"consume", "consumer_ttl", "delivery_limit", "max_waiters"}
+        if self.by == STOCK:
+            return {name: value for name, value in self.transport_options.items() if name not in NAMES | ours}
+        return {name: value for name, value in self.transport_options.items() if name not in ours - NAMES}

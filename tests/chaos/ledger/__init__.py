@@ -1,0 +1,1 @@
+"""What is written down during a run, and what is read from it."""

@@ -1,0 +1,260 @@
+"""The judgement: what became of each task, and whose fault it is if that was not right."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.chaos.fleet.setup import OURS, QUEUES, STOCK
+from tests.chaos.ledger.events import Fault, Writer
+
+#: By how much two readings of the clock may differ: due times are written in whole ms.
+CLOCK_S = 0.001
+#: How long after the end of a task its acknowledgement may be on its way, and how long before its start a worker may
+#: have had its message in hand, in s. Faults then can make it run twice.
+ACK_S, IN_HAND_S = 3.0, 8.0
+#: Faults that befall a worker, with the reason for a second run that they give.
+REASONS = {
+    "kill": "its worker was killed",
+    "kill child": "its worker was killed",
+    "crash": "its worker ended by itself",
+    "slow shutdown": "its worker was killed",
+    "stop": "its worker was stopped",
+    "client kill": "its worker's connection was cut",
+    "redis kill": "Redis was away",
+    "debug sleep": "Redis was away",
+    "failover": "Redis failed over",
+    "primary kill": "Redis failed over",
+    "redis full": "Redis was full",
+}
+UNEXPLAINED = "unexplained"
+
+
+@dataclass(slots=True)
+class Run:
+    """One start of a try of a task.
+
+    Attributes:
+        writer: Who ran it.
+        number: The try, 0 for the first.
+        start: When it started, s since the epoch.
+        eta: The due time that the message had; 0 without.
+        end: When it ended; None if it did not.
+    """
+
+    writer: Writer
+    number: int
+    start: float
+    eta: float = 0.0
+    end: float | None = None
+
+
+@dataclass(slots=True)
+class Task:
+    """What the ledger has of a task.
+
+    Attributes:
+        kind: Such as ``plain`` or ``early``.
+        queue: Its queue.
+        tries: How often it fails before it succeeds.
+        due: When it was due, s since the epoch; 0 at once.
+        intended: When its publisher began; 0 if no publisher noted it.
+        confirmed: When its publisher was done; 0 if it never was.
+        errors: How often publishing raised.
+        nexts: Due times noted for further tries.
+        refused: How often its retry was refused and it went back to its queue.
+        runs: All runs.
+    """
+
+    kind: str = ""
+    queue: str = ""
+    tries: int = 0
+    due: float = 0.0
+    intended: float = 0.0
+    confirmed: float = 0.0
+    errors: int = 0
+    nexts: list[tuple[int, float]] = field(default_factory=list)
+    refused: int = 0
+    runs: list[Run] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A task that was not run once at its time.
+
+    Attributes:
+        what: ``lost``, ``early``, ``double`` or ``stuck``.
+        id: The task.
+        by: Whose fault: ``ours``, ``stock``, ``mixed`` (either), or ``promised`` where nothing more was promised.
+        why: The reason, in words.
+        details: What the ledger has, for the reader.
+    """
+
+    what: str
+    id: str
+    by: str
+    why: str
+    details: str
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it needs a look: a second run that has a reason is what at least once means."""
+        return self.what != "double" or self.why == UNEXPLAINED
+
+
+def gather(events: Iterable[tuple[Writer, list[str]]]) -> dict[str, Task]:
+    """Sorts the events of a ledger by task."""
+    tasks: dict[str, Task] = defaultdict(Task)
+    for writer, (event, task_id, *fields) in events:
+        if event in "ICE":
+            _note_publishing(tasks[task_id], event, fields)
+        else:
+            _note_running(tasks[task_id], event, fields, writer)
+    return dict(tasks)
+
+
+def _note_publishing(task: Task, event: str, fields: list[str]) -> None:
+    if event == "I":
+        task.kind, task.queue = fields[0], fields[1]
+        task.tries, task.due, task.intended = int(fields[2]), float(fields[3]), float(fields[4])
+    elif event == "C":
+        task.confirmed = float(fields[0])
+    else:
+        task.errors += 1
+
+
+def _note_running(task: Task, event: str, fields: list[str], writer: Writer) -> None:
+    number = int(fields[0])
+    if event == "S":
+        task.runs.append(Run(writer, number, float(fields[3]), float(fields[1])))
+    elif event == "N":
+        task.nexts.append((number, float(fields[1])))
+    elif event == "X":
+        task.refused += 1
+    elif event == "D":
+        # Of several runs of a try in one process, the latest that has not ended.
+        open_ones = (run for run in reversed(task.runs) if run.end is None and run.writer is writer)
+        run = next((run for run in open_ones if run.number == number), None)
+        if run is not None:
+            run.end = float(fields[1])
+    else:
+        raise ValueError(f"the ledger has an unknown event {event!r}")
+
+
+class Judge:
+    """Judges tasks.
+
+    Args:
+        faults: What befell the fleet.
+        lease_s: A worker that was stopped for longer has lost its messages to others.
+        stuck: Ids of the tasks that Redis still has at the end, with the key.
+        lost_by: Who took the message of a lost task last, where it is known: ``ours`` or ``stock``, by id.
+    """
+
+    def __init__(
+        self,
+        faults: Iterable[Fault],
+        lease_s: float,
+        stuck: Mapping[str, str],
+        lost_by: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        self._lease_s = lease_s
+        self._stuck = stuck
+        self._lost_by = lost_by or {}
+        self._by_main: dict[int, list[Fault]] = defaultdict(list)
+        for fault in faults:
+            if fault.kind in REASONS:
+                self._by_main[fault.main].append(fault)
+
+    def findings(self, tasks: Mapping[str, Task]) -> Iterator[Finding]:
+        """Yields whatever was not right."""
+        for task_id, task in tasks.items():
+            yield from self._of_task(task_id, task)
+
+    def _of_task(self, task_id: str, task: Task) -> Iterator[Finding]:
+        runs = sorted(task.runs, key=lambda run: run.start)
+        if task_id in self._stuck:
+            yield Finding("stuck", task_id, _owner(task), f"in {self._stuck[task_id]}", _story(task, runs))
+        elif task.confirmed and not any(run.number >= task.tries for run in runs):
+            yield self._loss(task_id, task, runs)
+        for run in runs:
+            due = _due_of(task, run)
+            if run.start < due - CLOCK_S:
+                why = f"{(due - run.start) * 1000:.1f} ms before it was due, try {run.number}"
+                yield Finding("early", task_id, run.writer.by, why, _story(task, runs))
+        yield from self._doubles(task_id, task, runs)
+
+    def _loss(self, task_id: str, task: Task, runs: list[Run]) -> Finding:
+        by, why = self._lost_by.get(task_id, (_owner(task), f"never ran, of {task.queue}"))
+        if runs:
+            why += f", after try {runs[-1].number}"
+        return Finding("lost", task_id, by, why, _story(task, runs))
+
+    def _doubles(self, task_id: str, task: Task, runs: list[Run]) -> Iterator[Finding]:
+        by_try: dict[int, list[Run]] = defaultdict(list)
+        for run in runs:
+            by_try[run.number].append(run)
+        for number, of_try in sorted(by_try.items()):
+            for first, second in pairwise(of_try):
+                before = by_try.get(number - 1, [])
+                by, why = self._why_double(task, first, second, before)
+                yield Finding("double", task_id, by, why, _story(task, runs))
+
+    def _why_double(self, task: Task, first: Run, second: Run, before: list[Run]) -> tuple[str, str]:
+        """Returns whose fault a second run of a try is, and why."""
+        stock = STOCK if STOCK in (first.writer.by, second.writer.by) else OURS
+        if len(before) > 1:
+            return stock, "the try before it ran twice"
+        for run in (first, second):
+            fault = self._fault_of(run)
+            if fault is not None:
+                return stock, REASONS[fault.kind]
+        if task.refused:
+            return stock, "its retry was refused, and it went back"
+        sent = [(run.start, (run.end or run.start) + ACK_S) for run in before]
+        sent = sent or [(task.intended, task.confirmed or task.intended + ACK_S)]
+        senders = [run.writer.main for run in before]
+        if task.errors or any(self._between(begin, end, [*senders, 0, -1]) for begin, end in sent):
+            return stock, "its publisher repeated it"
+        if stock == STOCK:
+            return STOCK, "stock's visibility sweep, or other"
+        return OURS, UNEXPLAINED
+
+    def _fault_of(self, run: Run) -> Fault | None:
+        """Returns a fault of the worker while it may have had the message in hand."""
+        begin, end = run.start - IN_HAND_S, (run.end or run.start) + ACK_S
+        faults = [*self._overlapping(begin, end, run.writer.main), *self._overlapping(begin, end, 0)]
+        return next((fault for fault in faults if self._counts(fault)), None)
+
+    def _between(self, begin: float, end: float, mains: list[int]) -> bool:
+        return any(self._counts(fault) for main in mains for fault in self._overlapping(begin, end, main))
+
+    def _counts(self, fault: Fault) -> bool:
+        return fault.kind != "stop" or fault.end - fault.begin > self._lease_s * 0.5
+
+    def _overlapping(self, begin: float, end: float, main: int) -> Iterator[Fault]:
+        return (fault for fault in self._by_main.get(main, []) if fault.begin <= end and fault.end >= begin)
+
+
+def _owner(task: Task) -> str:
+    return next((by for by, queue in QUEUES.items() if queue == task.queue), task.queue)
+
+
+def _due_of(task: Task, run: Run) -> float:
+    """Returns the earliest time at which a run may have started."""
+    if run.number == 0:
+        return task.due
+    return min((due for number, due in task.nexts if number == run.number), default=run.eta)
+
+
+def _story(task: Task, runs: list[Run]) -> str:
+    """Returns what the ledger has of a task, in a line."""
+    parts = [f"{task.kind} to {task.queue}, {task.tries} retries, intended {task.intended:.3f}"]
+    parts.append(f"due {task.due:.3f}" if task.due else "at once")
+    parts.append(f"confirmed {task.confirmed:.3f}" if task.confirmed else "never confirmed")
+    parts += [f"{task.errors} errors"] * bool(task.errors)
+    for run in runs:
+        end = "no end" if run.end is None else f"{(run.end - run.start) * 1000:.0f} ms"
+        writer = run.writer
+        parts.append(f"try {run.number} at {run.start:.3f} by {writer.name} ({writer.main}/{writer.pid}), {end}")
+    return "; ".join(parts)

@@ -1,0 +1,88 @@
+"""What is left in Redis: which keys are there for good, and what every other one holds."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+#: Keys that outlive the messages, and why. Those of the second group are there while the fleet runs.
+PERMANENT = {
+    r"_kombu\.binding(_permanent)?\..*": "a binding of kombu, for good",
+    r"_kombu\.binding_deadlines": "when bindings of kombu end, for good",
+    r"delayq:\{.*\}:order": "the count of marked messages of a queue, for good",
+    r"delayq:queues": "names of the queues that hold or held delayed messages; forgotten after a day",
+    r"delayq:used": "when these queues were last used",
+    r"delayq:chains": "ids of delay chains in use, bounded",
+    r"delayq:sender:.*": "the last page of a send_many, with a TTL",
+    r"delayq:(transfer|deputy.*)": "a lease of a transfer worker, with a TTL",
+    r"unacked_mutex": "the lock of stock's sweep, with a TTL",
+}
+WHILE_RUNNING = {r"delayq:consumers.*": "leases of consumers"}
+#: Task ids as publishers make them.
+_ID = re.compile(r"publisher-[a-z0-9-]+\.\d+\.\d+")
+
+
+@dataclass(frozen=True)
+class Left:
+    """A key.
+
+    Attributes:
+        key: Its name.
+        type: Its type.
+        length: Number of its elements, or bytes of a string.
+        why: Why it may stay; empty if it must not.
+    """
+
+    key: str
+    type: str
+    length: int
+    why: str
+
+
+def left(client: redis.Redis, *, running: bool) -> list[Left]:
+    """Returns every key. ``running`` says whether consumers may have leases."""
+    expected = {**PERMANENT, **(WHILE_RUNNING if running else {})}
+    found = []
+    for key in sorted(client.scan_iter(count=1000)):
+        kind = str(client.type(key))
+        if kind != "none":
+            why = next((why for pattern, why in expected.items() if re.fullmatch(pattern, key)), "")
+            found.append(Left(key, kind, _length(client, key, kind), why))
+    return found
+
+
+def waiting(client: redis.Redis) -> int:
+    """Counts what is in keys that hold messages."""
+    return sum(entry.length for entry in left(client, running=True) if not entry.why)
+
+
+def ids_in(client: redis.Redis, entries: list[Left]) -> dict[str, str]:
+    """Returns the ids of tasks in keys that must not stay, each with its key."""
+    found = {}
+    for entry in entries:
+        if not entry.why:
+            for text in _contents(client, entry):
+                for task_id in _ID.findall(text):
+                    found[task_id] = entry.key
+    return found
+
+
+def _length(client: Any, key: str, kind: str) -> int:
+    lengths = {"list": client.llen, "hash": client.hlen, "zset": client.zcard, "set": client.scard}
+    return int(lengths.get(kind, client.strlen)(key))
+
+
+def _contents(client: Any, entry: Left) -> Iterator[str]:
+    if entry.type == "list":
+        yield from client.lrange(entry.key, 0, -1)
+    elif entry.type == "hash":
+        yield json.dumps(client.hgetall(entry.key))
+    elif entry.type == "zset":
+        yield from client.zrange(entry.key, 0, -1)
+    elif entry.type == "set":
+        yield from client.smembers(entry.key)
+    else:
+        yield str(client.get(entry.key))

@@ -1,0 +1,145 @@
+"""The judgement of ledgers that are made up."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.ledger.events import Fault, Ledger, Writer, read
+from tests.chaos.ledger.judge import UNEXPLAINED, Finding, Judge, gather
+
+OURS = Writer("ours-threads", "ours", 10, 10)
+OTHER = Writer("ours-solo", "ours", 20, 20)
+STOCK = Writer("stock-prefork", "stock", 30, 31)
+SENDER = Writer("publisher", "ours", 40, 40)
+INTENT = (SENDER, "I a plain chaos.ours 0 0.0 100.0")
+CONFIRM = (SENDER, "C a 100.1")
+
+
+def judged(
+    *events: tuple[Writer, str], faults: tuple[Fault, ...] = (), stuck: dict[str, str] | None = None
+) -> list[Finding]:
+    """Judges events, with a lease of 5 s."""
+    tasks = gather((writer, line.split()) for writer, line in events)
+    return list(Judge(faults, 5.0, stuck or {}).findings(tasks))
+
+
+def run_by(writer: Writer, start: float, number: int = 0, eta: float = 0.0) -> list[tuple[Writer, str]]:
+    """Makes the events of a run that takes 0.1 s."""
+    return [(writer, f"S a {number} {eta} 0 {start}"), (writer, f"D a {number} {start + 0.1}")]
+
+
+def test_nothing_is_found_of_a_task_that_ran_once():
+    """A task that ran once at its time is no finding."""
+    assert judged(INTENT, CONFIRM, *run_by(OURS, 100.2)) == []
+
+
+def test_lost():
+    """A confirmed task that never ran is lost, by those who consume its queue."""
+    (found,) = judged(INTENT, CONFIRM)
+    assert (found.what, found.by) == ("lost", "ours")
+
+
+def test_an_unconfirmed_task_may_run_or_not():
+    """A task whose publisher was killed before its confirmation is not lost."""
+    assert judged(INTENT) == []
+    assert judged(INTENT, *run_by(OURS, 100.2)) == []
+
+
+def test_lost_before_its_last_try():
+    """A task that was to be retried, and whose retry never ran, is lost."""
+    intent = (SENDER, "I a retry chaos.mixed 1 0.0 100.0")
+    (found,) = judged(intent, CONFIRM, *run_by(STOCK, 100.2))
+    assert (found.what, found.by) == ("lost", "mixed")
+    assert judged(intent, CONFIRM, *run_by(STOCK, 100.2), (STOCK, "N a 1 101.0"), *run_by(OURS, 101.1, 1)) == []
+
+
+def test_early():
+    """A task that starts before it is due is early, by the one who ran it."""
+    intent = (SENDER, "I a delayed chaos.mixed 0 105.0 100.0")
+    (found,) = judged(intent, CONFIRM, *run_by(STOCK, 104.9))
+    assert (found.what, found.by) == ("early", "stock")
+    assert judged(intent, CONFIRM, *run_by(STOCK, 105.0)) == []
+
+
+def test_an_early_retry():
+    """A retry that starts before the time that the try before it noted is early."""
+    intent = (SENDER, "I a chain chaos.ours 1 0.0 100.0")
+    before = [intent, CONFIRM, *run_by(OURS, 100.2), (OURS, "N a 1 101.0")]
+    (found,) = judged(*before, *run_by(OURS, 100.9, 1))
+    assert (found.what, found.by) == ("early", "ours")
+
+
+def test_stuck():
+    """A task whose message is still in Redis is stuck, not lost."""
+    (found,) = judged(INTENT, CONFIRM, stuck={"a": "unacked"})
+    assert (found.what, found.by, found.why) == ("stuck", "ours", "in unacked")
+
+
+def test_double_without_a_reason():
+    """A second run that no fault explains is the transport's."""
+    (found,) = judged(INTENT, CONFIRM, *run_by(OURS, 100.2), *run_by(OTHER, 150.0))
+    assert (found.what, found.by, found.why, found.is_bad) == ("double", "ours", UNEXPLAINED, True)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (Fault("kill", "ours-threads", 10, 100.25, 100.25), "its worker was killed"),
+        (Fault("stop", "ours-solo", 20, 96.0, 105.0), "its worker was stopped"),
+        (Fault("client kill", "", 10, 100.25, 100.25), "its worker's connection was cut"),
+        (Fault("redis kill", "", 0, 99.0, 101.0), "Redis was away"),
+    ],
+)
+def test_double_with_a_reason(fault: Fault, why: str):
+    """A fault of one of the two workers while it may have held the message explains a second run."""
+    (found,) = judged(INTENT, CONFIRM, *run_by(OURS, 100.2), *run_by(OTHER, 105.5), faults=(fault,))
+    assert (found.what, found.why, found.is_bad) == ("double", why, False)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("kill", "another", 99, 100.25, 100.25),
+        Fault("kill", "ours-threads", 10, 130.0, 130.0),
+        Fault("stop", "ours-threads", 10, 100.15, 100.25),
+        Fault("term", "ours-threads", 10, 100.15, 100.25),
+    ],
+)
+def test_faults_that_explain_nothing(fault: Fault):
+    """Another's fault, one long after, a stop shorter than the lease and a warm shutdown explain no second run."""
+    (found,) = judged(INTENT, CONFIRM, *run_by(OURS, 100.2), *run_by(OTHER, 150.0), faults=(fault,))
+    assert found.why == UNEXPLAINED
+
+
+def test_double_by_its_publisher():
+    """A publisher that repeated after an error made the second message."""
+    (found,) = judged(INTENT, (SENDER, "E a 100.05"), CONFIRM, *run_by(OURS, 100.2), *run_by(OTHER, 150.0))
+    assert found.why == "its publisher repeated it"
+
+
+def test_double_by_the_try_before():
+    """Two runs of a try, each of which publishes the next one, explain two runs of that."""
+    intent = (SENDER, "I a retry chaos.ours 1 0.0 100.0")
+    kill = Fault("kill", "ours-threads", 10, 100.25, 100.25)
+    runs = [*run_by(OURS, 100.2), *run_by(OTHER, 105.5), *run_by(OTHER, 120.0, 1), *run_by(OTHER, 135.0, 1)]
+    first, second = judged(intent, CONFIRM, *runs, faults=(kill,))
+    assert (first.why, second.why) == ("its worker was killed", "the try before it ran twice")
+
+
+def test_double_with_a_stock_worker():
+    """A second run in which a stock worker took part is stock's."""
+    (found,) = judged(INTENT, CONFIRM, *run_by(STOCK, 100.2), *run_by(OURS, 150.0))
+    assert (found.by, found.is_bad) == ("stock", False)
+
+
+def test_a_ledger_is_read_as_it_was_written(tmp_path: Path):
+    """Each process has a file of its own, and a line that was cut short is left out."""
+    ledger = Ledger(str(tmp_path), "ours-solo", "ours")
+    ledger.write_many(["S a 0 0.0 0 100.2"])
+    ledger.write("D", "a", 0)
+    (file,) = tmp_path.glob("*.ledger")
+    with file.open("a") as end:
+        end.write("S b 0 0.0")
+    found = list(read(tmp_path))
+    assert [fields[:2] for _, fields in found] == [["S", "a"], ["D", "a"]]
+    assert {(writer.name, writer.by) for writer, _ in found} == {("ours-solo", "ours")}

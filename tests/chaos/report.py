@@ -1,0 +1,42 @@
+"""The report of a run, as a table for people."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.chaos.run import Outcome
+
+#: How many findings of a kind are shown whole.
+SHOWN = 10
+
+
+def lines(outcome: Outcome) -> Iterator[str]:
+    """Yields the lines of the report."""
+    plan, seconds, tasks = outcome.plan, outcome.seconds, outcome.tasks
+    yield f"seed {plan.seed}, consume={plan.consume}, lease {plan.lease_s:g} s{', Sentinel' if plan.sentinel else ''}"
+    yield f"published for {seconds['published']:.0f} s, drained after {seconds['drained']:.0f} s"
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in tasks.items() if kind not in ("all", "runs", "confirmed"))
+    yield f"{tasks['confirmed']:,} tasks published ({kinds}), {tasks['runs']:,} runs"
+    yield "runs by worker: " + ", ".join(f"{count:,} {name}" for name, count in sorted(outcome.runs_by.items()))
+    yield "faults: " + ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.faults.items()))
+    yield ""
+    for what in ("lost", "early", "stuck", "double"):
+        yield f"{what:7} {outcome.count(what):>8,}"
+        reasons = Counter((finding.by, _reason(finding.why)) for finding in outcome.findings if finding.what == what)
+        for (by, why), count in sorted(reasons.items(), key=lambda item: -item[1]):
+            yield f"        {count:>8,}  {by}: {why}"
+    yield ""
+    yield f"left in Redis{'' if outcome.drained else ', which did not drain'}:"
+    for left in outcome.left:
+        yield f"  {left.key} ({left.type}, {left.length}): {left.why or 'NOT EXPECTED'}"
+    yield from (f"ended by itself: {crash}" for crash in outcome.crashes)
+    for what in ("lost", "early", "stuck", "double"):
+        bad = [finding for finding in outcome.findings if finding.what == what and finding.is_bad]
+        for finding in bad[:SHOWN]:
+            yield f"{what}: {finding.id}, {finding.by}, {finding.why}: {finding.details}"
+    yield ""
+    wrong = ", ".join(f"{count} {what}" for what, count in outcome.wrong().items())
+    yield f"ours: {wrong}"
+
+
+def _reason(why: str) -> str:
+    return "before it was due" if " ms before it was due" in why else why

@@ -1,0 +1,206 @@
+"""A run: the fleet works while faults befall it, then Redis drains, and the ledger is judged."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.brokers.single import SingleRedis
+from tests.chaos.faults import SENTINEL_WEIGHTS, WEIGHTS, Chaos, drawn
+from tests.chaos.fleet.members import Fleet
+from tests.chaos.fleet.posts import Plan, posts
+from tests.chaos.fleet.setup import OURS
+from tests.chaos.ledger import leftovers
+from tests.chaos.ledger.events import read
+from tests.chaos.ledger.judge import Finding, Judge, Run, Task, gather
+from tests.support.conditions import until
+
+#: How often the fleet is looked after, and how often the progress is told, in s.
+LOOK_S, TELL_S = 0.05, 5.0
+#: How long nothing may change while Redis drains, and how long publishers and workers may take to end, in s.
+STANDSTILL_S, RETIRE_S = 150.0, 120.0
+
+
+@dataclass
+class Outcome:
+    """What a run found.
+
+    Attributes:
+        plan: What was run.
+        seconds: How long publishers published, until Redis was drained, and until all was judged.
+        tasks: Number of tasks by kind, with ``confirmed``, ``ran`` and ``runs``.
+        faults: Number of faults by kind.
+        findings: Whatever was not right.
+        left: Every key at the end.
+        crashes: Processes that ended by themselves, in words.
+        drained: Whether Redis was drained.
+    """
+
+    plan: Plan
+    seconds: dict[str, float]
+    tasks: dict[str, int]
+    faults: dict[str, int]
+    findings: list[Finding]
+    left: list[leftovers.Left]
+    crashes: list[str]
+    drained: bool
+    runs_by: dict[str, int] = field(default_factory=dict)
+
+    def count(self, what: str, by: str = "") -> int:
+        """Counts findings, also of one side only."""
+        return sum(finding.what == what and by in ("", finding.by) for finding in self.findings)
+
+    def wrong(self) -> dict[str, int]:
+        """Counts what our part did wrong, by what it is."""
+        bad = Counter(finding.what for finding in self.findings if finding.is_bad and finding.by == OURS)
+        kinds = {"lost": "lost", "early": "early", "stuck": "stuck", "double without a reason": "double"}
+        return {
+            **{name: bad[what] for name, what in kinds.items()},
+            "keys left that should not be": sum(not left.why for left in self.left),
+            "of our processes ended by themselves": sum(crash.startswith(f"{OURS}-") for crash in self.crashes),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the figures, all findings counted, and those whole that need a look."""
+        counts = Counter((finding.what, finding.by, finding.why) for finding in self.findings)
+        return {
+            **asdict(self),
+            "wrong": self.wrong(),
+            "findings": [asdict(finding) for finding in self.findings if finding.is_bad],
+            "counts": [
+                {"what": what, "by": by, "why": why, "count": count} for (what, by, why), count in counts.items()
+            ],
+        }
+
+
+class Chaotic:
+    """One run.
+
+    Args:
+        plan: What is run.
+        broker: The Redis, running.
+        directory: For the ledger and the logs.
+        tell: Gets lines of progress.
+    """
+
+    def __init__(
+        self, plan: Plan, broker: SingleRedis, directory: Path, tell: Callable[[str], object] = lambda line: None
+    ) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._tell = tell
+        self._broker = broker
+        self._faults = broker.faults
+
+    def run(self) -> Outcome:
+        """Runs. Returns what was found."""
+        broker = self._broker
+        begun = time.time()
+        weights = self._plan.weights or (SENTINEL_WEIGHTS | WEIGHTS if self._plan.sentinel else WEIGHTS)
+        fleet = Fleet(posts(self._plan, broker, self._directory), self._faults, self._directory)
+        try:
+            chaos = Chaos(fleet, broker, self._plan.lease_s, drawn(self._plan.seed, self._plan.every_s, weights))
+            self._publish(fleet, chaos, broker)
+            published = time.time()
+            until(lambda: fleet.retire("publisher"), RETIRE_S, "publishers have ended")
+            drained = self._drain(fleet, broker)
+            until_drained = time.time()
+            until(lambda: fleet.retire("worker", "transfer"), RETIRE_S, "workers have ended")
+        finally:
+            fleet.close()
+        with broker.client() as client:
+            left = leftovers.left(client, running=False)
+            stuck = leftovers.ids_in(client, left)
+        self._tell("judging the ledger")
+        tasks = gather(read(self._directory))
+        findings = list(Judge(self._faults.faults, self._plan.lease_s, stuck, broker.blame(tasks)).findings(tasks))
+        return Outcome(
+            plan=self._plan,
+            seconds={"published": published - begun, "drained": until_drained - begun, "judged": time.time() - begun},
+            tasks=_counted(tasks),
+            faults=dict(Counter(fault.kind for fault in self._faults.faults)),
+            findings=findings,
+            left=left,
+            crashes=[f"{fault.name}: {fault.note}" for fault in self._faults.faults if fault.kind == "crash"],
+            drained=drained,
+            runs_by=dict(Counter(run.writer.name for task in tasks.values() for run in task.runs)),
+        )
+
+    def _publish(self, fleet: Fleet, chaos: Chaos, broker: SingleRedis) -> None:
+        """Lets publishers publish and faults befall all, for as long as the plan says."""
+        begun = told = time.monotonic()
+        progress = Progress(self._directory)
+        while (passed := time.monotonic() - begun) < self._plan.seconds and progress.confirmed < self._plan.tasks:
+            chaos.step()
+            fleet.look()
+            broker.look()
+            if time.monotonic() - told > TELL_S:
+                told = time.monotonic()
+                progress.look()
+                self._tell(f"{passed:6.0f} s  {progress}  {self._so_far()}")
+            time.sleep(LOOK_S)
+        chaos.end()
+
+    def _drain(self, fleet: Fleet, broker: SingleRedis) -> bool:
+        """Waits until Redis has no message any more, as long as something changes. Returns whether it got so far."""
+        changed, last = time.monotonic(), -1
+        told = 0.0
+        while time.monotonic() - changed < STANDSTILL_S:
+            for member in fleet.of_role("worker", "transfer"):
+                member.look()
+            with broker.client() as client:
+                count = leftovers.waiting(client)
+            if count == 0:
+                return True
+            if count != last:
+                changed, last = time.monotonic(), count
+            if time.monotonic() - told > TELL_S:
+                told = time.monotonic()
+                self._tell(f"draining: {count:,} left")
+            time.sleep(0.2)
+        return False
+
+    def _so_far(self) -> str:
+        counts = Counter(fault.kind for fault in self._faults.faults)
+        return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+
+
+class Progress:
+    """Counts events in the ledger while it grows."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}
+        self._counts: Counter[bytes] = Counter()
+
+    @property
+    def confirmed(self) -> int:
+        """Number of tasks that are published."""
+        return self._counts[b"C"]
+
+    def look(self) -> None:
+        """Reads what is new."""
+        for path in self._directory.glob("*.ledger"):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                new = file.read()
+            self._read[path] = self._read.get(path, 0) + len(new)
+            for event in (b"C", b"S"):
+                self._counts[event] += new.count(b"\n" + event + b" ")
+
+    def __str__(self) -> str:
+        return f"{self._counts[b'C']:,} published, {self._counts[b'S']:,} runs"
+
+
+def _counted(tasks: dict[str, Task]) -> dict[str, int]:
+    counts = Counter(task.kind or "unknown" for task in tasks.values())
+    runs: list[Run] = [run for task in tasks.values() for run in task.runs]
+    return {
+        **dict(sorted(counts.items())),
+        "all": len(tasks),
+        "confirmed": sum(bool(task.confirmed) for task in tasks.values()),
+        "unconfirmed that ran": sum(bool(task.runs) and not task.confirmed for task in tasks.values()),
+        "runs": len(runs),
+    }
