@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 
 from tests.chaos.run import Outcome
 
 #: How many findings of a kind are shown whole.
 SHOWN = 10
+#: How many keys that stay for one reason are named.
+KEYS_SHOWN = 4
 
 
 def lines(outcome: Outcome) -> Iterator[str]:
@@ -26,8 +29,12 @@ def lines(outcome: Outcome) -> Iterator[str]:
             yield f"        {count:>8,}  {by}: {why}"
     yield ""
     yield f"left in Redis{'' if outcome.drained else ', which did not drain'}:"
-    for left in outcome.left:
-        yield f"  {left.key} ({left.type}, {left.length}): {left.why or 'NOT EXPECTED'}"
+    for why, group in groupby(sorted(outcome.left, key=lambda left: left.why), key=lambda left: left.why):
+        keys = [f"{left.key} ({left.type}, {left.length})" for left in group]
+        # A key that must not stay is always named.
+        named = keys[: KEYS_SHOWN if why else None]
+        more = f" and {len(keys) - len(named)} more" if len(keys) > len(named) else ""
+        yield f"  {why or 'NOT EXPECTED'}: {', '.join(named)}{more}"
     yield from (f"ended by itself: {crash}" for crash in outcome.crashes)
     for what in ("lost", "early", "stuck", "double"):
         bad = [finding for finding in outcome.findings if finding.what == what and finding.is_bad]

@@ -2,8 +2,11 @@
 
 import os
 import random
+import shutil
 import signal
+import tempfile
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -12,6 +15,7 @@ import psutil
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from tests.chaos.ledger import aof
 from tests.chaos.ledger.events import FaultLog
 from tests.support.conditions import until
 from tests.support.servers.redis_version import major_version
@@ -41,6 +45,8 @@ class SingleRedis:
     def __init__(self, directory: Path) -> None:
         self.server = chaos_server()
         self.faults = FaultLog(directory)
+        # Beside the server's own directory, because links need one file system.
+        self._log = Path(tempfile.mkdtemp(prefix="delayq-chaos-log-"))
 
     def url(self, by: str) -> str:
         """Returns the broker URL for a process of ours or of stock."""
@@ -103,11 +109,14 @@ class SingleRedis:
                     self.faults.add("client kill", main=main, begin=time.time(), note=str(entry["cmd"]))
 
     def look(self) -> None:
-        """Is called all the time while the fleet runs."""
+        """Keeps the server's log. Is called all the time while the fleet runs."""
+        aof.keep(self.server.directory, self._log)
 
-    def blame(self, tasks: object) -> dict[str, tuple[str, str]]:
-        """Returns who took the message of a lost task last, where it is known."""
-        return {}
+    def steps(self, ids: Collection[str]) -> dict[str, list[str]]:
+        """Returns what became of the messages of some tasks, by the server's log, in words."""
+        self.look()
+        files = aof.kept_files(self._log)
+        return aof.Trace(ids).read(files).steps if files else {}
 
     def _primary(self) -> PrivateRedis:
         return self.server
@@ -125,3 +134,4 @@ class SingleRedis:
 
     def __exit__(self, *_: object) -> None:
         self.server.close()
+        shutil.rmtree(self._log)

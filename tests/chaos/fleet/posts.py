@@ -74,19 +74,8 @@ def _installed(pools: tuple[str, ...]) -> list[str]:
 
 def _worker(plan: Plan, broker: SingleRedis, directory: Path, by: str, pool: str) -> Post:
     options = [
-        *(
-            "-m",
-            "celery",
-            "-A",
-            "tests.chaos.fleet.app",
-            "worker",
-            "-n",
-            f"{by}-{pool}@%h",
-            "-l",
-            "WARNING",
-            "-P",
-            pool,
-        ),
+        *("-m", "celery", "-A", "tests.chaos.fleet.app", "worker", "-n", f"{by}-{pool}@%h"),
+        *("-l", "WARNING", "-P", pool),
         *("-Q", f"{QUEUES[by]},{QUEUES['mixed']}" if plan.stock_pools else QUEUES[by]),
         *("--without-gossip", "--without-mingle"),
         *(() if pool == "solo" else ("-c", str(POOLS[pool]))),

@@ -148,19 +148,11 @@ class Judge:
         faults: What befell the fleet.
         lease_s: A worker that was stopped for longer has lost its messages to others.
         stuck: Ids of the tasks that Redis still has at the end, with the key.
-        lost_by: Who took the message of a lost task last, where it is known: ``ours`` or ``stock``, by id.
     """
 
-    def __init__(
-        self,
-        faults: Iterable[Fault],
-        lease_s: float,
-        stuck: Mapping[str, str],
-        lost_by: Mapping[str, tuple[str, str]] | None = None,
-    ) -> None:
+    def __init__(self, faults: Iterable[Fault], lease_s: float, stuck: Mapping[str, str]) -> None:
         self._lease_s = lease_s
         self._stuck = stuck
-        self._lost_by = lost_by or {}
         self._by_main: dict[int, list[Fault]] = defaultdict(list)
         for fault in faults:
             if fault.kind in REASONS:
@@ -176,19 +168,14 @@ class Judge:
         if task_id in self._stuck:
             yield Finding("stuck", task_id, _owner(task), f"in {self._stuck[task_id]}", _story(task, runs))
         elif task.confirmed and not any(run.number >= task.tries for run in runs):
-            yield self._loss(task_id, task, runs)
+            after = f", after try {runs[-1].number}" if runs else ""
+            yield Finding("lost", task_id, _owner(task), f"never ran, of {task.queue}{after}", _story(task, runs))
         for run in runs:
             due = _due_of(task, run)
             if run.start < due - CLOCK_S:
                 why = f"{(due - run.start) * 1000:.1f} ms before it was due, try {run.number}"
                 yield Finding("early", task_id, run.writer.by, why, _story(task, runs))
         yield from self._doubles(task_id, task, runs)
-
-    def _loss(self, task_id: str, task: Task, runs: list[Run]) -> Finding:
-        by, why = self._lost_by.get(task_id, (_owner(task), f"never ran, of {task.queue}"))
-        if runs:
-            why += f", after try {runs[-1].number}"
-        return Finding("lost", task_id, by, why, _story(task, runs))
 
     def _doubles(self, task_id: str, task: Task, runs: list[Run]) -> Iterator[Finding]:
         by_try: dict[int, list[Run]] = defaultdict(list)
