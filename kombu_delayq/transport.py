@@ -1,7 +1,9 @@
 """The Kombu transport: stock Redis, except that delayed messages wait in the store until they are due."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from kombu.log import get_logger
 from kombu.transport import redis as stock
@@ -9,7 +11,10 @@ from kombu.transport import redis as stock
 from kombu_delayq import hooks, options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.connection.sentinel import FollowingPool
+from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
+from kombu_delayq.consume.taker import Taker
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
 
@@ -62,6 +67,9 @@ class _DelayedTransport(_Transport):
         steps = client.transport_options.get("priority_steps", self.Channel.priority_steps)
         Keys().lists_of_priorities(steps)  # kombu itself would fail with the first message, and unclearly
         self._transfer_worker: TransferWorker | None = None
+        self.consumer = Consumer(partial(_consumed, ref(self)))
+        self.takes = self.options.consume == "take"
+        self._heartbeat: Heartbeat | None = None
         hooks.expect_worker()
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
@@ -77,14 +85,30 @@ class _DelayedTransport(_Transport):
             self._transfer_worker = TransferWorker(connect, queues=self._consumed, down_since=down_since)
             self._transfer_worker.start()
 
+    def start_heartbeat(self, channel: DelayedChannel) -> None:
+        """Takes or renews the lease of this connection's consumer, and starts the thread that keeps it."""
+        self.consumer.renew(channel.store)
+        if self._heartbeat is None or not self._heartbeat.is_alive:
+            store = connect_store(channel, channel.separate_pool())
+            self._heartbeat = Heartbeat(self.consumer, store, partial(_takers, ref(self)))
+            self._heartbeat.start()
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Lets an event loop consume."""
+        self.cycle.enter(loop)
+        super().register_with_event_loop(connection, loop)
+
     def close_connection(self, connection: Any) -> None:
-        """Stops the transfer worker of a connection, then closes the connection."""
+        """Stops the threads of a connection, and closes it."""
         worker, self._transfer_worker = self._transfer_worker, None
         if worker is not None:
             worker.stop()
             if worker.down_since is not None:
                 _down_since[self.broker] = worker.down_since
         super().close_connection(connection)
+        heartbeat, self._heartbeat = self._heartbeat, None
+        if heartbeat is not None:
+            heartbeat.stop()
 
     @property
     def broker(self) -> str:
@@ -105,3 +129,15 @@ class SentinelTransport(_DelayedTransport, stock.SentinelTransport):
     """Redis behind Sentinel, with delayed delivery. Needs the transport option ``master_name``."""
 
     Channel = SentinelChannel
+
+
+def _takers(transport: Callable[[], _DelayedTransport | None]) -> list[Taker] | None:
+    """Returns the takers of a transport's channels; None once nobody else refers to the transport."""
+    found = transport()
+    return None if found is None else [vars(channel)["taker"] for channel in found.channels if "taker" in vars(channel)]
+
+
+def _consumed(transport: Callable[[], _DelayedTransport | None]) -> set[str]:
+    """Returns the names of the queues that a transport consumes."""
+    found = transport()
+    return set() if found is None else set().union(*(channel.active_queues for channel in list(found.channels)))

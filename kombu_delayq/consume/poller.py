@@ -1,22 +1,31 @@
-"""Runs the checks that a consumer needs before each wait for messages."""
+"""Waits for messages of all channels of a connection, with an event loop or without."""
 
 import os
+import socket
+from contextlib import suppress
+from queue import Empty
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from kombu.transport import redis as stock
+from kombu.utils.eventio import ERR, READ
 
 from kombu_delayq.connection.demotion import NotPrimary
+from kombu_delayq.consume.line import Line
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
+
+#: Longest single wait without an event loop, in s: takers have something to do about so often.
+LONGEST_WAIT_S = 1.0
 
 
 class DelayedPoller(_Poller):
     """Waits for messages of all channels. Before each wait it does three things for their consumers.
 
-    It keeps their queues in use. It starts a transfer worker after a fork: a process that became a daemon while it
-    consumed has lost that thread. And it ends the connection of a consumer to a Redis that is not the primary. Nothing
-    else notices such a Redis in time: a consumer whose acks are all refused asks for no further message, and a primary
-    that the Sentinels no longer name refuses nothing.
+    It keeps their queues in use. It starts threads again after a fork: a process that became a daemon while it consumed
+    has lost them. And it ends the connection of a consumer to a Redis that is not the primary. Nothing else notices
+    such a Redis in time: a consumer whose acks are all refused asks for no further message, and a primary that the
+    Sentinels no longer name refuses nothing.
 
     Attributes:
         refused: Whether Redis has refused a command of this connection because it is not the primary.
@@ -27,6 +36,71 @@ class DelayedPoller(_Poller):
     def __init__(self) -> None:
         super().__init__()
         self._pid = os.getpid()
+        self._thread = get_ident()
+        self._loop: Any = None
+        self._lines: dict[int, Line] = {}
+        self._waker: tuple[socket.socket, socket.socket] | None = None
+
+    @property
+    def loop_turns(self) -> bool:
+        """Whether an event loop calls the poller."""
+        return self._loop is not None
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller's thread is the one that consumes."""
+        return get_ident() == self._thread
+
+    @property
+    def is_left(self) -> bool:
+        """Whether nobody waits for messages, without an event loop."""
+        return self._loop is None and not self._in_protected_read
+
+    @property
+    def fds(self) -> dict[int, Any]:
+        """File descriptors that an event loop watches."""
+        own = dict.fromkeys(self._lines)
+        if self._waker is not None:
+            own[self._waker[0].fileno()] = None
+        return {**super().fds, **own}
+
+    def enter(self, loop: Any) -> None:
+        """Notes the event loop that calls the poller from now on."""
+        self._loop = loop
+        if self._waker is None:
+            self._waker = socket.socketpair()
+            for end in self._waker:
+                end.setblocking(False)
+
+    def wake(self) -> None:
+        """Lets the event loop turn soon. Any thread may call this."""
+        if self._waker is not None:
+            with suppress(BlockingIOError, OSError):  # it wakes already; or it is closed
+                self._waker[1].send(b"\0")
+
+    def watch(self, fd: int, line: Line) -> None:
+        """Waits for replies over a connection, too."""
+        self._lines[fd] = line
+        self.poller.register(fd, READ | ERR)
+
+    def forget(self, fd: int) -> None:
+        """Ends ``watch``."""
+        self._lines.pop(fd, None)
+        with suppress(KeyError, ValueError, OSError):
+            if self._loop is not None:
+                self._loop.remove_reader(fd)
+            else:
+                self.poller.unregister(fd)
+
+    def close(self) -> None:
+        """Forgets all channels."""
+        super().close()
+        waker, self._waker = self._waker, None
+        if waker is not None:
+            with suppress(KeyError, ValueError, OSError):
+                self._loop.remove_reader(waker[0].fileno())
+            for end in waker:
+                end.close()
 
     def on_poll_start(self) -> None:
         """Runs with each turn of an event loop.
@@ -34,29 +108,73 @@ class DelayedPoller(_Poller):
         Raises:
             NotPrimary: The consumer must connect again.
         """
+        self._thread = get_ident()
         self._check()
         super().on_poll_start()
+        for channel in list(self._channels):
+            if channel.takes:
+                channel.taker.turn()
 
-    def get(self, *args: Any, **kwargs: Any) -> Any:
-        """Waits for a message without an event loop. Before kombu 5.7 this method does not call ``on_poll_start``.
+    def get(self, callback: Any, timeout: float | None = None) -> Any:
+        """Waits for a message without an event loop.
 
         Raises:
             NotPrimary: The consumer must connect again.
+            Empty: No message came.
         """
-        self._check()
-        return super().get(*args, **kwargs)
+        if not any(channel.takes for channel in self._channels):
+            self._check()  # before kombu 5.7, kombu's own method does not call ``on_poll_start``
+            return super().get(callback, timeout)
+        self._in_protected_read = True
+        try:
+            if not self._get(LONGEST_WAIT_S if timeout is None else min(timeout, LONGEST_WAIT_S)):
+                self.maybe_restore_messages()
+                raise Empty
+        finally:
+            self._in_protected_read = False
+            while self.after_read:
+                self.after_read.pop()()
+
+    def _get(self, timeout: float) -> bool:
+        if self._deliver_one():
+            return True
+        if hasattr(self, "maybe_refresh_binding_expiry"):  # new in kombu 5.7
+            self.maybe_refresh_binding_expiry()
+        self.on_poll_start()
+        for fileno, event in self.poller.poll(timeout) or ():
+            if fileno not in self._lines:
+                self.handle_event(fileno, event)
+                return True
+            self.on_readable(fileno)
+        return self._deliver_one()
+
+    def _deliver_one(self) -> bool:
+        return any(channel.takes and channel.taker.deliver_one() for channel in list(self._channels))
+
+    def on_readable(self, fileno: int) -> Any:
+        """Reads what has come over a connection."""
+        line = self._lines.get(fileno)
+        if line is not None:
+            return line.read()
+        if self._waker is not None and fileno == self._waker[0].fileno():
+            with suppress(BlockingIOError):
+                self._waker[0].recv(4096)
+            return None
+        return super().on_readable(fileno)
+
+    def _register_BRPOP(self, channel: Any) -> None:  # noqa: N802 (kombu's name)
+        if not channel.takes:
+            super()._register_BRPOP(channel)
 
     def _check(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
             for channel in list(self._channels):
-                channel.begin_transfer()
+                channel.begin_again()
         if self.refused or any(channel.leaves_primary() for channel in self._channels):
             self.refused = False
             for channel in list(self._channels):
-                connection = getattr(channel.__dict__.get("client"), "connection", None)
-                if connection is not None:
-                    connection.disconnect()  # others may still use it
+                channel.drop_connections()
             raise NotPrimary("this Redis is not the primary, or takes no writes now")
         for channel in list(self._channels):
             channel.stay_in_use()

@@ -163,9 +163,27 @@ class Taking(StorePart):
             missing += self.missing(self._client.run("requeue", [*self._held, *lists], args))
         return missing
 
+    def withdraw(self, client_ids: Iterable[int], landings: Sequence[Landing]) -> None:
+        """Ends waits of a consumer, and puts what has come to its landing lists back; one round trip.
+
+        Args:
+            client_ids: Numbers of the connections that wait.
+            landings: The landing lists.
+        """
+        request = Request("", 0, 0, (), landings=landings)
+        commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
+        replies = self._client.replies([*commands, self.take_command(request, by_text=True)])
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+
     def landing(self, landing: Landing) -> tuple[str, str]:
         """Returns the keys of the list from which a landing list gets its message, and of the landing list."""
         return self._lists(landing.queue)[landing.step], self._keys.landing(*landing)
+
+    def step_of(self, priority: int) -> int:
+        """Returns the number of the list, in each queue, of messages of a priority from 0 to 9."""
+        return self._client.list_of_priority[priority]
 
     def steps(self, queue: str) -> int:
         """Returns the number of lists that a queue has."""
@@ -178,7 +196,7 @@ class Taking(StorePart):
     def _take_call(self, request: Request) -> tuple[list[str], list[Any]]:
         noted = [*(landing.queue for landing in request.landings), *request.queues]
         routing = ["" if queue in request.unnoted else json.dumps(queue) for queue in noted]
-        consumer = request.consumer if any(routing) else ""
+        consumer = request.consumer if request.most and any(routing) else ""
         keys = [self._keys.consumers, *self._held]
         for landing in request.landings:
             ready, landed = self.landing(landing)

@@ -95,7 +95,7 @@ def test_nobody_stays_with_a_primary_that_is_none_any_more(sentinels: Sentinels,
 
     until(published_there, 8, "published to the new one")
     until(lambda: proj.runs(value="there"), 8, "run from the new one")
-    until(lambda: new.client_list("normal") and "brpop" in {each["cmd"] for each in new.client_list()}, 8, "consumed")
+    until(lambda: new.client_list("normal") and "blmove" in {each["cmd"] for each in new.client_list()}, 8, "consumed")
     assert sentinels.master.client().info("replication")["role"] == "master", "the test came too late to tell"
     assert worker.alive()
 

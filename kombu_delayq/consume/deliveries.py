@@ -1,0 +1,138 @@
+"""Messages that were taken, on their way to the callbacks of kombu's consumers."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Any
+
+from kombu.log import get_logger
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
+
+from kombu_delayq.consume.acks import drained
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.fields import Message, fault_of, read, to_json
+from kombu_delayq.store import TransportStore
+from kombu_delayq.store.consuming.taking import Requeued, Taken
+
+logger = get_logger(__name__)
+
+
+class Deliveries:
+    """Hands messages to the consumers of a channel, and puts those back that are not delivered.
+
+    Args:
+        channel: The channel.
+        ack: Acknowledges a message by its delivery tag.
+        on_priority: Called with the queue and the priority of each message that is delivered.
+    """
+
+    def __init__(self, channel: Any, ack: Callable[[str], None], on_priority: Callable[[str, int], None]) -> None:
+        self._channel = channel
+        self._ack = ack
+        self._on_priority = on_priority
+        self._taken: deque[Taken] = deque()
+        self._busy_since: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    @property
+    def busy_s(self) -> float:
+        """For how long a callback has been running, in s; 0 if none runs."""
+        since = self._busy_since
+        return 0.0 if since is None else monotonic() - since
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether a callback runs."""
+        return self._busy_since is not None
+
+    def add(self, found: Iterable[Taken]) -> None:
+        """Notes messages that were taken, to be delivered in this order."""
+        self._taken.extend(map(self.hold, found))
+
+    def hold(self, taken: Taken) -> Taken:
+        """Notes a message as one in hand."""
+        if taken.tag:
+            self._channel.consumer.held[taken.tag] = taken.queue
+        return taken
+
+    def deliver(self) -> Message | None:
+        """Delivers the next message. Returns it, or None if there was none to deliver."""
+        while self._taken:
+            try:
+                taken = self._taken.popleft()
+            except IndexError:  # another thread has put it back
+                return None
+            if taken.queue not in self._channel.connection._callbacks:
+                self._put_back([taken], self._channel.store)
+            elif (message := self.message_of(taken)) is not None:
+                self._call(message, taken.queue)
+                return message
+        return None
+
+    def deliver_turn(self) -> bool:
+        """Delivers messages, and of those with an eta only one. Returns whether there are more.
+
+        Celery passes a message with an eta to its timer, even one that is due. Of several with the same eta, the timer
+        would choose any; so an event loop turns in between.
+        """
+        while (message := self.deliver()) is not None:
+            if self._taken and eta_of(message) is not None:
+                return True
+        return False
+
+    def message_of(self, taken: Taken) -> Message | None:
+        """Returns a message as kombu's consumers get it. Drops one that they cannot read, with an error in the log."""
+        try:
+            message: Message = loads(bytes_to_str(taken.body))
+            if taken.tag:
+                message["properties"]["delivery_tag"] = taken.tag
+        except (ValueError, TypeError, LookupError, RecursionError):
+            fault = fault_of(bytes(taken.body))
+            logger.error("queue %r had something that is no message, and that is dropped: %s", taken.queue, fault)
+            if taken.tag:
+                self._channel.consumer.held.pop(taken.tag, None)
+                self._ack(taken.tag)
+            return None
+        return message
+
+    def put_back(self, store: TransportStore, queue: str | None = None) -> None:
+        """Puts messages that have not been delivered back, to be consumed next.
+
+        Args:
+            store: The store to use.
+            queue: Name of their queue; None for those of all queues.
+        """
+        given = drained(self._taken)
+        self._taken.extend(taken for taken in given if queue not in (None, taken.queue))
+        self._put_back([taken for taken in given if queue in (None, taken.queue)], store)
+
+    def requeued(self, tag: str, queue: str, message: Message) -> Requeued:
+        """Returns a message in the form in which the store puts it back."""
+        return Requeued(tag, queue, self.priority_of(message), to_json(message))
+
+    def priority_of(self, message: Message) -> int:
+        """Returns the priority of a message, 0 to 9."""
+        return int(self._channel._get_message_priority(message, reverse=False))
+
+    def _call(self, message: Message, queue: str) -> None:
+        self._on_priority(queue, self.priority_of(message))
+        before, self._busy_since = self._busy_since, monotonic()
+        try:
+            self._channel.connection._deliver(message, queue)
+        finally:
+            self._busy_since = before
+
+    def _put_back(self, given: Sequence[Taken], store: TransportStore) -> None:
+        rows = []
+        for taken in reversed(given):
+            row = Requeued(taken.tag, taken.queue, self.priority_of(read(bytes(taken.body))), taken.body)
+            if taken.tag:
+                rows.append(row)
+            else:
+                store.delivery.give_back(row.queue, row.priority, bytes_to_str(row.body))
+        store.taking.requeue(rows, "next")
+        for row in rows:
+            self._channel.consumer.held.pop(row.tag, None)

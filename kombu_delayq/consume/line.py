@@ -1,0 +1,138 @@
+"""A connection to Redis over which commands are sent, and whose replies are read when they have come."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
+from time import monotonic
+from typing import Any
+
+import redis
+from kombu.log import get_logger
+
+from kombu_delayq.connection.pools import OF_USE
+from kombu_delayq.connection.text import Command, as_sent
+
+logger = get_logger(__name__)
+
+#: Takes the replies to commands that were sent together; errors of Redis are among them.
+OnReplies = Callable[[list[Any]], None]
+
+
+class Line:
+    """One connection, for one thread.
+
+    Args:
+        pool: Where the connection comes from.
+        watch: Called with the file descriptor of a new connection, before anything is sent.
+        forget: Called with the same file descriptor when the connection has ended.
+    """
+
+    def __init__(
+        self, pool: redis.ConnectionPool, watch: Callable[[int, "Line"], None], forget: Callable[[int], None]
+    ) -> None:
+        self._pool = pool
+        self._watch = watch
+        self._forget = forget
+        self._connection: Any = None
+        self._fd = -1
+        self._awaited: deque[tuple[int, OnReplies]] = deque()
+        self._overdue_at = inf
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None and self._connection._sock is not None
+
+    @property
+    def awaits(self) -> bool:
+        """Whether replies have not come yet."""
+        return bool(self._awaited)
+
+    def open(self) -> None:
+        """Connects, unless it is connected.
+
+        Raises:
+            redis.exceptions.ConnectionError: There is no connection, or the pool has none left.
+        """
+        if self.is_open:
+            return
+        self.close()
+        self._connection = self._pool.get_connection(*OF_USE)
+        self._connection.connect()
+        self._fd = self._connection._sock.fileno()
+        self._watch(self._fd, self)
+
+    def ask(self, *command: Any) -> Any:
+        """Sends one command and waits for its reply; only while no other reply is awaited."""
+        self.open()
+        self._connection.send_packed_command(self._connection.pack_command(*as_sent(command)))
+        return self._connection.read_response()
+
+    def send(self, commands: Sequence[Command], on_replies: OnReplies, within_s: float) -> None:
+        """Sends commands, and returns at once.
+
+        Args:
+            commands: The commands.
+            on_replies: Called by ``read`` with the replies.
+            within_s: The connection counts as dead when no reply has come for so long.
+        """
+        self.open()
+        connection = self._connection
+        if not self._awaited and getattr(connection, "_re_auth_token", None) is not None:
+            connection.re_auth()  # redis-py does so only when a connection goes back to its pool
+        try:
+            connection.send_packed_command(connection.pack_commands(map(as_sent, commands)))
+        except BaseException:
+            self.close()
+            raise
+        self._awaited.append((len(commands), on_replies))
+        self._overdue_at = monotonic() + within_s
+
+    def read(self) -> None:
+        """Reads the replies to all commands sent so far, and hands them on. Waits for those that have not come.
+
+        Raises:
+            redis.exceptions.ConnectionError: The connection was lost while replies were awaited.
+        """
+        if not self._awaited:
+            self.close()  # Redis has closed a connection that was not in use; the next command opens another
+        while self._awaited:
+            count, on_replies = self._awaited[0]
+            try:
+                replies = [self._reply() for _ in range(count)]
+            except BaseException:
+                self.close()
+                raise
+            self._awaited.popleft()
+            if not self._awaited:
+                self._overdue_at = inf
+            on_replies(replies)
+
+    def check(self) -> None:
+        """Raises an error when a reply is overdue: nothing else notices a connection that is half open."""
+        if monotonic() > self._overdue_at:
+            self.close()
+            raise redis.ConnectionError("Redis has not replied to a consumer; the connection counts as lost")
+
+    def close(self) -> None:
+        """Ends the connection. Replies that have not come will not be read."""
+        connection, self._connection = self._connection, None
+        self._awaited.clear()
+        self._overdue_at = inf
+        if connection is None:
+            return
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._forget(fd)
+        with suppress(redis.RedisError, OSError):
+            connection.disconnect()
+        self._pool.release(connection)
+
+    def _reply(self) -> Any:
+        try:
+            return self._connection.read_response()
+        except redis.ResponseError as error:
+            if isinstance(error, OSError):  # of a Redis that is not the primary
+                raise
+            return error

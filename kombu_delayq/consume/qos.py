@@ -1,0 +1,67 @@
+"""The messages that a channel holds, when a script takes them: they are noted as unacked before they are delivered."""
+
+from typing import TYPE_CHECKING, Any
+
+from kombu.transport import redis as stock
+from kombu.transport import virtual
+
+from kombu_delayq.message.redelivery import redelivered
+from kombu_delayq.store.consuming.taking import Requeued
+
+_QoS: Any = virtual.QoS if TYPE_CHECKING else stock.QoS
+
+
+class TakenQoS(_QoS):
+    """kombu's QoS for messages that are in Redis as unacked already.
+
+    Other messages, such as those of a fanout, are kombu's own.
+    """
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """Notes a message in hand."""
+        if delivery_tag in self._held:
+            virtual.QoS.append(self, message, delivery_tag)
+        else:
+            super().append(message, delivery_tag)
+
+    def ack(self, delivery_tag: str) -> None:
+        """Acknowledges a message, with an event loop by the end of its turn, otherwise at once."""
+        if self._held.pop(delivery_tag, None) is None:
+            super().ack(delivery_tag)
+            return
+        self.channel.taker.ack(delivery_tag)
+        virtual.QoS.ack(self, delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Acknowledges a message, or puts it back to be consumed after all others of its queue."""
+        if delivery_tag not in self._held:
+            super().reject(delivery_tag, requeue=requeue)
+        elif not requeue:
+            self.ack(delivery_tag)
+        else:
+            row = self._requeued(delivery_tag, self._delivered[delivery_tag])
+            self.channel.store.taking.requeue([row], "last")
+            self._held.pop(delivery_tag, None)
+            virtual.QoS.ack(self, delivery_tag)
+
+    def restore_unacked(self, client: Any = None) -> None:
+        """Puts all messages in hand back, to be consumed next."""
+        self._flush()
+        taken = {tag: message for tag, message in self._delivered.items() if tag in self._held}
+        rows = [self._requeued(tag, message) for tag, message in reversed(taken.items())]
+        self.channel.store.taking.requeue(rows, "next")
+        for tag in taken:
+            self._delivered.pop(tag, None)
+            self._held.pop(tag, None)
+        if self._delivered:
+            super().restore_unacked(client)
+
+    @property
+    def _held(self) -> dict[str, str]:
+        held: dict[str, str] = self.channel.consumer.held
+        return held
+
+    def _requeued(self, tag: str, message: Any) -> Requeued:
+        raw = redelivered(message._raw, delivery_tag=self.channel._next_delivery_tag())
+        row: Requeued = self.channel.taker.deliveries.requeued(tag, self._held[tag], raw)
+        return row

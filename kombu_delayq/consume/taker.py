@@ -1,0 +1,302 @@
+"""Takes messages for a channel: sends the script, and waits where queues are empty."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any
+
+from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
+from redis.exceptions import NoScriptError
+
+from kombu_delayq.connection.text import Command
+from kombu_delayq.consume.acks import Acks
+from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.consume.deliveries import Deliveries
+from kombu_delayq.consume.line import Line
+from kombu_delayq.consume.waiters import Place, Waiters
+from kombu_delayq.message.fields import Message
+from kombu_delayq.store import TransportStore
+from kombu_delayq.store.consuming.taking import Landing, LeaseEnded, Request, Taken
+
+#: Most messages that one call takes.
+BATCH = 8
+#: How often lists without a waiter are looked at, in s.
+LOOK_S = 1.0
+#: For how long a taker is busy with a message before its other messages go back, in s.
+BUSY_S = 1.0
+#: How late a reply may be, in s, where kombu's option health_check_interval does not say so.
+OVERDUE_S = 25.0
+
+
+class Taker:
+    """Takes messages for the consumers of one channel.
+
+    At any time it does one of three things: it awaits the reply to a request for messages; or, where its queues are
+    empty, it waits for messages; or, without credit, it does nothing. All methods but ``ack`` and ``help`` are for the
+    thread that consumes.
+
+    Args:
+        channel: A channel of one of our transports.
+        poller: The poller of its transport.
+    """
+
+    def __init__(self, channel: Any, poller: Any) -> None:
+        self._channel = channel
+        self._poller = poller
+        new_line = partial(Line, channel.async_pool, poller.watch, poller.forget)
+        self._line: Line = new_line()
+        self._waiters = Waiters(new_line, channel.options.max_waiters, self._on_landed)
+        self._acks = Acks()
+        self.deliveries = Deliveries(channel, self.ack, self._on_priority)
+        self._unnoted: set[str] = set()
+        self._prioritized: set[Place] = set()
+        self._landed: set[Landing] = set()
+        self._request: Request | None = None
+        self._may_have_more = True
+        self._by_text = False
+        self._looked_at = -inf
+        self._turned_at = monotonic()
+
+    def begin(self, queue: str, *, no_ack: bool) -> None:
+        """Takes messages of a queue from now on, too."""
+        if no_ack:
+            self._unnoted.add(queue)
+        else:
+            self._unnoted.discard(queue)
+        self._may_have_more = True
+
+    def end(self, queue: str) -> None:
+        """Takes no further messages of a queue, and puts those back that have not been delivered."""
+        self._end_waits(self._store, queue)
+        self._waiters.keep(self._channel.active_queues)
+        if not self._channel.active_queues and self._request is not None:
+            self._line.read()
+        self.deliveries.put_back(self._store, queue)
+
+    def get(self, queue: str, *, no_ack: bool) -> Message | None:
+        """Takes one message of a queue, a round trip; None if there is none."""
+        request = Request("", 0, 1, [queue], unnoted=[queue] if no_ack else [])
+        try:
+            found = self._store.taking.take(self._named(request))
+        except LeaseEnded:
+            self._consumer.renew(self._store)
+            found = self._store.taking.take(self._named(request))
+        return next((self.deliveries.message_of(self.deliveries.hold(taken)) for taken in found), None)
+
+    def turn(self) -> None:
+        """Delivers what is left of the turn before; otherwise sends requests, waits and acknowledgements."""
+        self._turned_at = monotonic()
+        self._line.check()
+        self._waiters.check()
+        if self.deliveries:
+            self._deliver()
+        elif self._request is None:
+            queues = self._channel.active_queues
+            credit = self._credit() if queues else 0
+            if not credit:
+                self._pause()
+            elif self._may_have_more:
+                self._take(queues, credit)
+            else:
+                self._wait(queues)
+        self._send_acks()
+
+    def deliver_one(self) -> bool:
+        """Delivers the next message that was taken. Returns whether there was one."""
+        self._turned_at = monotonic()
+        return self.deliveries.deliver() is not None
+
+    def ack(self, tag: str) -> None:
+        """Acknowledges a message, by the end of a loop's turn; at once where no loop turns."""
+        self._acks.add(tag)
+        if not self._poller.loop_turns:
+            self._acks.send(self._store)
+        elif not self._poller.is_own_thread:
+            self._poller.wake()
+        elif self.deliveries.are_under_way:
+            self._send_acks()  # a solo pool runs the task now, and the loop turns only afterwards
+
+    def help(self, store: TransportStore) -> None:
+        """Does for a taker whose thread is busy what cannot wait; another thread calls this now and then.
+
+        Args:
+            store: A store of the caller's own.
+        """
+        is_late = monotonic() - self._turned_at > BUSY_S
+        if is_late:
+            self._acks.send(store)
+            self.deliveries.put_back(store)
+        if self.deliveries.busy_s > BUSY_S or (is_late and self._poller.is_left):
+            self._end_waits(store)
+
+    def close(self) -> None:
+        """Puts back what has not been delivered, and sends what is left to send."""
+        self._end_waits(self._store)
+        if self._request is not None:
+            self._line.read()
+        self.deliveries.put_back(self._store)
+        self._acks.send(self._store)
+        self.drop()
+
+    def drop(self) -> None:
+        """Closes all connections."""
+        self._request = None
+        self._waiters.close()
+        self._line.close()
+
+    @property
+    def _store(self) -> TransportStore:
+        store: TransportStore = self._channel.store
+        return store
+
+    @property
+    def _consumer(self) -> Consumer:
+        consumer: Consumer = self._channel.consumer
+        return consumer
+
+    @property
+    def _overdue_s(self) -> float:
+        return float(getattr(self._channel, "health_check_interval", None) or OVERDUE_S)
+
+    def _credit(self) -> int:
+        """Returns how many messages to take at most."""
+        qos = self._channel.qos
+        if not qos.can_consume():
+            return 0
+        credit = qos.can_consume_max_estimate()
+        if credit is None and not self._poller.loop_turns:
+            return 1  # such a consumer gets a message with each call, and leaves the others to other consumers
+        # Celery's worker_disable_prefetch replaces the method, and a cycle of the user's own may ask anything.
+        if "can_consume" in vars(qos) or type(self._cycle) not in (round_robin_cycle, priority_cycle, sorted_cycle):
+            return 1
+        return BATCH if credit is None else min(credit - len(self.deliveries), BATCH)
+
+    @property
+    def _cycle(self) -> Any:
+        return self._channel._queue_cycle
+
+    def _named(self, request: Request) -> Request:
+        """Returns a request in the name of the consumer, with numbers that are not used."""
+        name = self._consumer.name
+        return request._replace(consumer=name, first=self._consumer.numbers(request.most))
+
+    def _take(self, queues: Sequence[str], credit: int) -> None:
+        landings, commands = set(self._landed), []
+        if not self._poller.loop_turns:  # whoever gets the message may keep this thread busy
+            landings.update(waiter.landing for waiter in self._waiters.blocked())
+            commands = self._waiters.end()
+        request = Request(
+            *("", 0, credit, self._cycle.consume(len(queues))),
+            in_turns=type(self._cycle) is round_robin_cycle,
+            unnoted=frozenset(self._unnoted) if self._channel.ack_emulation else frozenset(queues),
+            landings=tuple(landings),
+        )
+        self._ask(commands, self._named(request))
+
+    def _pause(self) -> None:
+        """Sees to it that no message comes while there is no credit."""
+        landings = {waiter.landing for waiter in self._waiters.blocked()} | self._landed
+        if landings:
+            self._ask(self._waiters.end(), Request("", 0, 0, (), landings=tuple(landings)))
+
+    def _ask(self, before: Sequence[Command], request: Request) -> None:
+        acks = self._acks.take()
+        commands = [
+            *before,
+            *self._acks.command(self._store, acks, by_text=self._by_text),
+            self._store.taking.take_command(request, by_text=self._by_text),
+        ]
+        self._send(commands, partial(self._on_taken, request, acks))
+        self._request = request
+
+    def _wait(self, queues: Iterable[str]) -> None:
+        places = [(queue, 0) for queue in queues]
+        places += [place for place in self._prioritized if (place[0], 0) in places]
+        self._waiters.wait(self._store, self._consumer.name, places, self._overdue_s)
+        if monotonic() - self._looked_at >= LOOK_S:
+            self._looked_at = monotonic()
+            self._look(queues)
+
+    def _look(self, queues: Iterable[str]) -> None:
+        """Looks whether lists without a waiter have messages."""
+        taking, waited = self._store.taking, self._waiters.places
+        lists = [
+            taking.landing(Landing(queue, step, ""))[0]
+            for queue in queues
+            for step in range(taking.steps(queue))
+            if (queue, step) not in waited
+        ]
+        if lists:
+            self._send([("EXISTS", *lists)], self._on_looked)
+
+    def _send_acks(self) -> None:
+        if acks := self._acks.take():
+            command = self._acks.command(self._store, acks, by_text=self._by_text)
+            self._send(command, lambda replies: self._on_acked(acks, replies[0]))
+
+    def _send(self, commands: Sequence[Command], on_replies: Callable[[list[Any]], None]) -> None:
+        self._line.send(commands, on_replies, self._overdue_s)
+
+    def _on_taken(self, request: Request, acks: list[str], replies: list[Any]) -> None:
+        self._request = None
+        if acks:
+            self._on_acked(acks, replies[-2])
+        if isinstance(replies[-1], NoScriptError):
+            self._by_text = self._may_have_more = True
+            return
+        reply = _checked(replies[-1])
+        self._by_text = False
+        self._landed -= set(request.landings)
+        if request.most:
+            try:
+                self._note(self._store.taking.taken(request, reply), request.most)
+            except LeaseEnded:
+                self._consumer.renew(self._store)
+                return
+            if self._poller.loop_turns:
+                self._deliver()
+
+    def _note(self, found: Sequence[Taken], most: int) -> None:
+        self._may_have_more = len(found) == most
+        self.deliveries.add(found)
+        for taken in found:
+            self._cycle.rotate(taken.queue)
+        if found and not self._credit():
+            self._pause()
+
+    def _on_priority(self, queue: str, priority: int) -> None:
+        if step := self._store.taking.step_of(priority):
+            self._prioritized.add((queue, step))
+
+    def _deliver(self) -> None:
+        if self.deliveries.deliver_turn():
+            self._poller.wake()
+
+    def _on_acked(self, acks: list[str], reply: Any) -> None:
+        if isinstance(reply, NoScriptError):
+            self._by_text = True
+            self._acks.add(*acks)
+        else:
+            self._acks.report(self._store.taking.missing(_checked(reply)))
+
+    def _on_landed(self, landing: Landing) -> None:
+        self._landed.add(landing)
+        self._may_have_more = True
+
+    def _on_looked(self, replies: list[Any]) -> None:
+        self._may_have_more = bool(_checked(replies[0])) or self._may_have_more
+
+    def _end_waits(self, store: TransportStore, queue: str | None = None) -> None:
+        blocked = self._waiters.blocked(queue)
+        landings = {waiter.landing for waiter in blocked} | {at for at in self._landed if queue in (None, at.queue)}
+        if landings:
+            store.taking.withdraw([waiter.client_id for waiter in blocked], tuple(landings))
+            self._landed -= landings
+
+
+def _checked(reply: Any) -> Any:
+    """Returns a reply; raises it if it is an error."""
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
