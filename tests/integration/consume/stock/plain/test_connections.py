@@ -1,0 +1,180 @@
+"""Several consumers, channels, connections and threads of one process."""
+
+import threading
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from kombu import Connection, Exchange, Queue
+
+from tests.support.conditions import until
+from tests.support.workers.consumers import JOBS, drain, held, none_held, publish, queues, ready
+from tests.support.workers.harness import Proj
+
+
+def test_each_channel_of_a_connection_has_its_own_credit(proj: Proj) -> None:
+    """Two channels get messages of their queues, each up to its prefetch count; closing one gives back its own."""
+    client = proj.server.client()
+    ones: list[Any] = []
+    threes: list[Any] = []
+    with proj.connection() as connection:
+        publish(connection, *range(5), queue="one")
+        publish(connection, *range(5), queue="three")
+        one, three = connection.channel(), connection.channel()
+        first = connection.Consumer(queues("one"), channel=one, on_message=ones.append, prefetch_count=1)
+        second = connection.Consumer(queues("three"), channel=three, on_message=threes.append, prefetch_count=3)
+        with first, second:
+            with suppress(TimeoutError):
+                while True:
+                    connection.drain_events(timeout=1.2)
+            assert [message.payload for message in ones] == [0]
+            assert [message.payload for message in threes] == [0, 1, 2]
+            assert {message.channel for message in ones} == {one}
+            assert {message.channel for message in threes} == {three}
+            assert (held(client), ready(client, "one"), ready(client, "three")) == (4, [1, 2, 3, 4], [3, 4])
+        one.close()
+        assert ready(client, "one") == [0, 1, 2, 3, 4]
+        assert held(client) == 3
+        for message in threes:
+            message.ack()
+        until(lambda: none_held(client))
+
+
+def test_threads_with_connections_of_their_own_share_the_messages(proj: Proj) -> None:
+    """Four threads of a process, each with a connection, get each of 200 messages once."""
+    received: SimpleQueue[tuple[int, int]] = SimpleQueue()
+    done = threading.Event()
+
+    def on_message(message: Any) -> None:
+        received.put((threading.get_ident(), message.payload))
+        message.ack()
+
+    def consume() -> None:
+        with proj.connection() as connection, connection.Consumer(JOBS, on_message=on_message, prefetch_count=2):
+            while not done.is_set():
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=0.2)
+
+    threads = [threading.Thread(target=consume) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    with proj.connection() as connection:
+        publish(connection, *range(200))
+    until(lambda: received.qsize() >= 200)
+    done.set()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    everything = [received.get() for _ in range(received.qsize())]
+    assert sorted(payload for _, payload in everything) == [*range(200)]
+    assert none_held(proj.server.client())
+
+
+def test_a_message_is_acknowledged_by_another_thread(proj: Proj) -> None:
+    """Credit comes back when another thread acknowledges, as with a pool of threads behind a consumer."""
+    to_do: SimpleQueue[Any] = SimpleQueue()
+    received: list[Any] = []
+
+    def work() -> None:
+        while (message := to_do.get()) is not None:
+            message.ack()
+
+    def on_message(message: Any) -> None:
+        received.append(message.payload)
+        to_do.put(message)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        with proj.connection() as connection:
+            publish(connection, *range(3))
+            with connection.Consumer(JOBS, on_message=on_message, prefetch_count=1):
+                drain(connection, received, 3)
+            to_do.put(None)
+            thread.join(20)
+    finally:
+        to_do.put(None)
+    assert received == [*range(3)]
+    assert none_held(proj.server.client())
+
+
+def test_a_callback_publishes_on_its_own_channel(proj: Proj) -> None:
+    """A callback that publishes to a second queue over the same channel, before it acknowledges, loses nothing."""
+    answers: list[Any] = []
+
+    def on_question(message: Any) -> None:
+        publish(connection, message.payload + 100, queue="answers")
+        message.ack()
+
+    def on_answer(message: Any) -> None:
+        answers.append(message.payload)
+        message.ack()
+
+    with proj.connection() as connection:
+        publish(connection, *range(20))
+        with (
+            connection.Consumer(JOBS, on_message=on_question),
+            connection.Consumer(queues("answers"), on_message=on_answer),
+        ):
+            drain(connection, answers, 20)
+    assert answers == [*range(100, 120)]
+    assert none_held(proj.server.client())
+
+
+def test_a_queue_is_added_while_a_consumer_waits(proj: Proj) -> None:
+    """``add_queue`` and ``cancel_by_queue`` of a running consumer begin and end the consuming of one queue."""
+    client = proj.server.client()
+    received: list[Any] = []
+
+    def on_message(message: Any) -> None:
+        received.append(message.payload)
+        message.ack()
+
+    with proj.connection() as connection, proj.connection() as publisher:
+        with connection.Consumer(queues("one"), on_message=on_message) as consumer:
+            publish(publisher, "early", queue="two")
+            publish(publisher, "one", queue="one")
+            drain(connection, received, 1)
+            consumer.add_queue(*queues("two"))
+            consumer.consume()
+            drain(connection, received, 2)
+            consumer.cancel_by_queue("one")
+            publish(publisher, "not for it", queue="one")
+            publish(publisher, "late", queue="two")
+            drain(connection, received, 3)
+            with suppress(TimeoutError):
+                connection.drain_events(timeout=0.3)
+        assert received == ["one", "early", "late"]
+        assert ready(client, "one") == ["not for it"]
+
+
+def test_fanouts_and_queues_come_over_one_connection(proj: Proj) -> None:
+    """Each of two consumers gets a broadcast message, and one of them a message of their common queue."""
+    everyone = Exchange("everyone", type="fanout")
+    received: list[list[Any]] = [[], []]
+
+    def note_in(place: list[Any]) -> Any:
+        def on_message(message: Any) -> None:
+            place.append(message.payload)
+            message.ack()
+
+        return on_message
+
+    def told(connection: Connection, place: list[Any]) -> bool:
+        with suppress(TimeoutError):
+            connection.drain_events(timeout=0.05)
+        return "all" in place
+
+    with proj.connection() as first, proj.connection() as second, proj.connection() as publisher:
+        broadcasts = [Queue(name, everyone, auto_delete=True) for name in ("ear1", "ear2")]
+        with (
+            first.Consumer([broadcasts[0], JOBS], on_message=note_in(received[0])),
+            second.Consumer([broadcasts[1], JOBS], on_message=note_in(received[1])),
+        ):
+            for connection in (first, second):  # subscribes
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=0.1)
+            publisher.Producer(exchange=everyone).publish("all")
+            publish(publisher, "one")
+            until(lambda: told(first, received[0]) and told(second, received[1]) and "one" in received[0] + received[1])
+        assert sorted(received[0] + received[1]) == ["all", "all", "one"]

@@ -1,0 +1,107 @@
+"""In which order messages come from several queues and priorities."""
+
+from typing import Any
+
+import kombu
+import pytest
+from kombu import Connection
+
+from tests.support.workers.consumers import drain, none_held, publish, queues
+from tests.support.workers.harness import MakeProj
+
+#: Before 5.7 kombu forgets in which order the queues were given.
+KEEPS_ORDER = kombu.VERSION >= (5, 7)
+
+
+def _consumed(connection: Connection, count: int, prefetch_count: int, *names: str) -> list[Any]:
+    received: list[Any] = []
+
+    def on_message(message: Any) -> None:
+        received.append(tuple(message.payload))
+        message.ack()
+
+    with connection.Consumer(queues(*names), on_message=on_message, prefetch_count=prefetch_count):
+        drain(connection, received, count)
+    return received
+
+
+@pytest.mark.parametrize("prefetch_count", [0, 1, 4])
+@pytest.mark.parametrize("strategy", ["round_robin", "priority", "sorted"])
+def test_queues_are_consumed_as_the_strategy_says(make_proj: MakeProj, strategy: str, prefetch_count: int) -> None:
+    """``round_robin`` takes from the queues in turn, ``priority`` as they were given, ``sorted`` by name."""
+    proj = make_proj(broker_transport_options={"queue_order_strategy": strategy})
+    with proj.connection() as connection:
+        for queue in "abc":
+            publish(connection, *((queue, n) for n in range(12)), queue=queue)
+        received = _consumed(connection, 36, prefetch_count, *"bca")
+    names = "".join(queue for queue, _ in received)
+    if strategy == "round_robin":
+        assert names == names[:3] * 12
+        assert {*names[:3]} == {*"abc"}
+        if KEEPS_ORDER:
+            assert names[:3] == "bca"
+    elif strategy == "priority" and KEEPS_ORDER:
+        assert names == "b" * 12 + "c" * 12 + "a" * 12
+    elif strategy == "priority":
+        assert sorted({names[:12], names[12:24], names[24:]}) == ["a" * 12, "b" * 12, "c" * 12]
+    else:
+        assert names == "a" * 12 + "b" * 12 + "c" * 12
+    for queue in "abc":
+        assert [n for name, n in received if name == queue] == [*range(12)]
+    assert none_held(proj.server.client())
+
+
+@pytest.mark.parametrize("prefetch_count", [0, 1, 4])
+def test_a_priority_step_goes_before_the_order_of_queues(make_proj: MakeProj, prefetch_count: int) -> None:
+    """All queues' messages of one priority step come before those of the next step."""
+    steps = [0, 3, 6, 9]
+    proj = make_proj(broker_transport_options={"priority_steps": steps, "queue_order_strategy": "sorted"})
+    with proj.connection() as connection:
+        for priority in (9, 4, 0, 7, 3, 1):
+            for queue in "ba":
+                publish(connection, *((queue, priority, n) for n in range(3)), queue=queue, priority=priority)
+        received = _consumed(connection, 36, prefetch_count, *"ba")
+    of_steps = [(0, 1), (4, 3), (7,), (9,)]  # of each step as published
+    assert received == [
+        (queue, priority, n) for step in of_steps for queue in "ab" for priority in step for n in range(3)
+    ]
+    assert none_held(proj.server.client())
+
+
+def test_a_message_of_a_higher_step_overtakes_those_that_wait(make_proj: MakeProj) -> None:
+    """A consumer with credit for one gets a message of the first step next, although others waited before it."""
+    proj = make_proj(broker_transport_options={"priority_steps": [0, 5]})
+    messages: list[Any] = []
+    with proj.connection() as connection, proj.connection() as publisher:
+        publish(publisher, *range(3), priority=5)
+        with connection.Consumer(queues("jobs"), on_message=messages.append, prefetch_count=1):
+            drain(connection, messages, 1)
+            publish(publisher, "urgent", priority=0)
+            for count in (2, 3, 4):
+                messages[-1].ack()
+                drain(connection, messages, count)
+            messages[-1].ack()
+    assert [message.payload for message in messages] == [0, "urgent", 1, 2]
+
+
+@pytest.mark.parametrize("priority", [0, 3, 9])
+def test_a_waiting_consumer_gets_a_message_of_any_priority(make_proj: MakeProj, priority: int) -> None:
+    """A consumer that waits for messages gets those of each list of its queue, also of a second queue."""
+    proj = make_proj(broker_transport_options={"priority_steps": [0, 3, 9]})
+    received: list[Any] = []
+
+    def on_message(message: Any) -> None:
+        received.append(message.payload)
+        message.ack()
+
+    with (
+        proj.connection() as connection,
+        proj.connection() as publisher,
+        connection.Consumer(queues("one", "two"), on_message=on_message),
+    ):
+        for n in range(3):
+            with pytest.raises(TimeoutError):
+                connection.drain_events(timeout=0.1)
+            publish(publisher, n, queue="two", priority=priority)
+            drain(connection, received, n + 1)
+    assert received == [0, 1, 2]

@@ -1,0 +1,72 @@
+"""Messages for plain kombu consumers, and where they are."""
+
+import base64
+import json
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import redis
+from kombu import Connection, Exchange, Queue
+from kombu.serialization import loads
+
+JOBS = Queue("jobs")
+
+
+def queues(*names: str) -> list[Queue]:
+    """Returns queues to which messages come by their names."""
+    return [Queue(name, Exchange(""), name) for name in names]
+
+
+def publish(connection: Connection, *bodies: Any, queue: str = "jobs", **properties: Any) -> None:
+    """Publishes messages to a queue, in order."""
+    producer = connection.Producer(routing_key=queue)
+    for body in bodies:
+        producer.publish(body, **properties)
+
+
+def drain(connection: Connection, received: list[Any], count: int, timeout_s: float = 20.0) -> None:
+    """Drains events until a list has got ``count`` entries; fails the test after ``timeout_s``."""
+    deadline = monotonic() + timeout_s
+    while len(received) < count:
+        assert monotonic() < deadline, f"{len(received)} of {count}: {received}"
+        with suppress(TimeoutError):
+            connection.drain_events(timeout=1)
+
+
+def drained(connection: Connection, count: int, queue: Queue = JOBS, **options: Any) -> list[Any]:
+    """Receives and acknowledges ``count`` messages of a queue. Returns their bodies."""
+    received: list[Any] = []
+
+    def on_message(message: Any) -> None:
+        received.append(message.payload)
+        if not message.acknowledged:
+            message.ack()
+
+    with connection.Consumer(queue, on_message=on_message, **options):
+        drain(connection, received, count)
+    return received
+
+
+def ready(client: redis.Redis, key: str = "jobs") -> list[Any]:
+    """Returns the bodies of the messages in a list of a queue, the next one first."""
+    messages = [json.loads(raw) for raw in client.lrange(key, 0, -1)]
+    return [
+        loads(base64.b64decode(message["body"]), message["content-type"], message["content-encoding"])
+        for message in reversed(messages)
+    ]
+
+
+def held(client: redis.Redis) -> int:
+    """Counts the messages that consumers hold."""
+    return int(client.hlen("unacked"))
+
+
+def none_held(client: redis.Redis) -> bool:
+    """Whether no consumer holds a message, nor a note of one is left."""
+    return not client.exists("unacked", "unacked_index")
+
+
+def waiting(client: redis.Redis, queue: str = "celery") -> list[Any]:
+    """Returns the last argument of each task in a queue, that of the next task first."""
+    return [args[-1] for args, *_ in ready(client, queue)]
