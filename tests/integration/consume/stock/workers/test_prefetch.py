@@ -1,0 +1,102 @@
+"""How many messages a worker holds: the prefetch multiplier, its end, and rate limits."""
+
+import pytest
+from celery.app.defaults import NAMESPACES
+
+from tests.support.conditions import stays, until
+from tests.support.workers.consumers import held, none_held, ready, waiting
+from tests.support.workers.harness import MakeProj, Proj
+
+
+def _most_held(proj: Proj, count: int) -> int:
+    """Waits until ``count`` tasks have run. Returns the most messages that were held at a time."""
+    client = proj.server.client()
+    seen = [0]
+
+    def done() -> bool:
+        seen.append(held(client))
+        return int(proj.journal.llen("runs")) >= count
+
+    until(done, 60)
+    until(lambda: none_held(client))
+    return max(seen)
+
+
+@pytest.mark.parametrize(("pool", "multiplier"), [("threads", 1), ("threads", 4), ("prefork", 1), ("solo", 4)])
+def test_a_worker_holds_what_its_prefetch_multiplier_allows(make_proj: MakeProj, pool: str, multiplier: int) -> None:
+    """Of many tasks a worker holds its processes times the multiplier, and never more."""
+    proj = make_proj(worker_prefetch_multiplier=multiplier)
+    limit = multiplier * (1 if pool == "solo" else 2)
+    for value in range(3 * limit):
+        proj.send("late_acked", 0.1, value)
+    proj.worker(pool=pool)
+    most = _most_held(proj, 3 * limit)
+    assert 1 <= most <= limit if pool == "solo" else most == limit  # solo runs on stock each task as it comes
+    values = [run["value"] for run in proj.runs()]
+    assert values == [*range(3 * limit)] if pool == "solo" else sorted(values) == [*range(3 * limit)]
+
+
+def test_a_worker_without_a_multiplier_holds_everything(make_proj: MakeProj) -> None:
+    """With the multiplier 0 a worker takes all that is there, and what comes while it is busy."""
+    proj = make_proj(include=["stock_tasks"], worker_prefetch_multiplier=0)
+    client = proj.server.client()
+    for value in range(30):
+        proj.send("gated_late", "gate", value)
+    worker = proj.worker(pool="threads")
+    until(lambda: held(client) == 30)
+    for value in range(30, 40):
+        proj.send("gated_late", "gate", value)
+    until(lambda: held(client) == 40)
+    assert ready(client, "celery") == []
+    proj.journal.set("gate", 1)
+    proj.await_runs(80)
+    until(lambda: none_held(client))
+    assert worker.stop() == 0
+
+
+@pytest.mark.skipif("disable_prefetch" not in NAMESPACES["worker"], reason="this Celery has no such setting")
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+def test_a_worker_that_does_not_prefetch_holds_what_it_runs(make_proj: MakeProj, pool: str) -> None:
+    """With ``worker_disable_prefetch`` all messages but those of running tasks are in the queue."""
+    proj = make_proj(include=["stock_tasks"], worker_disable_prefetch=True)
+    client = proj.server.client()
+    for value in range(10):
+        proj.send("gated_late", "first" if value < 2 else "all", value)
+    proj.worker(pool=pool)
+    proj.await_runs(2)
+    stays(lambda: held(client) == 2 and len(ready(client, "celery")) == 8, 0.5)
+    proj.journal.set("first", 1)
+    until(lambda: len(proj.runs()) == 6)  # two have passed, two others have begun
+    stays(lambda: held(client) == 2 and len(ready(client, "celery")) == 6, 0.5)
+    proj.journal.set("all", 1)
+    assert _most_held(proj, 20) <= 2
+
+
+def test_a_rate_limit_holds_for_all_that_a_worker_takes(make_proj: MakeProj) -> None:
+    """A task runs no more often than its rate limit, and the worker holds no more than it may meanwhile."""
+    proj = make_proj(include=["stock_tasks"], worker_prefetch_multiplier=2)
+    proj.worker(pool="threads")
+    for value in range(8):
+        proj.send("limited", value)
+    assert _most_held(proj, 8) <= 4
+    runs = proj.runs()
+    assert sorted(run["value"] for run in runs) == [*range(8)]
+    assert runs[-1]["at"] - runs[0]["at"] > 7 / 5 - 0.3  # the worker passes the first one and then 5/s
+
+
+def test_tasks_that_a_rate_limit_holds_back_return_with_the_worker(make_proj: MakeProj, consume: str) -> None:
+    """A worker that ends puts back, in order, what waits for a rate limit; other tasks have run meanwhile."""
+    proj = make_proj(include=["stock_tasks"], worker_prefetch_multiplier=4)
+    client = proj.server.client()
+    worker = proj.worker(pool="threads", concurrency=2)
+    for value in range(6):
+        proj.send("rare", value)
+    until(lambda: held(client) == 5)
+    proj.send("record", "other")
+    proj.await_runs(1, value="other")
+    assert len(proj.runs(name="rare")) == 1
+    assert worker.stop() == 0
+    [ran] = proj.runs(name="rare")
+    back, expected = waiting(client), [value for value in range(6) if value != ran["value"]]
+    assert back == expected if consume == "take" else sorted(back) == expected
+    assert none_held(client)
