@@ -1,13 +1,17 @@
 """Acknowledgements that are gathered while an event loop turns, and sent together."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
 from typing import Any
 
 from kombu.log import get_logger
+from redis.exceptions import NoScriptError
 
 from kombu_delayq.connection.text import Command
 from kombu_delayq.store import TransportStore
+from kombu_delayq.store.consuming.taking import PAGE
 
 logger = get_logger(__name__)
 
@@ -17,6 +21,7 @@ class Acks:
 
     def __init__(self) -> None:
         self._tags: deque[str] = deque()
+        self._by_text = False
 
     def __bool__(self) -> bool:
         return bool(self._tags)
@@ -25,37 +30,47 @@ class Acks:
         """Notes the messages as acknowledged."""
         self._tags.extend(tags)
 
-    def take(self) -> list[str]:
-        """Returns all tags, which the caller sends."""
-        return drained(self._tags)
-
-    def command(self, store: TransportStore, tags: Sequence[str], *, by_text: bool) -> list[Command]:
-        """Returns the command that removes these messages, or nothing without any."""
-        return [store.taking.ack_command(tags, by_text=by_text)] if tags else []
+    def commands(self, store: TransportStore) -> tuple[list[Command], Callable[[list[Any]], None]]:
+        """Returns the commands that remove the messages, none or one, and what takes their replies."""
+        tags = drained(self._tags, PAGE)
+        if not tags:
+            return [], lambda _: None
+        return [store.taking.ack_command(tags, by_text=self._by_text)], partial(self._on_acked, store, tags)
 
     def send(self, store: TransportStore) -> None:
         """Sends all tags now; one round trip. Keeps them if they cannot be sent."""
-        if tags := self.take():
+        if tags := drained(self._tags):
             try:
-                self.report(store.taking.ack(tags))
+                _report(store.taking.ack(tags))
             except BaseException:
                 self.add(*tags)
                 raise
 
-    def report(self, missing: Sequence[str]) -> None:
-        """Logs which messages this consumer held no more when it acknowledged them."""
-        if missing:
-            logger.warning(
-                "%d messages were acknowledged that this consumer no longer held: others had or have them, too. The "
-                "first has the delivery tag %s",
-                *(len(missing), missing[0]),
-            )
+    def _on_acked(self, store: TransportStore, tags: list[str], replies: list[Any]) -> None:
+        [reply] = replies
+        self._by_text = isinstance(reply, NoScriptError)
+        if self._by_text:
+            self.add(*tags)
+        elif isinstance(reply, Exception):
+            raise reply
+        else:
+            _report(store.taking.missing(reply))
 
 
-def drained(items: deque[Any]) -> list[Any]:
-    """Empties a deque that other threads use, too. Returns what was in it."""
-    found = []
-    while items:
+def _report(missing: Sequence[str]) -> None:
+    """Logs which messages a consumer held no more when it acknowledged them."""
+    if missing:
+        logger.warning(
+            "%d messages were acknowledged that this consumer no longer held: others had or have them, too. The first "
+            "has the delivery tag %s",
+            *(len(missing), missing[0]),
+        )
+
+
+def drained(items: deque[Any], most: float = inf) -> list[Any]:
+    """Takes up to ``most`` items from a deque that other threads use, too."""
+    found: list[Any] = []
+    while items and len(found) < most:
         try:
             found.append(items.popleft())
         except IndexError:

@@ -201,13 +201,14 @@ class Taker:
             self._ask(self._waiters.end(), Request("", 0, 0, (), landings=tuple(landings)))
 
     def _ask(self, before: Sequence[Command], request: Request) -> None:
-        acks = self._acks.take()
-        commands = [
-            *before,
-            *self._acks.command(self._store, acks, by_text=self._by_text),
-            self._store.taking.take_command(request, by_text=self._by_text),
-        ]
-        self._send(commands, partial(self._on_taken, request, acks))
+        acks, on_acked = self._acks.commands(self._store)
+        take = self._store.taking.take_command(request, by_text=self._by_text)
+
+        def on_replies(replies: list[Any]) -> None:
+            on_acked(replies[len(before) : -1])
+            self._on_taken(request, replies[-1])
+
+        self._send([*before, *acks, take], on_replies)
         self._request = request
 
     def _wait(self, queues: Iterable[str]) -> None:
@@ -231,22 +232,20 @@ class Taker:
             self._send([("EXISTS", *lists)], self._on_looked)
 
     def _send_acks(self) -> None:
-        if acks := self._acks.take():
-            command = self._acks.command(self._store, acks, by_text=self._by_text)
-            self._send(command, lambda replies: self._on_acked(acks, replies[0]))
+        commands, on_acked = self._acks.commands(self._store)
+        if commands:
+            self._send(commands, on_acked)
 
     def _send(self, commands: Sequence[Command], on_replies: Callable[[list[Any]], None]) -> None:
         self._line.send(commands, on_replies, self._overdue_s)
 
-    def _on_taken(self, request: Request, acks: list[str], replies: list[Any]) -> None:
+    def _on_taken(self, request: Request, reply: Any) -> None:
         self._request = None
-        if acks:
-            self._on_acked(acks, replies[-2])
-        if isinstance(replies[-1], NoScriptError):
-            self._by_text = self._may_have_more = True
+        self._by_text = isinstance(reply, NoScriptError)
+        if self._by_text:
+            self._may_have_more = True
             return
-        reply = _checked(replies[-1])
-        self._by_text = False
+        _checked(reply)
         self._landed -= set(request.landings)
         if request.most:
             try:
@@ -272,13 +271,6 @@ class Taker:
     def _deliver(self) -> None:
         if self.deliveries.deliver_turn():
             self._poller.wake()
-
-    def _on_acked(self, acks: list[str], reply: Any) -> None:
-        if isinstance(reply, NoScriptError):
-            self._by_text = True
-            self._acks.add(*acks)
-        else:
-            self._acks.report(self._store.taking.missing(_checked(reply)))
 
     def _on_landed(self, landing: Landing) -> None:
         self._landed.add(landing)
