@@ -8,6 +8,7 @@ import click
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets import batch, burst, cancel, publish, transfer, waiting
+from tests.bench.targets.consume import begun, idle, latency, rates
 from tests.bench.targets.report import Figure, heading, machine
 
 ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
@@ -17,6 +18,10 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "burst": burst.measure,
     "publish": publish.measure,
     "batch": batch.measure,
+    "consume": rates.measure,
+    "idle": idle.measure,
+    "latency": latency.measure,
+    "begun": begun.measure,
 }
 
 

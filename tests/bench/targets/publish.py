@@ -50,7 +50,7 @@ def compare(
         rounds: Rounds of each app.
     """
     client = server.client()
-    apps = {"stock": make_app(server.url), **{form: make_app(server.url, OURS, form) for form in BACKUPS}}
+    apps = {"stock": make_app(server.url), **{form: make_app(server.url, OURS, {"backup": form}) for form in BACKUPS}}
     found: dict[str, list[Round]] = {name: [] for name in apps}
     size = 0
     for turn in range(rounds + 1):
