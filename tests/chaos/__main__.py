@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tests.chaos.brokers.behind_sentinel import SentinelRedis
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.fleet.posts import Plan
 from tests.chaos.report import lines
@@ -63,7 +64,7 @@ def main(
     directory = directory or Path(tempfile.mkdtemp(prefix="delayq-chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
     click.echo(f"seed {plan.seed}; ledger and logs are in {directory}")
-    with SingleRedis(directory) as broker:
+    with (SentinelRedis if sentinel else SingleRedis)(directory) as broker:
         outcome = Chaotic(plan, broker, directory, click.echo).run()
     click.echo("\n".join(lines(outcome)))
     if json_file:

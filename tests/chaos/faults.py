@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -25,8 +25,8 @@ WEIGHTS = {
     "redis kill": 5,
     "redis full": 5,
 }
-#: Instead of the last two, behind Sentinels.
-SENTINEL_WEIGHTS = {"failover": 3, "primary kill": 3}
+#: Behind Sentinels, Redis itself is killed as a primary whose replica takes its place.
+SENTINEL_WEIGHTS = {**WEIGHTS, "redis kill": 0, "failover": 2, "primary kill": 3}
 #: Longest times in s: a short stop, DEBUG SLEEP, Redis away, Redis full.
 SHORT_STOP_S, SLEEP_S, AWAY_S, FULL_S = 1.5, 1.5, 1.5, 2.0
 
@@ -62,6 +62,13 @@ def drawn(seed: int, every_s: float, weights: dict[str, int]) -> Iterator[Draw]:
         yield Draw(chance.expovariate(1 / every_s), kind, chance.random(), chance.random())
 
 
+def in_turn(seed: int, pause_s: float, kinds: Sequence[str]) -> Iterator[Draw]:
+    """Yields one fault of each kind, in an order, with victims and strengths by the seed."""
+    chance = random.Random(seed)
+    for kind in chance.sample(list(kinds), len(kinds)):
+        yield Draw(pause_s, kind, chance.random(), chance.random())
+
+
 class Chaos:
     """Does the faults of a run, each at its time.
 
@@ -70,6 +77,9 @@ class Chaos:
         broker: The Redis.
         lease_s: How long a consumer's lease is; some stops last longer.
         draws: The faults.
+
+    Attributes:
+        is_over: Whether no further fault comes.
     """
 
     def __init__(self, fleet: Fleet, broker: SingleRedis, lease_s: float, draws: Iterator[Draw]) -> None:
@@ -79,6 +89,7 @@ class Chaos:
         self._draws = draws
         self._order = count()
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
+        self.is_over = False
         self._draw_next(time.monotonic())
 
     def step(self) -> None:
@@ -93,8 +104,11 @@ class Chaos:
             member.go_on()
 
     def _draw_next(self, now: float) -> None:
-        draw = next(self._draws)
-        self._at(now + draw.after_s, lambda: self._do_and_draw(draw))
+        draw = next(self._draws, None)
+        if draw is None:
+            self.is_over = True
+        else:
+            self._at(now + draw.after_s, lambda: self._do_and_draw(draw))
 
     def _do_and_draw(self, draw: Draw) -> None:
         self._do(draw)
@@ -111,8 +125,8 @@ class Chaos:
             "debug sleep": lambda: broker.pause(SLEEP_S * strength),
             "redis kill": lambda: broker.kill(AWAY_S * strength),
             "redis full": lambda: broker.fill(FULL_S * strength),
-            "failover": lambda: broker.fail_over(),
-            "primary kill": lambda: broker.kill_primary(),
+            "failover": broker.fail_over,
+            "primary kill": lambda: broker.kill(AWAY_S * strength),
         }
         if draw.kind in to_broker:
             to_broker[draw.kind]()

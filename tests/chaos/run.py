@@ -2,13 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.brokers.single import SingleRedis
-from tests.chaos.faults import SENTINEL_WEIGHTS, WEIGHTS, Chaos, drawn
+from tests.chaos.faults import SENTINEL_WEIGHTS, WEIGHTS, Chaos, Draw, drawn
 from tests.chaos.fleet.members import Fleet
 from tests.chaos.fleet.posts import Plan, posts
 from tests.chaos.fleet.setup import OURS
@@ -84,25 +84,31 @@ class Chaotic:
         broker: The Redis, running.
         directory: For the ledger and the logs.
         tell: Gets lines of progress.
+        draws: The faults; by default drawn as the plan says. The run ends when they are over.
     """
 
     def __init__(
-        self, plan: Plan, broker: SingleRedis, directory: Path, tell: Callable[[str], object] = lambda line: None
+        self,
+        plan: Plan,
+        broker: SingleRedis,
+        directory: Path,
+        tell: Callable[[str], object] = lambda line: None,
+        draws: Iterator[Draw] | None = None,
     ) -> None:
         self._plan = plan
         self._directory = directory
         self._tell = tell
         self._broker = broker
+        self._draws = draws or drawn(plan.seed, plan.every_s, SENTINEL_WEIGHTS if plan.sentinel else WEIGHTS)
         self._faults = broker.faults
 
     def run(self) -> Outcome:
         """Runs. Returns what was found."""
         broker = self._broker
         begun = time.time()
-        weights = self._plan.weights or (SENTINEL_WEIGHTS | WEIGHTS if self._plan.sentinel else WEIGHTS)
         fleet = Fleet(posts(self._plan, broker, self._directory), self._faults, self._directory)
         try:
-            chaos = Chaos(fleet, broker, self._plan.lease_s, drawn(self._plan.seed, self._plan.every_s, weights))
+            chaos = Chaos(fleet, broker, self._plan.lease_s, self._draws)
             self._publish(fleet, chaos, broker)
             published = time.time()
             until(lambda: fleet.retire("publisher"), RETIRE_S, "publishers have ended")
@@ -134,7 +140,11 @@ class Chaotic:
         """Lets publishers publish and faults befall all, for as long as the plan says."""
         begun = told = time.monotonic()
         progress = Progress(self._directory)
-        while (passed := time.monotonic() - begun) < self._plan.seconds and progress.confirmed < self._plan.tasks:
+        while (
+            (passed := time.monotonic() - begun) < self._plan.seconds
+            and progress.confirmed < self._plan.tasks
+            and not chaos.is_over
+        ):
             chaos.step()
             fleet.look()
             broker.look()
@@ -175,8 +185,15 @@ class Chaotic:
                 by, why = blamed(steps[finding.id], finding.by, takes=self._plan.consume == "take", early=early)
                 details = "; ".join([finding.details, *steps[finding.id][-6:]])
                 finding = replace(finding, by=by, why=why, details=details)
+            elif finding.what == "lost" and (why := self._excuse(tasks[finding.id])):
+                finding = replace(finding, by="replication", why=why)
             known.append(finding)
         return known
+
+    def _excuse(self, task: Task) -> str:
+        """Returns why a lost task may be gone: something of it was written where Redis itself loses writes."""
+        times = [task.confirmed, task.due, *(run.start for run in task.runs), *(due for _, due in task.nexts)]
+        return next(filter(None, map(self._broker.excuse, times)), "")
 
     def _so_far(self) -> str:
         counts = Counter(fault.kind for fault in self._faults.faults)

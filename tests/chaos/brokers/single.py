@@ -1,4 +1,4 @@
-"""The Redis of a run, and what can befall it: one server that forgets nothing, or a primary behind Sentinels."""
+"""One Redis that forgets nothing, and what can befall it."""
 
 import os
 import random
@@ -22,14 +22,15 @@ from tests.support.servers.redis_version import major_version
 
 #: Every write is on the disk before it is answered.
 AOF = ("--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no")
-#: Clients that no fault is meant for have this name.
+#: Name of the harness's own clients, and how names begin that no fault is meant for.
 HARNESS = "chaos-harness"
+SPARED = (HARNESS, "sentinel-")
 
 
-def chaos_server(*options: str) -> PrivateRedis:
-    """Returns a server that allows DEBUG and keeps all in its AOF."""
+def options() -> tuple[str, ...]:
+    """Returns the options of a server that allows DEBUG and keeps all in its AOF."""
     debug = ("--enable-debug-command", "yes") if major_version() >= 7 else ()
-    return PrivateRedis(*AOF, "--maxmemory-policy", "noeviction", *debug, *options)
+    return *AOF, "--maxmemory-policy", "noeviction", *debug
 
 
 class SingleRedis:
@@ -43,7 +44,7 @@ class SingleRedis:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.server = chaos_server()
+        self.server = PrivateRedis(*options())
         self.faults = FaultLog(directory)
         # Beside the server's own directory, because links need one file system.
         self._log = Path(tempfile.mkdtemp(prefix="delayq-chaos-log-"))
@@ -68,6 +69,13 @@ class SingleRedis:
         self.server.start()
         until(self._has_loaded, 300, "Redis has loaded its AOF")
         self.faults.add("redis kill", begin=begin, end=time.time())
+
+    def fail_over(self) -> None:
+        """Does nothing: there is no replica."""
+
+    def excuse(self, at: float) -> str:
+        """Returns why a message that was written at a time (s since the epoch) may be gone; empty if it must not."""
+        return ""
 
     def pause(self, for_s: float) -> None:
         """Makes the server answer nobody for a while."""
@@ -99,7 +107,9 @@ class SingleRedis:
                 owners[f"{connection.laddr.ip}:{connection.laddr.port}"] = connection.pid
         with self.client() as client:
             theirs = [
-                entry for entry in client.client_list() if entry["name"] != HARNESS and entry["flags"] not in "MS"
+                entry
+                for entry in client.client_list()
+                if not entry["name"].startswith(SPARED) and entry["flags"] not in "MS"
             ]
             for entry in chance.sample(theirs, min(count, len(theirs))):
                 with suppress(redis.ResponseError, ProcessLookupError):  # it has gone by itself

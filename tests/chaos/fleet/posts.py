@@ -1,6 +1,6 @@
 """The plan of a run, and the posts of the fleet that it asks for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.chaos.fleet.setup import OURS, QUEUES, STOCK, Setup
 
 #: Pools with their concurrency; those whose library is missing are left out.
 POOLS = {"prefork": 2, "threads": 4, "solo": 1, "gevent": 20, "eventlet": 20}
-KINDS = ("plain", "delayed", "delayed", "early", "retry", "chain")
+KINDS = ("plain", "plain", "delayed", "delayed", "delayed", "early", "retry", "chain")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class Plan:
         rate: Tasks per second of one publisher at most.
         backlog: Messages in a queue above which publishers wait.
         sentinel: Whether a primary with replicas and Sentinels is used.
-        weights: How often each fault comes, if not as usual.
     """
 
     seed: int = 1
@@ -50,7 +49,6 @@ class Plan:
     rate: float = 300.0
     backlog: int = 2000
     sentinel: bool = False
-    weights: dict[str, int] = field(default_factory=dict)
 
 
 def posts(plan: Plan, broker: SingleRedis, directory: Path) -> list[Post]:

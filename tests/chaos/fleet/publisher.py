@@ -80,13 +80,11 @@ class Publisher:
     def _turn(self, queue: str) -> int:
         """Publishes one task, or many. Returns how many."""
         if self._setup.by == OURS and self._random.random() < MANY_SHARE:
-            kind = self._random.choice(("plain", "delayed", "early"))
+            kind = self._kind(queue)
             tasks = [self._planned(kind, queue) for _ in range(MANY)]
             self._publish(tasks, lambda: self._send_many(tasks))
             return MANY
-        # A delay chain is followed by our workers only.
-        kinds = [kind for kind in self._setup.kinds if kind != "chain" or queue == QUEUES[OURS]]
-        task = self._planned(self._random.choice(kinds), queue)
+        task = self._planned(self._kind(queue), queue)
         priority = self._random.choice(PRIORITIES) if self._random.random() < PRIORITY_SHARE else 0
         self._publish([task], lambda: self._send(task, priority))
         return 1
@@ -111,12 +109,17 @@ class Publisher:
             queue=task.queue,
             priority=priority,
             **({"eta": eta_of(task.due)} if task.due else {}),
-            **({"delay_chain": ",".join(f"{step}s" for step in CHAIN_S)} if task.kind == "chain" else {}),
+            **_chain(task.kind),
         )
 
     def _send_many(self, tasks: list[Planned]) -> None:
         calls = (Call(task.args(), eta=eta_of(task.due) if task.due else None, task_id=task.id) for task in tasks)
-        send_many(self._app, TASKS[tasks[0].kind], calls, queue=tasks[0].queue)
+        send_many(self._app, TASKS[tasks[0].kind], calls, queue=tasks[0].queue, **_chain(tasks[0].kind))
+
+    def _kind(self, queue: str) -> str:
+        # A delay chain is followed by our workers only.
+        kinds = [kind for kind in self._setup.kinds if kind != "chain" or queue == QUEUES[OURS]]
+        return self._random.choice(kinds)
 
     def _planned(self, kind: str, queue: str) -> Planned:
         delayed = kind == "delayed" or (kind in ("early", "retry", "chain") and self._random.random() < 0.5)
@@ -136,6 +139,11 @@ class Publisher:
                 return int(connection.default_channel._size(queue)) > self._setup.backlog
         except FAILURES:
             return True
+
+
+def _chain(kind: str) -> dict[str, Any]:
+    """Returns the option that gives a task its delay chain."""
+    return {"delay_chain": ",".join(f"{step}s" for step in CHAIN_S)} if kind == "chain" else {}
 
 
 def main() -> None:

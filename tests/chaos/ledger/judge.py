@@ -85,7 +85,8 @@ class Finding:
     Attributes:
         what: ``lost``, ``early``, ``double`` or ``stuck``.
         id: The task.
-        by: Whose fault: ``ours``, ``stock``, ``mixed`` (either), or ``promised`` where nothing more was promised.
+        by: Whose fault: ``ours``, ``stock``, ``mixed`` (either), ``replication`` (Redis's), or ``promised`` where
+            nothing more was promised.
         why: The reason, in words.
         details: What the ledger has, for the reader.
     """
@@ -99,6 +100,8 @@ class Finding:
     @property
     def is_bad(self) -> bool:
         """Whether it needs a look: a second run that has a reason is what at least once means."""
+        if self.by in ("promised", "replication"):
+            return False
         return self.what != "double" or self.why == UNEXPLAINED
 
 

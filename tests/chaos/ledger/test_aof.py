@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.chaos.brokers.single import chaos_server
+from tests.chaos.brokers.single import options
 from tests.chaos.ledger.aof import POPPED, Trace, blamed, keep, kept_files
 from tests.support.conditions import until
 from tests.support.servers.redis_version import major_version
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(major_version() < 7, reason="before Redis 7 the 
 
 @pytest.fixture
 def server() -> Iterator[PrivateRedis]:
-    with chaos_server() as server:
+    with PrivateRedis(*options()) as server:
         yield server
 
 

@@ -1,4 +1,4 @@
-"""A master, its replica and two Sentinels, as private processes."""
+"""A master, its replicas and two Sentinels, as private processes."""
 
 import subprocess
 import tempfile
@@ -26,17 +26,25 @@ sentinel failover-timeout {name} 3000
 
 
 class Sentinels:
-    """Two Sentinels that watch over a master with one replica.
+    """Two Sentinels that watch over a master with replicas.
+
+    Args:
+        *options: Further options of each server.
+        replicas: Number of replicas.
 
     Attributes:
         ports: Ports of the Sentinels.
         master: The first master.
-        replica: Its replica, which becomes the master.
+        replicas: Its replicas.
+        replica: The first of them. If it is the only one, it becomes the master.
     """
 
-    def __init__(self) -> None:
-        self.master = PrivateRedis("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
-        self.replica = PrivateRedis("--replicaof", "127.0.0.1", str(self.master.port))
+    def __init__(self, *options: str, replicas: int = 1) -> None:
+        sync = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
+        self.master = PrivateRedis(*options, *sync)
+        follow = ("--replicaof", "127.0.0.1", str(self.master.port))
+        self.replicas = [PrivateRedis(*options, *sync, *follow) for _ in range(replicas)]
+        self.replica = self.replicas[0]
         self.ports: list[int] = []
         self._running = ExitStack()
 
@@ -47,6 +55,14 @@ class Sentinels:
     def fail_over(self) -> None:
         """Makes the replica the master, while the old master lives."""
         redis.Redis(port=self.ports[0]).execute_command("SENTINEL", "FAILOVER", MASTER_NAME)
+
+    def current(self) -> PrivateRedis | None:
+        """Returns the master that the first Sentinel names, None if it has none."""
+        try:
+            _, port = Sentinel([("127.0.0.1", self.ports[0])]).discover_master(MASTER_NAME)
+        except MasterNotFoundError:
+            return None
+        return next(server for server in (self.master, *self.replicas) if server.port == int(port))
 
     def await_new_master(self) -> None:
         """Waits until all Sentinels name the replica as the master, and it takes writes."""
@@ -60,7 +76,8 @@ class Sentinels:
     def __enter__(self) -> Self:
         with ExitStack() as starting:
             starting.enter_context(self.master)
-            starting.enter_context(self.replica)
+            for replica in self.replicas:
+                starting.enter_context(replica)
             directory = Path(starting.enter_context(tempfile.TemporaryDirectory(prefix="delayq-sentinel-")))
             for number in range(2):
                 starting.callback(_end, self._start(directory, number))
@@ -98,8 +115,9 @@ class Sentinels:
             known = [redis.Redis(port=port).sentinel_masters()[MASTER_NAME] for port in self.ports]
         except redis.ConnectionError:
             return False
-        in_sync = self.replica.client().info("replication")["master_link_status"] == "up"
-        return in_sync and all(state["num-slaves"] == 1 and state["num-other-sentinels"] == 1 for state in known)
+        count = len(self.replicas)
+        in_sync = all(one.client().info("replication")["master_link_status"] == "up" for one in self.replicas)
+        return in_sync and all(state["num-slaves"] == count and state["num-other-sentinels"] == 1 for state in known)
 
 
 def _role(server: PrivateRedis) -> str:

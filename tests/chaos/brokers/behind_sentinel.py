@@ -1,0 +1,109 @@
+"""A primary with replicas behind Sentinels, and its failovers.
+
+Redis replicates after it has answered. So what it wrote just before a failover may be lost with the old primary,
+however its clients behave: such losses are counted apart.
+"""
+
+import signal
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Self
+
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.chaos.brokers import single
+from tests.chaos.fleet.setup import STOCK
+from tests.support.conditions import until
+from tests.support.servers.sentinels import MASTER_NAME, Sentinels
+
+#: Number of replicas, and the least that must hear of a write. Without them an old primary takes writes for so long, s.
+REPLICAS, LEAST, LAG_S = 2, 1, 2
+#: How long a failover may take, in s.
+FAILOVER_S = 60.0
+
+
+class SentinelRedis(single.SingleRedis):
+    """A primary with replicas behind Sentinels."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        least = ("--min-replicas-to-write", str(LEAST), "--min-replicas-max-lag", str(LAG_S))
+        self._sentinels = Sentinels(*single.options(), *least, replicas=REPLICAS)
+
+    def url(self, by: str) -> str:
+        """Returns the broker URL for a process of ours or of stock."""
+        return self._sentinels.urls("sentinel" if by == STOCK else "delayq+sentinel")
+
+    def transport_options(self) -> dict[str, str]:
+        """Returns the transport options that the URL needs."""
+        return {"master_name": MASTER_NAME}
+
+    def kill(self, away_s: float) -> None:
+        """Kills the primary, waits for another, and starts the old one again as its replica."""
+        begin, old = time.time(), self._primary()
+        old.stop(signal.SIGKILL)
+        until(lambda: self._has_other(old), FAILOVER_S, "a replica has become the primary")
+        time.sleep(away_s)
+        old.start()
+        until(lambda: self._follows(old), FAILOVER_S, "the old primary is a replica")
+        self.faults.add("primary kill", begin=begin, end=time.time())
+
+    def fail_over(self) -> None:
+        """Asks for a failover, and waits until the old primary is a replica."""
+        begin, old = time.time(), self._primary()
+        until(self._ask, FAILOVER_S, "the Sentinels agree to fail over")
+        until(lambda: self._has_other(old), FAILOVER_S, "a replica has become the primary")
+        until(lambda: self._follows(old), FAILOVER_S, "the old primary is a replica")
+        self.faults.add("failover", begin=begin, end=time.time())
+
+    def excuse(self, at: float) -> str:
+        """Returns why a message that was written at a time (s since the epoch) may be gone; empty if it must not."""
+        failovers = [fault for fault in self.faults.faults if fault.kind in ("failover", "primary kill")]
+        near = any(fault.begin - LAG_S <= at <= fault.end for fault in failovers)
+        return "written to a primary that failed over before its replica had it" if near else ""
+
+    def look(self) -> None:
+        """Keeps no log: after a failover no server's log is whole."""
+
+    def steps(self, ids: Collection[str]) -> dict[str, list[str]]:
+        """Knows nothing of single messages."""
+        return {}
+
+    def _ask(self) -> bool:
+        try:
+            self._sentinels.fail_over()
+        except redis.ResponseError:  # the last failover is not over, or no replica is good enough yet
+            return False
+        return True
+
+    def _primary(self) -> PrivateRedis:
+        return until(self._sentinels.current, FAILOVER_S, "a primary")
+
+    def _has_other(self, old: PrivateRedis) -> bool:
+        current = self._sentinels.current()
+        return current is not None and current is not old and _role(current) == "master"
+
+    def _follows(self, old: PrivateRedis) -> bool:
+        if _role(old) != "slave":
+            return False
+        return all(
+            server.client().info("replication").get("master_link_status", "up") == "up"
+            for server in (self._sentinels.master, *self._sentinels.replicas)
+        )
+
+    def __enter__(self) -> Self:
+        self._sentinels.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sentinels.__exit__(None, None, None)
+        super().__exit__()
+
+
+def _role(server: PrivateRedis) -> str:
+    try:
+        return str(server.client().info("replication")["role"])
+    except redis.ConnectionError:  # it is away, or a change of role has cut the connection
+        return ""
