@@ -20,8 +20,8 @@ from tests.support.conditions import until
 
 #: How often the fleet is looked after, and how often the progress is told, in s.
 LOOK_S, TELL_S = 0.05, 5.0
-#: How long nothing may change while Redis drains, and how long publishers and workers may take to end, in s.
-STANDSTILL_S, RETIRE_S = 150.0, 120.0
+#: How long publishers and workers may take to end, in s.
+RETIRE_S = 120.0
 
 
 @dataclass
@@ -159,7 +159,7 @@ class Chaotic:
         """Waits until Redis has no message any more, as long as something changes. Returns whether it got so far."""
         changed, last = time.monotonic(), -1
         told = 0.0
-        while time.monotonic() - changed < STANDSTILL_S:
+        while time.monotonic() - changed < self._plan.standstill_s:
             for member in fleet.of_role("worker", "transfer"):
                 member.look()
             with broker.client() as client:

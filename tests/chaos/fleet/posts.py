@@ -32,6 +32,7 @@ class Plan:
         publishers: Number of publishers of ours; there is one of stock beside them if there are stock workers.
         rate: Tasks per second of one publisher at most.
         backlog: Messages in a queue above which publishers wait.
+        standstill_s: For how long nothing may change while Redis drains, in s, before what is left counts as stuck.
         sentinel: Whether a primary with replicas and Sentinels is used.
     """
 
@@ -48,6 +49,7 @@ class Plan:
     publishers: int = 2
     rate: float = 300.0
     backlog: int = 2000
+    standstill_s: float = 90.0
     sentinel: bool = False
 
 

@@ -26,10 +26,12 @@ PLAN = Plan(
     publishers=1,
     rate=200,
     backlog=500,
+    standstill_s=40,
 )
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_no_fault_loses_a_task(tmp_path: Path) -> None:
     """No task is lost, early, stuck, or run twice without a reason, and nothing is left in Redis."""
     with SingleRedis(tmp_path) as broker:
