@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
+from threading import Lock
 from typing import Any
 
 from kombu.log import get_logger
@@ -22,6 +23,7 @@ class Acks:
     def __init__(self) -> None:
         self._tags: deque[str] = deque()
         self._by_text = False
+        self._sending = Lock()
 
     def __bool__(self) -> bool:
         return bool(self._tags)
@@ -38,13 +40,18 @@ class Acks:
         return [store.taking.ack_command(tags, by_text=self._by_text)], partial(self._on_acked, store, tags)
 
     def send(self, store: TransportStore) -> None:
-        """Sends all tags now; one round trip. Keeps them if they cannot be sent."""
-        if tags := drained(self._tags):
-            try:
-                _report(store.taking.ack(tags))
-            except BaseException:
-                self.add(*tags)
-                raise
+        """Sends all tags now; one round trip. Keeps them if they cannot be sent.
+
+        One thread or greenlet sends at a time, and sends the tags of all others with its own. So they need one
+        connection, where kombu's pool has ten.
+        """
+        with self._sending:
+            if tags := drained(self._tags):
+                try:
+                    _report(store.taking.ack(tags))
+                except BaseException:
+                    self.add(*tags)
+                    raise
 
     def _on_acked(self, store: TransportStore, tags: list[str], replies: list[Any]) -> None:
         [reply] = replies
