@@ -46,6 +46,12 @@ def _choice(*names: str) -> Callable[[object], str]:
     return check
 
 
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("is not the name of a queue")
+    return value
+
+
 def _or_none(check: Callable[[object], Any]) -> Callable[[object], Any]:
     return lambda value: None if value is None else check(value)
 
@@ -90,8 +96,15 @@ class Options:
         None,
         _or_none(_number(1, whole=True)),
         "deliveries",
-        "How often a message may be in the hands of a consumer that dies. After that it goes to the dead letters. "
-        "None: no limit.",
+        "How often a message may be in the hands of a consumer that dies. With the last time it goes to the queue "
+        "delivery_limit_queue. None: no limit.",
+    )
+    delivery_limit_queue: str = _option(
+        "dead_letters",
+        _name,
+        "",
+        "The queue of dead letters for messages that have reached delivery_limit. The process that puts them there "
+        "runs no task, so it does not know the dead_letter_queue of a task.",
     )
     max_waiters: int = _option(
         32,

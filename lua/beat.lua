@@ -1,5 +1,5 @@
 -- Renews the lease of a consumer, and the times of the messages that it holds.
--- KEYS[1] consumers      ZSET  consumer -> end of its lease, ms since the epoch
+-- KEYS[1] consumers      ZSET  consumer -> end of its lease, ms since the epoch; 0 once it is fenced off
 -- KEYS[2] consumed       HASH  consumer -> names of its queues, a JSON list
 -- KEYS[3] unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
 -- ARGV[1]    consumer  name
@@ -7,8 +7,8 @@
 -- ARGV[3]    queues    names of its queues, a JSON list
 -- ARGV[4]    is_new    1 for a name that has no lease yet
 -- ARGV[5...] tag       of a message that it holds
--- Returns 'renewed'; or 'ended', with nothing changed, when the lease has ended
--- Atomic: a lease that has ended is never renewed.
+-- Returns 'renewed'; or 'ended', with nothing changed, when the consumer is fenced off or unknown
+-- Atomic: a consumer renews its lease, also late, or is fenced off.
 -- Cost: O(tags log N)
 -- @include clock wrong_type
 
@@ -21,7 +21,7 @@ if wrong then
   return wrong
 end
 local ends = redis.call('ZSCORE', consumers, consumer)
-if not is_new and not (ends and tonumber(ends) > now) then
+if not is_new and not (ends and tonumber(ends) > 0) then
   return 'ended'
 end
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass.

@@ -2,62 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from enum import StrEnum
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.message.fields import priority_of
+from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.message.times import in_utc
 from kombu_delayq.store.types import Waiting
-
-#: Message property that says why a message is among the dead letters, see ``record``.
-DEAD_LETTER = "dead_letter"
-#: Most characters kept of an error.
-ERROR_LENGTH = 1000
-
-
-class Reason(StrEnum):
-    """Why a message is buried. The values are those of ``DeadLetter.reason``."""
-
-    CHAIN_EXHAUSTED = "delay chain exhausted"
-    RETRIES_EXHAUSTED = "retries exhausted"
-    FAILED = "failed"
-    TIME_LIMIT = "time limit exceeded"
-    WORKER_LOST = "worker lost"
-    #: A row of a DataFrame from which no task can be made.
-    BAD_ROW = "bad row"
-
-
-def record(
-    reason: Reason,
-    error: str | None,
-    *,
-    retries: int,
-    exchange: str | None,
-    routing_key: str | None,
-    worker: str | None,
-) -> dict[str, Any]:
-    """Returns the message property ``DEAD_LETTER``. ``DeadLetter`` has its entries as attributes of the same names.
-
-    Args:
-        reason: Why the message is buried.
-        error: The last error of the task, which is cut to ``ERROR_LENGTH``.
-        retries: How often the task was retried.
-        exchange: Exchange through which the task came to its worker.
-        routing_key: Routing key of the task.
-        worker: Node name of the worker, or the host, that buries it.
-    """
-    return {
-        "reason": str(reason),
-        "error": None if error is None else error[:ERROR_LENGTH],
-        "retries": retries,
-        "exchange": exchange,
-        "routing_key": routing_key,
-        "worker": worker,
-        "at": datetime.now(UTC).isoformat(),
-    }
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,11 +91,8 @@ class DeadLetter:
 
     @property
     def priority(self) -> int:
-        """0 to 9. Source: kombu.transport.virtual.Channel._get_message_priority."""
-        try:
-            return max(min(int(self.task.properties["priority"]), 9), 0)
-        except (KeyError, TypeError, ValueError):
-            return 0
+        """0 to 9."""
+        return priority_of({"properties": self.task.properties})
 
     def released(self, exchange: str, routing_key: str) -> bytes:
         """Returns the message to push to a queue: without the record, with this exchange and routing key as address."""

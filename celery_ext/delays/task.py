@@ -14,7 +14,6 @@ from celery_ext.dead_letters.bury import (
     reason_of,
     warn_of_old_attribute,
 )
-from celery_ext.dead_letters.letter import Reason
 from celery_ext.delays import outside_failures
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
@@ -22,6 +21,7 @@ from celery_ext.signals import delay_chain_exhausted
 from celery_ext.waiting.revoke import announce_revoked
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.message.letters import Reason
 
 # A mixin for classes of tasks; only a type checker sees it as a task itself.
 _Task: Any = Task if TYPE_CHECKING else object

@@ -17,6 +17,8 @@ Message = dict[str, Any]
 CHAIN = "delay_chain"
 #: Message property of every step of a delay chain: the same value in all steps of the chain, and in no other message.
 CHAIN_ID = "delay_chain_id"
+#: Message property: how often the message was in the hands of a consumer that died.
+DELIVERY_COUNT = "x-delivery-count"
 
 #: Writes any value as ``kombu.utils.json.dumps`` does, without a new encoder for each value.
 to_json: Callable[[Any], str] = JSONEncoder().encode
@@ -47,6 +49,28 @@ def headers_of(message: Message) -> dict[str, Any]:
 def properties_of(message: Message) -> dict[str, Any]:
     """Returns the properties of a message; empty where it has none, or where they are no dict."""
     return _mapping(message.get("properties"))
+
+
+def info_of(message: Message) -> dict[str, Any]:
+    """Returns the property ``delivery_info`` of a message, which has its address; empty where there is none."""
+    return _mapping(properties_of(message).get("delivery_info"))
+
+
+def priority_of(message: Message) -> int:
+    """Returns the priority of a message, 0 to 9.
+
+    Source: kombu.transport.virtual.Channel._get_message_priority.
+    """
+    try:
+        return max(min(int(properties_of(message)["priority"]), 9), 0)
+    except (LookupError, TypeError, ValueError, OverflowError):
+        return 0
+
+
+def deliveries_of(message: Message) -> int:
+    """Returns how often a message was in the hands of a consumer that died."""
+    count = properties_of(message).get(DELIVERY_COUNT)
+    return max(count, 0) if isinstance(count, int) else 0
 
 
 def task_id_of(head: Mapping[str, Any]) -> str | None:

@@ -165,7 +165,7 @@ class Keys:
 
     @property
     def consumers(self) -> str:
-        """ZSET: names of the consumers, with the end of their leases, ms since the epoch."""
+        """ZSET: names of the consumers, with the end of their leases, ms since the epoch; 0 while one is reclaimed."""
         return f"{self.prefix}delayq:consumers"
 
     @property

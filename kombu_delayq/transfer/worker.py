@@ -20,6 +20,7 @@ from kombu_delayq.transfer.backoff import Backoff
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.forgetting import Forgetting
 from kombu_delayq.transfer.leadership import Leadership
+from kombu_delayq.transfer.reclaim import Reclaiming
 
 logger = get_logger(__name__)
 
@@ -62,6 +63,7 @@ class TransferWorker:
         self._announcements = Announcements()
         self._messages = DueMessages(on_transfer)
         self._forgetting = Forgetting()
+        self._reclaiming = Reclaiming()
         self._last_warning = ""
 
     @property
@@ -157,6 +159,7 @@ class TransferWorker:
         self._announcements.follow(self._messages.in_list_form(store))
         if self.leading:
             self._forgetting.go_on(store, self._leadership.registered, self._announcements)
+        self._reclaiming.go_on(store, leads=self.leading)
         self._backoff.succeeded()
         try:
             self._deliver(store, until)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from kombu_delayq.connection.text import as_bytes, as_text
@@ -17,13 +18,23 @@ class ConsumerLease(NamedTuple):
 
     Attributes:
         name: ``host:pid:random``.
-        left_ms: Time until its lease ends; negative once it has ended.
+        left_ms: Time until its lease ends; negative once it has ended, ``-inf`` while what it held is reclaimed.
         queues: Names of the queues that it consumes.
     """
 
     name: str
     left_ms: float
     queues: list[str]
+
+    @property
+    def host(self) -> str:
+        """Name of the host on which it runs."""
+        return self.name.rsplit(":", 2)[0]
+
+    @property
+    def pid(self) -> str:
+        """Number of its process on that host; empty for a name of another form."""
+        return (self.name.rsplit(":", 2)[1:-1] or [""])[0]
 
 
 class Held(NamedTuple):
@@ -60,7 +71,8 @@ class Consumers(StorePart):
             is_new: Whether the name has no lease yet.
 
         Returns:
-            Whether it has the lease; False if the lease has ended.
+            Whether it has the lease. False if what it held is being reclaimed, or has been: then it needs another name.
+            A lease that has ended without that is renewed.
         """
         args = [consumer, round(self._client.options.consumer_ttl * 1000), json.dumps(sorted(queues))]
         keys = [self._keys.consumers, self._keys.consumed, self._keys.unacked_index]
@@ -79,11 +91,26 @@ class Consumers(StorePart):
 
     def all(self) -> list[ConsumerLease]:
         """Returns all consumers, those first whose lease ends first."""
-        return self._read(0, -1)
+        now_ms, rows = self._rows(-1)
+        return self._leases(now_ms, rows)
 
-    def ended(self) -> list[ConsumerLease]:
-        """Returns consumers whose lease has ended, the first hundred at most. Without any, this costs little."""
-        return [lease for lease in self._read(0, 99) if lease.left_ms <= 0]
+    def ended(self) -> tuple[float, list[ConsumerLease]]:
+        """Finds consumers whose lease has ended, the first thousand at most; one round trip where there are none.
+
+        Returns:
+            Redis's clock, ms since the epoch, and the consumers.
+        """
+        now_ms, rows = self._rows(999)
+        return now_ms, self._leases(now_ms, [row for row in rows if row[1] <= now_ms])
+
+    def fence(self, consumers: Sequence[str]) -> list[str]:
+        """Keeps consumers whose lease has ended from renewing it and from taking messages, for good.
+
+        Returns:
+            The names of those consumers; the others have renewed their lease meanwhile.
+        """
+        pages_of = pages(consumers, PAGE)
+        return [as_text(name) for page in pages_of for name in self._client.run("fence", [self._keys.consumers], page)]
 
     def tags_of(self, consumers: Collection[str]) -> dict[str, list[str]]:
         """Finds what consumers hold, by going once through all messages that anybody holds.
@@ -104,17 +131,19 @@ class Consumers(StorePart):
         notes = self._client.ask("HMGET", self._keys.unacked, *tags)
         return [Held(tag, note) for tag, note in zip(tags, notes, strict=True) if note is not None]
 
-    def _read(self, start: int, stop: int) -> list[ConsumerLease]:
+    def _rows(self, stop: int) -> tuple[float, list[tuple[bytes, float]]]:
         with self._client.redis.pipeline(transaction=False) as pipe:
             pipe.time()
-            pipe.zrange(as_bytes(self._keys.consumers), start, stop, withscores=True)
+            pipe.zrange(as_bytes(self._keys.consumers), 0, stop, withscores=True)
             (seconds, microseconds), rows = pipe.execute()
+        return seconds * 1000 + microseconds / 1000, rows
+
+    def _leases(self, now_ms: float, rows: Sequence[tuple[bytes, float]]) -> list[ConsumerLease]:
         if not rows:
             return []
-        now_ms = seconds * 1000 + microseconds / 1000
         queues = self._client.redis.hmget(as_bytes(self._keys.consumed), [name for name, _ in rows])
         return [
-            ConsumerLease(as_text(name), ends_ms - now_ms, _names_in(names))
+            ConsumerLease(as_text(name), ends_ms - now_ms if ends_ms else -inf, _names_in(names))
             for (name, ends_ms), names in zip(rows, queues, strict=True)
         ]
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 from celery.utils.nodenames import anon_nodename
 
 from celery_ext.bulk.template import Slots
-from celery_ext.dead_letters.letter import DEAD_LETTER, Reason, record
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.messages.arguments import Arguments
@@ -16,6 +15,7 @@ from celery_ext.spark.write.messages.row_errors import RowErrors
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
 from celery_ext.spark.write.messages.values import Values
 from kombu_delayq.message.fields import to_json
+from kombu_delayq.message.letters import DEAD_LETTER, Reason, record
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store.types import Offer
 

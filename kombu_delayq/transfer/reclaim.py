@@ -1,0 +1,177 @@
+"""Gives back what consumers held whose lease has ended, beside the other work of a leading transfer worker."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
+
+from kombu.log import get_logger
+from redis.exceptions import ResponseError
+
+from kombu_delayq.connection.text import as_bytes, readable
+from kombu_delayq.message.fields import DELIVERY_COUNT, deliveries_of, priority_of, to_json
+from kombu_delayq.message.letters import beyond_delivery_limit
+from kombu_delayq.message.pages import pages
+from kombu_delayq.message.redelivery import redelivered
+from kombu_delayq.message.unacked import read_note
+from kombu_delayq.store import TransportStore
+from kombu_delayq.store.consuming.consumers import ConsumerLease
+from kombu_delayq.store.consuming.taking import PAGE, Landing, Request, Requeued
+
+logger = get_logger(__name__)
+
+#: Shares of ``consumer_ttl``. A worker looks at the leases so often. If it could not look for ``GAP_SHARE``, Redis or
+#: the machine was away, and living consumers could not renew their leases either: they get ``GRACE_SHARE`` to do so,
+#: which is more than the quarter after which a consumer renews its lease.
+LOOK_SHARE, GAP_SHARE, GRACE_SHARE = 1 / 8, 1 / 2, 3 / 8
+#: For about so long at a time, in s, the worker gives messages back. Then it delivers until its next look at Redis.
+SLICE_S = 0.1
+
+
+@dataclass
+class _Returned:
+    """What of a consumer has been given back so far.
+
+    Attributes:
+        queues: Number of messages by the queue to which they went.
+        buried: Number of messages that went to the dead letters.
+        unread: Tags whose notes cannot be read.
+    """
+
+    queues: Counter[str] = field(default_factory=Counter)
+    buried: int = 0
+    unread: set[str] = field(default_factory=set)
+
+
+class Reclaiming:
+    """Looks now and then for consumers whose lease has ended, and puts what they held back into its queues."""
+
+    def __init__(self) -> None:
+        self._next_look = -inf
+        self._looked_ms = -inf  # by Redis's clock, which goes on while this process or Redis stands still
+        self._patient_until_ms = inf
+        self._returned: dict[str, _Returned] = {}
+        self._errors: dict[str, str] = {}
+
+    def go_on(self, store: TransportStore, *, leads: bool) -> None:
+        """Looks at the leases, if it is time; a worker that leads gives back what can be given back in ``SLICE_S``."""
+        if monotonic() < self._next_look:
+            return
+        self._next_look = monotonic() + store.options.consumer_ttl * LOOK_SHARE
+        try:
+            now_ms, ended = store.consumers.ended()
+            if leads and self._is_sure(store, now_ms) and ended:
+                self._reclaim(store, ended)
+        except ResponseError as error:
+            self._log_once("", "messages of dead consumers are not given back", error)
+
+    def _is_sure(self, store: TransportStore, now_ms: float) -> bool:
+        """Whether living consumers had the time to renew their leases."""
+        options = store.options
+        longest_ms = 1000 * max(options.consumer_ttl * GAP_SHARE, 3 * options.poll_interval)
+        gap_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        if gap_ms > longest_ms:
+            self._patient_until_ms = now_ms + 1000 * options.consumer_ttl * GRACE_SHARE
+        return now_ms >= self._patient_until_ms
+
+    def _reclaim(self, store: TransportStore, ended: Sequence[ConsumerLease]) -> None:
+        until = monotonic() + SLICE_S
+        fenced = set(store.consumers.fence([lease.name for lease in ended]))
+        tags = store.consumers.tags_of(fenced)
+        for lease in ended:
+            if lease.name not in fenced:
+                continue
+            try:
+                if not self._give_back(store, lease, tags.get(lease.name, ()), until):
+                    self._next_look = -inf
+                    return
+            except ResponseError as error:
+                what = f"messages that consumer {lease.name} held are not given back, and tried again"
+                self._log_once(lease.name, what, error)
+
+    def _give_back(self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], until: float) -> bool:
+        """Gives back what a consumer held, and forgets the consumer. Returns False if time was up before.
+
+        Raises:
+            ResponseError: Some messages cannot go back now; the others have.
+        """
+        returned = self._returned.setdefault(lease.name, _Returned())
+        errors: list[ResponseError] = []
+        for page in pages(reversed(tags), PAGE):
+            if monotonic() > until:
+                return False
+            self._put_back(store, lease, page, errors)
+        of_lists = [
+            Landing(name, step, lease.name) for name in lease.queues for step in range(store.taking.steps(name))
+        ]
+        for some in pages(of_lists, PAGE):
+            store.taking.take(Request("", 0, 0, (), landings=some))
+        if errors:
+            raise errors[0]
+        store.consumers.leave(lease.name)
+        del self._returned[lease.name]
+        self._errors.pop(lease.name, None)
+        _report(store, lease, returned)
+        return True
+
+    def _put_back(
+        self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], errors: list[ResponseError]
+    ) -> None:
+        """Puts a page of messages back, those last that the consumer took first, so that these are consumed next."""
+        returned, options = self._returned[lease.name], store.options
+        back: defaultdict[str, list[Requeued]] = defaultdict(list)
+        letters: list[Requeued] = []
+        for held in store.consumers.notes(tags):
+            note = read_note(as_bytes(held.note))
+            if note is None or note.exchange:
+                returned.unread.add(held.tag)
+                continue
+            message, queue, limit = note.message, note.routing_key, options.delivery_limit
+            count, priority = deliveries_of(message) + 1, priority_of(message)
+            if limit is not None and count >= limit:
+                queue = options.delivery_limit_queue
+                letter = beyond_delivery_limit(message, count, lease.name, queue)
+                letters.append(Requeued(held.tag, queue, priority, to_json(letter)))
+            else:
+                again = redelivered(message, **{DELIVERY_COUNT: count})
+                back[queue].append(Requeued(held.tag, queue, priority, to_json(again)))
+        for queue, messages in back.items():
+            with _collected(errors):
+                returned.queues[queue] += len(messages) - len(store.taking.requeue(messages, "next"))
+        with _collected(errors):
+            returned.buried += len(letters) - len(store.taking.requeue(letters, "last"))
+
+    def _log_once(self, consumer: str, what: str, error: ResponseError) -> None:
+        text = readable(error)
+        if self._errors.get(consumer) != text:
+            self._errors[consumer] = text
+            logger.error("%s: %s", what, text)
+
+
+@contextmanager
+def _collected(errors: list[ResponseError]) -> Iterator[None]:
+    try:
+        yield
+    except ResponseError as error:
+        errors.append(error)
+
+
+def _report(store: TransportStore, lease: ConsumerLease, returned: _Returned) -> None:
+    """Says what became of the messages of a dead consumer."""
+    logger.warning(
+        "the consumer in process %s on %s is dead, or was silent for too long (%s): of the messages that it held, %s",
+        *(lease.pid, lease.host, lease.name, "; ".join(_fates(store, returned)) or "none is left"),
+    )
+
+
+def _fates(store: TransportStore, returned: _Returned) -> Iterator[str]:
+    if returned.queues:
+        queues = ", ".join(f"{count} to {readable(name)!r}" for name, count in sorted(returned.queues.items()))
+        yield f"{returned.queues.total()} went back ({queues})"
+    if returned.buried:
+        limit, queue = store.options.delivery_limit, store.options.delivery_limit_queue
+        yield f"{returned.buried} went to the dead letters in {queue!r}, because of delivery_limit={limit}"
+    if returned.unread:
+        yield f"{len(returned.unread)} cannot be read and stay for `delayq repair`, among them {min(returned.unread)}"
