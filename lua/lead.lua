@@ -33,7 +33,10 @@ if failed then
   return failed
 end
 if given > 0 then
-  redis.call('SET', KEYS[given + 1], name, 'PX', ttl)
+  -- Needs no memory, so that a full Redis lets the later writes of the script pass.
+  if redis.call('PEXPIRE', KEYS[given + 1], ttl) == 0 then
+    redis.call('SET', KEYS[given + 1], name, 'PX', ttl)
+  end
   for i = given + 1, #holders do
     if holders[i] == name then
       redis.call('DEL', KEYS[i + 1])

@@ -65,7 +65,8 @@ class Reclaiming:
             if leads and self._is_sure(store, now_ms) and ended:
                 self._reclaim(store, ended)
         except ResponseError as error:
-            self._log_once("", "messages of dead consumers are not given back", error)
+            if self._is_news("", error):
+                logger.error("what dead consumers held is not given back: %s", readable(error))
 
     def _is_sure(self, store: TransportStore, now_ms: float) -> bool:
         """Whether living consumers had the time to renew their leases."""
@@ -88,8 +89,10 @@ class Reclaiming:
                     self._next_look = -inf
                     return
             except ResponseError as error:
-                what = f"messages that consumer {lease.name} held are not given back, and tried again"
-                self._log_once(lease.name, what, error)
+                if self._is_news(lease.name, error):
+                    logger.error(
+                        "some messages of the dead consumer %s stay in hand: %s", *map(readable, (lease.name, error))
+                    )
 
     def _give_back(self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], until: float) -> bool:
         """Gives back what a consumer held, and forgets the consumer. Returns False if time was up before.
@@ -143,11 +146,10 @@ class Reclaiming:
         with _collected(errors):
             returned.buried += len(letters) - len(store.taking.requeue(letters, "last"))
 
-    def _log_once(self, consumer: str, what: str, error: ResponseError) -> None:
-        text = readable(error)
-        if self._errors.get(consumer) != text:
-            self._errors[consumer] = text
-            logger.error("%s: %s", what, text)
+    def _is_news(self, consumer: str, error: ResponseError) -> bool:
+        """Whether this error has not been met with this consumer before."""
+        known, self._errors[consumer] = self._errors.get(consumer), str(error)
+        return known != str(error)
 
 
 @contextmanager
@@ -161,8 +163,9 @@ def _collected(errors: list[ResponseError]) -> Iterator[None]:
 def _report(store: TransportStore, lease: ConsumerLease, returned: _Returned) -> None:
     """Says what became of the messages of a dead consumer."""
     logger.warning(
-        "the consumer in process %s on %s is dead, or was silent for too long (%s): of the messages that it held, %s",
-        *(lease.pid, lease.host, lease.name, "; ".join(_fates(store, returned)) or "none is left"),
+        "consumer %s, which was process %s on host %s, is dead or was silent for too long. Of what it held, %s",
+        *map(readable, (lease.name, lease.pid, lease.host)),
+        "; ".join(_fates(store, returned)) or "nothing was left",
     )
 
 

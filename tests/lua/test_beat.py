@@ -7,6 +7,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.taking import LeaseEnded
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
@@ -41,17 +42,31 @@ def test_a_lease_is_renewed(store: DelayStore) -> None:
     assert store.client.hgetall(CONSUMED) == {ME.encode(): b'["z"]', OTHER.encode(): b'["q"]'}
 
 
-@pytest.mark.parametrize("left", ["ended", "unknown"])
-def test_a_lease_that_has_ended_is_never_renewed(store: DelayStore, left: str) -> None:
+@pytest.mark.parametrize("left", ["fenced", "unknown"])
+def test_a_consumer_that_is_fenced_off_never_renews_its_lease(store: DelayStore, left: str) -> None:
     """The call answers that the lease has ended, and changes nothing, not even the times of messages."""
     lives(store)
     store.client.lpush("q", "1")
     tags = [taken.tag for taken in take(store)]
-    end_lease(store) if left == "ended" else store.consumers.leave(ME)
+    end_lease(store)
+    store.consumers.fence([ME]) if left == "fenced" else store.consumers.leave(ME)
     store.client.zadd(INDEX, dict.fromkeys(tags, 5.0))
     before = contents(store.client)
     assert not store.consumers.beat(ME, ["q"], tags)
     assert contents(store.client) == before
+
+
+def test_a_lease_may_be_renewed_late(store: DelayStore) -> None:
+    """A consumer whose lease has ended, and whose messages nobody has begun to give back, keeps them and goes on."""
+    lives(store)
+    store.client.lpush("q", "1", "2")
+    [taken] = take(store, 1)
+    end_lease(store)
+    with pytest.raises(LeaseEnded):
+        take(store, 1, first=2)
+    assert store.consumers.beat(ME, ["q"], [taken.tag])
+    assert [each.body for each in take(store, 1, first=2)] == [b"2"]
+    assert store.taking.ack([taken.tag]) == []
 
 
 def test_messages_in_hand_are_as_new(store: DelayStore) -> None:

@@ -1,8 +1,10 @@
 """``lead.lua``: takes or renews the lease of the leading transfer worker, or of a deputy."""
 
 import pytest
+import redis
 from redis.exceptions import ResponseError
 
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.leases import Lease
 from tests.support.conditions import until
@@ -83,6 +85,21 @@ def test_a_lease_ends_by_itself(make_store: MakeStore) -> None:
     store.leases.lead("one")
     assert store.leases.lead("two").leader == "one"
     until(lambda: store.leases.lead("two").leader == "two")
+
+
+@pytest.mark.parametrize("before", ["one", ""])
+def test_a_full_redis_gives_leases(before: str) -> None:
+    """A Redis that refuses every other write lets a leader begin and go on."""
+    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
+        store = DelayStore(client)
+        if before:
+            store.leases.lead(before)
+            client.pexpire(LEASE, 1000)
+        client.config_set("maxmemory", 1)
+        with pytest.raises(ResponseError, match="maxmemory"):
+            client.set(LEASE, "one")
+        assert store.leases.lead("one").leader == "one"
+        assert client.pttl(LEASE) > 1000
 
 
 @pytest.mark.parametrize("key", [*LEASES, "delayq:queues"])

@@ -83,11 +83,8 @@ class Consumers(StorePart):
 
     def leave(self, consumer: str) -> None:
         """Forgets a consumer that holds nothing any more."""
-        name = as_bytes(consumer)
-        with self._client.redis.pipeline(transaction=True) as pipe:
-            pipe.zrem(as_bytes(self._keys.consumers), name)
-            pipe.hdel(as_bytes(self._keys.consumed), name)
-            pipe.execute()
+        # No transaction: a full Redis refuses any. The lease goes last, so that a call cut short can be repeated.
+        self._client.send([("HDEL", self._keys.consumed, consumer), ("ZREM", self._keys.consumers, consumer)])
 
     def all(self) -> list[ConsumerLease]:
         """Returns all consumers, those first whose lease ends first."""

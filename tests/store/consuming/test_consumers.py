@@ -1,10 +1,15 @@
 """Consumers as the store knows them, and what they hold."""
 
-import pytest
+from math import inf
 
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.consumers import ConsumerLease, Held, consumer_of
 from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, lives, take
+from tests.support.store.keyspace import clock_ms
 
 
 @pytest.fixture
@@ -33,6 +38,7 @@ def test_a_tag_names_its_consumer(tag: str, consumer: str) -> None:
 
 def test_consumers_are_listed_by_the_end_of_their_leases(store: DelayStore) -> None:
     """All consumers are returned with the time that they have left and their queues; those that end first first."""
+    before_ms = clock_ms(store.client)
     lives(store, ME, OTHER, queues=("b", "a"))
     end_lease(store, OTHER)
     other, me = store.consumers.all()
@@ -40,12 +46,33 @@ def test_consumers_are_listed_by_the_end_of_their_leases(store: DelayStore) -> N
     assert (other.queues, me.queues) == (["a", "b"], ["a", "b"])
     assert -30_000 < other.left_ms <= -1000
     assert 0 < me.left_ms <= store.options.consumer_ttl * 1000
-    assert [lease.name for lease in store.consumers.ended()] == [OTHER]
+    now_ms, ended = store.consumers.ended()
+    assert [(lease.name, lease.queues) for lease in ended] == [(OTHER, ["a", "b"])]
+    assert before_ms <= now_ms <= clock_ms(store.client)
+
+
+def test_a_consumer_that_is_fenced_off_has_no_time_left(store: DelayStore) -> None:
+    """While what it held is given back, a consumer is listed as one whose lease has ended for ever."""
+    lives(store, ME, OTHER)
+    end_lease(store, OTHER)
+    store.consumers.fence([ME, OTHER])
+    assert store.consumers.all()[0] == (OTHER, -inf, ["q"])
+    assert store.consumers.ended()[1] == [(OTHER, -inf, ["q"])]
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "pid"),
+    [(ME, "host", "1"), ("fe80::1:77:0000abcd", "fe80::1", "77"), ("no:name", "no", ""), ("", "", "")],
+)
+def test_a_name_tells_host_and_process(name: str, host: str, pid: str) -> None:
+    """A consumer's host and process are read from its name; a name of another form is no error."""
+    lease = ConsumerLease(name, 0.0, [])
+    assert (lease.host, lease.pid) == (host, pid)
 
 
 def test_nobody_consumes(store: DelayStore) -> None:
     """Without consumers there are none, and none that have ended."""
-    assert store.consumers.all() == store.consumers.ended() == []
+    assert store.consumers.all() == store.consumers.ended()[1] == []
 
 
 @pytest.mark.parametrize("value", [None, b"no JSON", b"{}", b'"q"', b"[1, null]", b"\xff"])
@@ -66,6 +93,15 @@ def test_a_consumer_that_leaves_is_forgotten(store: DelayStore) -> None:
     assert store.client.hkeys(CONSUMED) == [OTHER.encode()]
     store.consumers.leave(OTHER)
     assert not store.client.exists(CONSUMERS, CONSUMED)
+
+
+def test_a_consumer_leaves_a_full_redis() -> None:
+    """A Redis that refuses every other write, and every transaction, forgets consumers."""
+    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
+        lives(store := DelayStore(client))
+        client.config_set("maxmemory", 1)
+        store.consumers.leave(ME)
+        assert not client.exists(CONSUMERS, CONSUMED)
 
 
 def test_what_consumers_hold_is_found(store: DelayStore) -> None:

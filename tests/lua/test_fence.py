@@ -1,0 +1,63 @@
+"""``fence.lua``: fences consumers off whose lease has ended."""
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.taking import LeaseEnded
+from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
+from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+
+
+@pytest.fixture
+def backup() -> str:
+    """Consuming does not regard the form of backup."""
+    return "hash"
+
+
+def test_a_consumer_whose_lease_has_ended_is_fenced_off(store: DelayStore) -> None:
+    """It can neither renew its lease nor take messages, and stays known until all that it held is given back."""
+    lives(store)
+    end_lease(store)
+    for _ in range(2):
+        assert store.consumers.fence([ME]) == [ME]
+    assert contents(store.client)[b"delayq:consumers"] == [(ME.encode(), 0.0)]
+    assert not store.consumers.beat(ME, ["q"])
+    store.client.lpush("q", "1")
+    with pytest.raises(LeaseEnded):
+        take(store)
+
+
+def test_a_consumer_that_lives_is_left_alone(store: DelayStore) -> None:
+    """A lease that has not ended, or was renewed meanwhile, goes on; an unknown name stays unknown."""
+    lives(store, ME, OTHER)
+    end_lease(store, OTHER)
+    assert store.consumers.beat(OTHER, ["q"])
+    before = contents(store.client)
+    assert store.consumers.fence([ME, OTHER, "unknown"]) == []
+    assert contents(store.client) == before
+
+
+def test_any_number_at_once(store: DelayStore) -> None:
+    """Nobody asks Redis for nothing; hundreds are fenced off page by page."""
+    names = [f"host:{number}:00000000" for number in range(450)]
+    lives(store, *names)
+    for name in names:
+        end_lease(store, name)
+    assert store.consumers.fence([]) == []
+    assert store.consumers.fence(names) == names
+
+
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
+    """Where somebody else's key is in the way, the error names it."""
+    refuses_a_key_of_the_wrong_type(store, CONSUMERS, lambda: store.consumers.fence([ME]))
+
+
+def test_a_full_redis_fences_off() -> None:
+    """A Redis that refuses every other write lets dead consumers be fenced off."""
+    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
+        lives(store := DelayStore(client))
+        end_lease(store)
+        client.config_set("maxmemory", 1)
+        assert store.consumers.fence([ME]) == [ME]

@@ -1,0 +1,71 @@
+"""A message that consumers died with becomes a dead letter."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from celery_ext.dead_letters.letter import DeadLetter
+from kombu_delayq.message.fields import Message, deliveries_of, headers_of, priority_of, properties_of, to_json
+from kombu_delayq.message.letters import beyond_delivery_limit
+from kombu_delayq.message.redelivery import redelivered
+from tests.support.messages import plain_message, task_message
+
+CONSUMER = "web1:77:0000abcd"
+
+
+def buried(message: Message) -> DeadLetter:
+    letter = beyond_delivery_limit(message, 3, CONSUMER, "dead")
+    return DeadLetter("dead", to_json(letter).encode())
+
+
+def test_a_letter_says_why() -> None:
+    """It has the reason, the consumer that died last, and the way on which the task came, and its own arguments."""
+    letter = buried(redelivered(task_message(retries=2, expires=60), **{"x-delivery-count": 2}))
+    assert (letter.reason, letter.worker, letter.retries) == ("delivery limit reached", CONSUMER, 2)
+    assert letter.error == "3 consumers died with it in their hands"
+    assert (letter.exchange, letter.routing_key) == ("", "published")
+    assert letter.at is not None
+    assert abs(letter.at - datetime.now(UTC)) < timedelta(minutes=5)
+    assert letter.task.args == [1, "x"]
+
+
+def test_a_letter_is_as_the_message_was_sent() -> None:
+    """It begins anew when it is replayed: not redelivered, without count, retries, expiry and chain."""
+    sent = task_message(priority=3)
+    was = redelivered(sent, **{"x-delivery-count": 2, "delay_chain_id": "c", "delay_chain": "1s"})
+    was["headers"] |= {"retries": 2, "expires": "2100-01-01T00:00:00+00:00"}
+    letter = beyond_delivery_limit(was, 3, CONSUMER, "dead")
+    assert letter["body"] == sent["body"]
+    assert letter["headers"] == sent["headers"]
+    properties = letter["properties"]
+    assert properties.pop("dead_letter")
+    assert properties.pop("delay_chain") == "1s"
+    assert properties.pop("delivery_info") == {"exchange": "", "routing_key": "dead"}
+    del sent["properties"]["delivery_info"]
+    assert properties == sent["properties"]
+
+
+@pytest.mark.parametrize("message", [plain_message(), {}, {"headers": 1, "properties": 2}, {"headers": {"a": 1}}])
+def test_any_message_becomes_a_letter(message: Message) -> None:
+    """A message that is no task, or none of kombu's, is buried all the same, and nothing is added to its headers."""
+    letter = buried(message)
+    assert (letter.reason, letter.retries) == ("delivery limit reached", 0)
+    assert headers_of(message) == headers_of(beyond_delivery_limit(message, 1, CONSUMER, "dead"))
+
+
+@pytest.mark.parametrize(("count", "read"), [(2, 2), (0, 0), (-1, 0), ("2", 0), (None, 0), (1.5, 0)])
+def test_a_count_that_is_none_is_nought(count: Any, read: int) -> None:
+    """Any program may have written the count of deliveries."""
+    assert deliveries_of({"properties": {"x-delivery-count": count}}) == read
+    assert deliveries_of({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("priority", "read"), [(0, 0), (9, 9), (10, 9), (-1, 0), ("3", 3), (None, 0), ("x", 0), ([], 0)]
+)
+def test_a_priority_is_read_as_kombu_does(priority: Any, read: int) -> None:
+    """A priority is from 0 to 9, and 0 where there is none."""
+    assert priority_of({"properties": {"priority": priority}}) == read
+    assert priority_of({}) == priority_of({"properties": 1}) == 0
+    assert properties_of({"properties": 1}) == {}
