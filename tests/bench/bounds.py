@@ -67,6 +67,12 @@ def bounds(results: Results) -> list[Bound]:
             lambda value: value <= 5,
         ),
         bound(
+            f"Tasks a second of one worker process, of {STOCK}'s own",
+            "≥ 3",
+            lambda name: _ratio(results, "alone", name),
+            lambda value: value >= 3,
+        ),
+        bound(
             "Redis's CPU for 100 idle consumers without gossip, % of a core",
             "< 1",
             idle,

@@ -34,6 +34,7 @@ def draw(results: Results, facts: Facts, directory: Path) -> dict[str, Path]:
         "memory": _memory,
         "transfer": _transfer,
         "lateness": _lateness,
+        "alone": _alone,
         "cancel": _cancel,
         "idle": _idle,
         "path": _path,
@@ -124,6 +125,18 @@ def _enqueue(results: Results, names: Sequence[str], _numbers: Mapping[str, str]
     series = [Marks("one at a time", "o", True, one), Marks("in bulk", "D", False, bulk)]
     order = _order({**one, **bulk}, most_first=True)
     return _rows(names, order, [("tasks enqueued/s", series)], "log")
+
+
+def _alone(results: Results, names: Sequence[str], _numbers: Mapping[str, str]) -> Figure | None:
+    rates, cpu = (_last(_medians(results, key, names)) for key in ("alone", "alone_cpu"))
+    panels = [
+        ("tasks/s", [Marks("", "o", True, rates)]),
+        ("CPU of the server, µs a task", [Marks("", "o", True, cpu)]),
+    ]
+    drawn = _rows(names, _order(rates, most_first=True), panels, "linear")
+    for axes in drawn.axes if drawn else ():
+        axes.set_xlim(left=0.0)
+    return drawn
 
 
 def _memory(results: Results, names: Sequence[str], _numbers: Mapping[str, str]) -> Figure | None:

@@ -47,6 +47,8 @@ class Contender:
         worker: Command of one worker in its usual configuration.
         consumers: Command that runs as many idle consumers as the number that is appended to it.
         settings: Its usual configuration in words, for the page.
+        alone: Command of a worker that is one process, with the concurrency of its defaults or what suits it better.
+        alone_settings: How that differs from its usual configuration, in Markdown.
         mover: Command of a process that only moves due messages, if the contender has one.
         server: Starts the server that keeps its messages.
         ways: How it enqueues: "one" at a time and, if it has a way for many at once, in "bulk".
@@ -66,6 +68,8 @@ class Contender:
     worker: Sequence[str]
     consumers: Sequence[str]
     settings: str
+    alone: Sequence[str]
+    alone_settings: str
     mover: Sequence[str] | None = None
     server: Callable[[], Server] = RedisServer
     ways: Sequence[str] = ("one", "bulk")

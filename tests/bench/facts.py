@@ -38,7 +38,8 @@ class Entrant:
     def of(cls, contender: Contender) -> Entrant:
         """Introduces a contender. Its versions are asked for only if it can run here."""
         why_not = contender.why_not() or ""
-        return cls(contender.name, {} if why_not else contender.versions(), contender.settings, why_not)
+        settings = f"{contender.settings}. One process: {contender.alone_settings}"
+        return cls(contender.name, {} if why_not else contender.versions(), settings, why_not)
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ def numbers(scale: Scale) -> dict[str, str]:
         "transfer_s": jobs.TRANSFER_S,
         "grace_s": jobs.GRACE_S,
         "idle_s": jobs.IDLE_S,
+        "alone_s": jobs.ALONE_S,
+        "alone": scale.alone,
         "per_s": scale.per_s,
         "seconds": scale.seconds,
         "burst": scale.burst,

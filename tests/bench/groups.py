@@ -35,6 +35,7 @@ GROUPS: tuple[Group, ...] = (
     Group("memory", "Memory", (("kept",), ("worker",))),
     Group("transfer", "Transfer", (("transfer",), ("longest",))),
     Group("lateness", "Lateness", tuple(tuple(f"{key}_{which}" for which in _LATE) for key in ("poisson", "burst"))),
+    Group("alone", "One worker process", (("alone",), ("alone_cpu",))),
     Group("cancel", "Cancel", (("cancel",), ("cancel_worst",))),
     Group("idle", "When nothing happens", (("idle_commands",), ("idle_cpu",), ("quiet_commands",), ("quiet_cpu",))),
     Group("path", "From offer to queue", (("offer_cpu",), ("transfer_cpu",), ("path_cpu",))),

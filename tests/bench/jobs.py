@@ -30,6 +30,8 @@ IDLE_S, STILL_S = 4.0, 2.5
 SETTLE_S = 120.0
 #: How much the memory of a settled process may change, in bytes.
 SAME_BYTES = 200_000
+#: How long a worker that is one process is watched from its first task on, in s.
+ALONE_S = 4.0
 HOUR_S = 3600.0
 #: Commands in a pipeline.
 PUSHED = 200
@@ -149,6 +151,22 @@ def growth(contender: Contender, count: int, deadline: float) -> Found:
         before = _settled(stage, worker)
         _enqueue(stage, count, time() + HOUR_S, 0, bulk="bulk" in contender.ways)
         yield Sample("worker", contender.name, count, (_settled(stage, worker) - before) / count)
+
+
+def alone(contender: Contender, count: int, deadline: float) -> Found:
+    """Lets a worker that is one process run tasks that do nothing, all of which wait when it starts."""
+    with Stage(contender, deadline) as stage:
+        due, server, journal = time(), stage.server, stage.journal
+        _enqueue(stage, count, due, 0, bulk="bulk" in contender.ways)
+        stage.run(contender.alone)
+        stage.until(journal.count, SETTLE_S, "its worker runs a task")
+        first, cpu_s, end = journal.count(), server.cpu_s(), monotonic() + ALONE_S
+        stage.until(lambda: journal.count() >= count or monotonic() > end, ALONE_S * 2, "its worker is watched")
+        done, cpu_s = journal.count(), server.cpu_s() - cpu_s
+        # All were due at the same time, so that how late they began tells when.
+        begun = journal.late_s()[:done]
+    yield Sample("alone", contender.name, 0, (done - 1) / (max(begun) - min(begun)))
+    yield Sample("alone_cpu", contender.name, 0, cpu_s / (done - first) * 1e6)
 
 
 def idle(contender: Contender, count: int, deadline: float, measure: str = "idle") -> Found:

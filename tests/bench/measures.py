@@ -187,6 +187,25 @@ _ALL: tuple[Measure, ...] = (
     *_late("poisson", "{per_s}/s"),
     *_late("burst", "{burst} at once"),
     Measure(
+        "alone",
+        "Tasks of one worker process",
+        "/s",
+        "more",
+        0,
+        "{alone} tasks wait when the worker starts, fewer where enqueueing takes long. The rate is that from the first "
+        "task that begins to the last one, or to the last one within {alone_s} s. The worker is one process, and runs "
+        "as many tasks at once as its [configuration](#contenders) says.",
+    ),
+    Measure(
+        "alone_cpu",
+        "The server's CPU time for a task of one worker process",
+        "µs",
+        "less",
+        1,
+        "CPU time of the server in the same time, divided by the tasks: what it takes to hand out a message and to "
+        "forget it.",
+    ),
+    Measure(
         "idle_commands",
         "Commands of idle consumers",
         "/s",

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.columns import with_path
-from tests.bench.facts import Entrant, Facts
+from tests.bench.facts import Entrant, Facts, numbers
 from tests.bench.groups import GROUPS
 from tests.bench.results import Gap, Results, Sample
+from tests.bench.schedule import Scale
 from tests.bench.sections import Sections
 from tests.bench.tables import Tables
 
@@ -66,6 +67,8 @@ def read(figures: Path) -> tuple[Results, Facts]:
     facts = found["facts"]
     entrants = [Entrant(**fields) for fields in facts.pop("contenders")]
     date, notes = datetime.fromisoformat(facts.pop("date")), tuple(facts.pop("notes"))
+    # Figures of before a measure was there have no numbers for its text.
+    facts["numbers"] = {**numbers(Scale()), **facts["numbers"]}
     run = Facts(**facts, contenders=entrants, date=date, notes=notes)
     return Results(samples, [Gap(**fields) for fields in found["gaps"]]), run
 

@@ -61,6 +61,14 @@ REASONS: dict[str, str] = {
         "an id shall not run."
     ),
     "cancel_worst": "As above.",
+    "alone": (
+        "A Celery worker looks up the task, makes a request of it, hands it to a thread and sends events, all of it in "
+        "Python. Faster contenders do so in JavaScript or Java."
+    ),
+    "alone_cpu": (
+        "kombu-delayq notes each message as unacknowledged, so that none is lost with its worker, and in the format of "
+        f"stock Celery, which has the whole message a second time. {_MESSAGES}."
+    ),
     "poisson_p50": f"{_HOPS}.",
     "poisson_p99": f"{_HOPS}.",
     "poisson_max": f"{_HOPS}.",

@@ -21,6 +21,8 @@ FILLED_PER_S = 12_000
 SCRIPTED_PER_S = 12_000
 #: A job is ended after this many times its usual time: a machine may be slow, and a contender slower than the others.
 PATIENCE = 3
+#: A worker that is one process gets as many tasks as its producer enqueues in this time, in s.
+ALONE_FILL_S = 8.0
 #: How long an idle consumer takes to start, in s.
 CONSUMER_S = 0.5
 #: Contenders that are measured at the same time with more than a FEW idle consumers.
@@ -38,6 +40,8 @@ class Scale:
         per_s: Tasks that come due a second at random times.
         seconds: For how long.
         burst: Tasks that come due in one instant.
+        alone: Tasks that wait for a worker that is one process.
+        alone_rounds: Of these, if there is time for more than one.
         grown: Tasks that wait while a worker's memory is measured.
         consumers: Numbers of idle consumers.
         pushes: Of the bare command.
@@ -51,6 +55,8 @@ class Scale:
     per_s: int = 100
     seconds: int = 60
     burst: int = 20_000
+    alone: int = 20_000
+    alone_rounds: int = 3
     grown: int = 10_000
     consumers: tuple[int, ...] = (1, 10, 100)
     pushes: int = 200_000
@@ -64,6 +70,8 @@ QUICK = Scale(
     rounds=1,
     seconds=4,
     burst=500,
+    alone=1_000,
+    alone_rounds=1,
     grown=1_000,
     consumers=(1,),
     pushes=20_000,
@@ -138,6 +146,7 @@ class Run:
         yield from self._backlogs(small, self._contenders)
         yield from self._poisson()
         yield from self._bursts()
+        yield from self._alone()
         yield from self._scripts()
         yield from self._growths()
         for count in scale.consumers:
@@ -148,7 +157,11 @@ class Run:
         for size in more[-1:]:
             yield from self._backlogs(size, self._ours)
             yield from self._backlogs(small, self._contenders)
+            if scale.alone_rounds > 1:
+                yield from self._alone()
             yield from self._backlogs(size, others)
+        for _ in range(2, scale.alone_rounds):
+            yield from self._alone()
         for _ in range(2, scale.rounds):
             yield from self._backlogs(small, self._contenders)
 
@@ -190,6 +203,14 @@ class Run:
                 takes_s = START_S + 2 * len(rates) + jobs.SLOWER * fill_s + seconds + jobs.GRACE_S
                 work = partial(jobs.lateness, measure, rates, count, seconds)
                 yield [Job(f"{measure}, {count:,} tasks", list(rates), takes_s, work, measure)]
+
+    def _alone(self) -> Iterator[Sequence[Job]]:
+        for contender in self._contenders:
+            rate = self._rate("alone", contender, 0, 0)
+            if rate:
+                count = min(self._scale.alone, int(rate * ALONE_FILL_S))
+                takes_s = START_S + count / rate + jobs.ALONE_S
+                yield [Job("one worker process", [contender], takes_s, partial(jobs.alone, contender, count), "alone")]
 
     def _idle(self, count: int) -> Iterator[Sequence[Job]]:
         together = TOGETHER if count > FEW else len(self._contenders)

@@ -25,6 +25,8 @@ FACTS = Facts(
         "transfer_s": "6",
         "grace_s": "25",
         "idle_s": "4",
+        "alone": "20,000",
+        "alone_s": "4",
         "per_s": "100",
         "seconds": "60",
         "burst": "20,000",

@@ -9,6 +9,8 @@ from tests.bench.contender import Contender
 
 #: Its programs, and what ``npm ci`` installs there.
 HERE = Path(__file__).parents[1] / "contenders" / "bullmq"
+#: Jobs at once of a worker that is measured alone.
+CONCURRENCY = "50"
 PACKAGES = ("bullmq", "ioredis")
 #: The major version of Node.js from which on ioredis runs.
 NODE = 20
@@ -46,6 +48,8 @@ BULLMQ = Contender(
     producer=("node", str(HERE / "producer.mjs")),
     worker=("node", str(HERE / "worker.mjs")),
     consumers=("node", str(HERE / "worker.mjs")),
+    alone=("node", str(HERE / "worker.mjs"), "1", CONCURRENCY),
+    alone_settings=f"`concurrency: {CONCURRENCY}`",
     settings="a `Worker` with its defaults: one job at a time, and whenever it asks for one, the ids of up to 1,000 "
     "due jobs move; many idle workers share a process, each with its own connections",
     why_not=why_not,

@@ -16,6 +16,8 @@ def _celery(name: str, backup: str = "") -> Contender:
         worker=python("celery", "-A", PROGRAM, "worker", "--loglevel=ERROR"),
         mover=python("celery", "-A", PROGRAM, "delayq", "transfer", "--loglevel=error") if backup else None,
         consumers=python("tests.bench.contenders.forked", PROGRAM),
+        alone=python("celery", "-A", PROGRAM, "worker", "--loglevel=ERROR", "--pool=threads"),
+        alone_settings="`--pool=threads`, a thread a core",
         settings="`celery worker` with its defaults: prefork, a child a core",
         ways=("one", "bulk") if backup or hasattr(Producer, "batch") else ("one",),
         counts=bool(backup),

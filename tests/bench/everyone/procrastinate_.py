@@ -19,6 +19,8 @@ PROCRASTINATE = Contender(
     producer=python(PROGRAM),
     worker=python("procrastinate", f"--app={PROGRAM}.app", "--log-level=error", "worker"),
     consumers=python("tests.bench.contenders.forked", PROGRAM),
+    alone=python("procrastinate", f"--app={PROGRAM}.app", "--log-level=error", "worker", "--concurrency=10"),
+    alone_settings="`--concurrency=10`",
     settings=(
         "`procrastinate worker` with its defaults: one task at a time, in a thread; it looks at what is due every 5 s. "
         "Bulk: `batch_defer_jobs`, for `batch_defer` takes one due time for all. A job that has run or been cancelled "

@@ -17,6 +17,8 @@ DRAMATIQ = Contender(
     producer=python(f"{_PROGRAMS}.dramatiq_"),
     worker=python("dramatiq", f"{_PROGRAMS}.dramatiq_"),
     consumers=python(_FORKED, f"{_PROGRAMS}.dramatiq_"),
+    alone=python("dramatiq", "--processes=1", f"{_PROGRAMS}.dramatiq_"),
+    alone_settings="`--processes 1`, with 8 threads",
     settings=(
         "`dramatiq` with its defaults: a process a core, 8 threads each. Delayed messages are in a list of their own, "
         "from which each process takes up to 8,000 into its memory, whatever their order; the messages behind them "
@@ -33,6 +35,8 @@ RQ = Contender(
     mover=python(f"{_PROGRAMS}.rq_", "move"),
     consumers=python(_FORKED, f"{_PROGRAMS}.rq_"),
     heavy=True,
+    alone=python("rq.cli", "worker", "--worker-class=rq.SimpleWorker", "--quiet", "--config", f"{_PROGRAMS}.rq_"),
+    alone_settings="`SimpleWorker`, which does not fork, and no scheduler",
     settings=(
         "`rq worker --with-scheduler --quiet`: forks for each job. Its scheduler moves up to 1,000 jobs, then sleeps "
         "for 1 s. Due times are cut to whole seconds, so that a job may begin up to 1 s early. Arguments are "
@@ -46,6 +50,8 @@ HUEY = Contender(
     producer=python(f"{_PROGRAMS}.huey_"),
     worker=python("huey.bin.huey_consumer", "--quiet", f"{_PROGRAMS}.huey_.huey"),
     consumers=python(_FORKED, f"{_PROGRAMS}.huey_"),
+    alone=python("huey.bin.huey_consumer", "--quiet", f"{_PROGRAMS}.huey_.huey"),
+    alone_settings="the same",
     settings=(
         "`huey_consumer --quiet` with its defaults: one worker thread and the scheduler, which looks once a second. "
         "A delayed task is put into the queue, and into the schedule by the worker that meets it there before it is "
@@ -87,6 +93,8 @@ ARQ = Contender(
     producer=_arq(f"{_PROGRAMS}.arq_"),
     worker=_arq("arq", f"{_PROGRAMS}.arq_.WorkerSettings", "--custom-log-dict", f"{_PROGRAMS}.arq_.LOGGING"),
     consumers=_arq(_FORKED, f"{_PROGRAMS}.arq_"),
+    alone=_arq("arq", f"{_PROGRAMS}.arq_.BusySettings", "--custom-log-dict", f"{_PROGRAMS}.arq_.LOGGING"),
+    alone_settings="`poll_delay=0.01`, without which it takes 100 jobs each 0.5 s",
     settings=(
         "`arq` with its defaults, but only warnings in its log: one process, 10 jobs at once, looks every 0.5 s and "
         "takes up to 100 jobs then. Jobs are run where they wait"

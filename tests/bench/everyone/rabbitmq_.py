@@ -12,6 +12,8 @@ RABBITMQ = Contender(
     producer=python(PROGRAM),
     worker=python("celery", "-A", PROGRAM, "worker", "--loglevel=ERROR"),
     consumers=python("tests.bench.contenders.forked", PROGRAM),
+    alone=python("celery", "-A", PROGRAM, "worker", "--loglevel=ERROR", "--pool=threads"),
+    alone_settings="`--pool=threads`, a thread a core",
     settings=(
         "`celery worker` with its defaults: prefork, a child a core; quorum queues, a topic exchange. Native delayed "
         "delivery: a message passes through up to 28 queues, in which it expires after 1 s, 2 s, 4 s and so on. The "

@@ -54,6 +54,8 @@ REDISSON = Contender(
     worker=_command("worker"),
     consumers=_command("worker"),
     mover=_command("mover"),
+    alone=_command("worker", "8"),
+    alone_settings="eight threads that share a client",
     settings="an `RDelayedQueue` and a thread that takes from its `RBlockingQueue`, all with defaults; many idle "
     "threads share a client, with a connection for each; its bulk is `offerAsync`, as an `RBatch` has no delayed queue",
     why_not=why_not,

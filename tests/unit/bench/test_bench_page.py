@@ -37,6 +37,8 @@ def a_run() -> Results:
         *[("offer_cpu", name, 100, 10.0) for name, _ in RATES],
         *[("transfer", name, 1_000, rate) for name, rate in RATES[:3]],
         *[("cancel", name, 100, 1.0) for name, _ in RATES if name != "Celery"],
+        *[("alone", name, 0, rate) for name, rate in RATES],
+        *[("alone_cpu", name, 0, 1e6 / rate) for name, rate in RATES],
         *[("kept", name, 100, 1000.0 + at) for at, (name, _) in enumerate(RATES)],
         *[("worker", name, 100, 5.0) for name, _ in RATES],
         *[("enqueue_one", name, 100, 900.0) for name, _ in RATES],
@@ -123,7 +125,7 @@ def test_the_summary_counts_the_rows_in_which_kombu_delayq_leads() -> None:
     text = written(a_run())
     assert "| Transfer of an overdue backlog, /s | 1,000 | hash: 90,000 | Celery: 300 | yes |" in text
     assert "| 100/s: p50, ms |  | hash: 4.0 | Hare: 2.0 | no |" in text
-    assert "kombu-delayq leads in 12 of 13 rows." in text
+    assert "kombu-delayq leads in 14 of 15 rows." in text
 
 
 def test_the_summary_also_tells_who_leads_among_those_with_the_same_worker() -> None:
@@ -191,7 +193,16 @@ def test_charts_are_drawn_the_same_each_time(tmp_path: Path) -> None:
         page.write(a_run(), FACTS, tmp_path / name)
     text = (tmp_path / "a" / "benchmarks.md").read_text(encoding="utf-8")
     charts = sorted(path.name for path in (tmp_path / "a" / "benchmarks").glob("*.svg"))
-    assert charts == ["cancel.svg", "enqueue.svg", "idle.svg", "lateness.svg", "memory.svg", "path.svg", "transfer.svg"]
+    assert charts == [
+        "alone.svg",
+        "cancel.svg",
+        "enqueue.svg",
+        "idle.svg",
+        "lateness.svg",
+        "memory.svg",
+        "path.svg",
+        "transfer.svg",
+    ]
     for name in charts:
         assert f"](benchmarks/{name})" in text
         drawn = (tmp_path / "a" / "benchmarks" / name).read_bytes()

@@ -149,15 +149,17 @@ def test_targets_are_held_against_the_worst_size() -> None:
         *[("enqueue_one_reads", name, 100, 1.001) for name in (HASH, LIST)],
         *[("enqueue_one_cpu", name, 100, cpu) for name, cpu in ((HASH, 90.0), (LIST, 130.0), ("Celery", 100.0))],
         *[("script_transfer", HASH, size, cpu) for size, cpu in ((100, 7.0), (200, 8.2))],
+        *[("alone", name, 0, rate) for name, rate in ((HASH, 3100.0), (LIST, 2900.0), ("Celery", 1000.0))],
         *[("script_longest", HASH, 100, value) for value in (4.0, 4.5, 6.0)],
         *[("quiet_cpu", name, count, cpu) for name in (HASH, LIST) for count, cpu in ((10, 5.0), (100, 0.4))],
     )
-    reads, cpu, transfer, longest, idle = bounds(found)
+    reads, cpu, transfer, longest, alone, idle = bounds(found)
     assert [reads.met(HASH), reads.met(LIST)] == [True, True]
     assert [cpu.values[HASH], cpu.values[LIST]] == pytest.approx([0.9, 1.3])
     assert [cpu.met(HASH), cpu.met(LIST)] == [True, False]
     assert [transfer.values[HASH], transfer.met(HASH), transfer.met(LIST)] == [8.2, False, None]
     assert [longest.values[HASH], longest.met(HASH)] == [6.0, False]
+    assert [alone.met(HASH), alone.met(LIST)] == [True, False]
     assert [idle.values[HASH], idle.met(HASH)] == [0.4, True]
 
 

@@ -1,4 +1,4 @@
-// BullMQ's workers: as many as the command line says, or one.
+// BullMQ's workers: as many as the command line says, or one; after it how many jobs each runs at once.
 
 import { openSync, writeSync } from "node:fs";
 import { Worker } from "bullmq";
@@ -17,7 +17,8 @@ async function arrive(job) {
   writeSync(journal, record);
 }
 
+const options = process.argv[3] ? { concurrency: Number(process.argv[3]) } : {};
 for (let left = Number(process.argv[2] ?? 1); left > 0; left--) {
-  const worker = new Worker("bench", arrive, { connection: { url: process.env.BENCH_SERVER } });
+  const worker = new Worker("bench", arrive, { connection: { url: process.env.BENCH_SERVER }, ...options });
   worker.on("error", console.error);
 }
