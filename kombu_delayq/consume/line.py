@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
+from select import POLLIN, poll
 from time import monotonic
 from typing import Any
 
@@ -86,6 +87,8 @@ class Line:
         except BaseException:
             self.close()
             raise
+        if not self.uses(connection):
+            raise redis.ConnectionError("the connection was lost while a command was sent")
         self._awaited.append((len(commands), on_replies))
         self._overdue_at = monotonic() + within_s
 
@@ -110,10 +113,17 @@ class Line:
             on_replies(replies)
 
     def check(self) -> None:
-        """Raises an error when a reply is overdue: nothing else notices a connection that is half open."""
-        if monotonic() > self._overdue_at:
+        """Raises an error when a reply is overdue: nothing else notices a connection that is half open.
+
+        A reply that has come and was not read yet, such as after this process was stopped, is not overdue.
+        """
+        if monotonic() > self._overdue_at and not self._is_readable():
             self.close()
             raise redis.ConnectionError("Redis has not replied to a consumer; the connection counts as lost")
+
+    def uses(self, connection: Any) -> bool:
+        """Whether this is the connection over which commands go."""
+        return connection is self._connection
 
     def close(self) -> None:
         """Ends the connection. Replies that have not come will not be read."""
@@ -128,6 +138,11 @@ class Line:
         with suppress(redis.RedisError, OSError):
             connection.disconnect()
         self._pool.release(connection)
+
+    def _is_readable(self) -> bool:
+        waits = poll()
+        waits.register(self._fd, POLLIN)
+        return bool(waits.poll(0))
 
     def _reply(self) -> Any:
         try:

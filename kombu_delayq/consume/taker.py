@@ -1,5 +1,6 @@
 """Takes messages for a channel: sends the script, and waits where queues are empty."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
@@ -7,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.acks import Acks
@@ -19,6 +20,8 @@ from kombu_delayq.message.fields import Message
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consuming.taking import Landing, LeaseEnded, Request, Taken
 
+#: Errors of a Redis that does not let this user run a command of the script.
+_DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 #: Most messages that one call takes.
 BATCH = 8
 #: How often lists without a waiter are looked at, in s.
@@ -110,7 +113,7 @@ class Taker:
     def ack(self, tag: str) -> None:
         """Acknowledges a message, by the end of a loop's turn; at once where no loop turns."""
         self._acks.add(tag)
-        if not self._poller.loop_turns:
+        if not self._poller.loop_turns or not self._channel.takes:
             self._acks.send(self._store)
         elif not self._poller.is_own_thread:
             self._poller.wake()
@@ -138,6 +141,14 @@ class Taker:
         self.deliveries.put_back(self._store)
         self._acks.send(self._store)
         self.drop()
+
+    def lose(self, connection: Any) -> None:
+        """Takes note that a connection has ended, such as one that redis-py has closed; another one takes its place."""
+        self._waiters.lose(connection)
+        if self._line.uses(connection):
+            self._line.close()
+            self._request = None
+            self._may_have_more = True
 
     def drop(self) -> None:
         """Closes all connections."""
@@ -244,6 +255,9 @@ class Taker:
         self._by_text = isinstance(reply, NoScriptError)
         if self._by_text:
             self._may_have_more = True
+            return
+        if isinstance(reply, ResponseError) and _DENIED.search(str(reply)):
+            self._channel.stop_taking(reply)
             return
         _checked(reply)
         self._landed -= set(request.landings)

@@ -106,6 +106,14 @@ class Waiters:
         for waiter in list(self._waiters.values()):
             waiter.line.check()
 
+    def lose(self, connection: Any) -> None:
+        """Forgets the waiter of a connection that has ended, to whom a message may have come."""
+        for place, waiter in list(self._waiters.items()):
+            if waiter.line.uses(connection):
+                del self._waiters[place]
+                waiter.line.close()
+                self._on_wake(waiter.landing)
+
     def keep(self, queues: Iterable[str]) -> None:
         """Closes the connections for all queues but these, none of which is blocked."""
         for place in [place for place in self._waiters if place[0] not in queues]:

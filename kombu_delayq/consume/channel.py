@@ -1,0 +1,158 @@
+"""Adds our way of consuming to a channel of kombu's Redis transport."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import redis
+from kombu.log import get_logger
+from kombu.transport import virtual
+
+from kombu_delayq.consume import mailboxes
+from kombu_delayq.consume.adoption import Adoption
+from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.consume.qos import TakenQoS
+from kombu_delayq.consume.taker import Taker
+from kombu_delayq.consume.usage import Usage
+
+logger = get_logger(__name__)
+
+# A base only for the type checker: the class is mixed into kombu's channels.
+_Channel: Any = virtual.Channel if TYPE_CHECKING else object
+
+
+class ConsumingChannel(_Channel):
+    """A mixin, to the left of one of kombu's Redis channels.
+
+    It takes messages for consumers, adopts those that come too early, and keeps the threads of a consumer running.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._usage = Usage(self)
+        self._adoption = Adoption(self)
+        super().__init__(*args, **kwargs)
+        if self.options.consume == "take" and self.ack_emulation:
+            self.QoS = TakenQoS
+
+    @property
+    def takes(self) -> bool:
+        """Whether messages are taken by our script, and not by kombu."""
+        return self.connection is not None and self.connection.takes
+
+    @property
+    def consumer(self) -> Consumer:
+        """The consumer of this connection."""
+        consumer: Consumer = self._transport().consumer
+        return consumer
+
+    @cached_property
+    def taker(self) -> Taker:
+        """Takes messages for the consumers of this channel."""
+        return Taker(self, self._transport().cycle)
+
+    def is_durable(self, queue: str) -> bool:
+        """Whether a queue may hold delayed messages. Fanouts, and queues for replies of kombu and Celery, may not."""
+        exchanges = [binding.exchange for binding in self.state.queue_index.get(queue, ())]
+        has_results = mailboxes.has_results(queue, auto_delete=queue in self.auto_delete_queues)
+        return queue not in self._fanout_queues and not has_results and not mailboxes.is_mailbox(queue, exchanges)
+
+    def durable_queues(self) -> set[str]:
+        """Returns the names of the queues consumed here that may hold delayed messages."""
+        return {queue for queue in list(self._active_queues) if self.is_durable(queue)}
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+        """Consumes a queue, adopts messages whose time has not come, and starts a transfer worker if none runs."""
+        result = super().basic_consume(queue, no_ack, *args, **kwargs)
+        if self.takes and queue not in self._fanout_queues:
+            self.taker.begin(queue, no_ack=no_ack)
+            if not no_ack:
+                self._begin_lease()
+        if self.is_durable(queue):
+            callbacks = self.connection._callbacks
+            callbacks[queue] = self._adoption.before(callbacks[queue], queue, no_ack=no_ack)
+            self._usage.anew(queue)
+            self._usage.of([queue])
+            self.begin_transfer()
+        return result
+
+    def _basic_cancel(self, consumer_tag: str) -> Any:
+        queue = self._tag_to_queue.get(consumer_tag)
+        result = super()._basic_cancel(consumer_tag)
+        if queue is not None and self.takes and queue not in self._active_queues:
+            self.taker.end(queue)
+        return result
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        """Returns the next message of a queue, or None."""
+        if not self.takes or not self.ack_emulation:
+            return super().basic_get(queue, no_ack=no_ack, **kwargs)
+        self._usage.of([queue])
+        if not no_ack:
+            self._begin_lease()
+            if not self.takes:
+                return super().basic_get(queue, no_ack=no_ack, **kwargs)
+        found = self.taker.get(queue, no_ack=no_ack)
+        if found is None:
+            return None
+        message = self.Message(found, channel=self)
+        if not no_ack:
+            self.qos.append(message, message.delivery_tag)
+        return message
+
+    def _begin_lease(self) -> None:
+        try:
+            self.connection.start_heartbeat(self)
+        except redis.exceptions.NoPermissionError as error:
+            self.stop_taking(error)
+
+    def stop_taking(self, reason: object) -> None:
+        """Goes on in kombu's own way of consuming, because Redis refuses ours."""
+        self.connection.takes = False
+        self.taker.drop()
+        logger.warning("messages are consumed in kombu's own way, as with consume='brpop', because %s", reason)
+
+    def _on_connection_disconnect(self, connection: Any) -> None:
+        super()._on_connection_disconnect(connection)
+        if "taker" in vars(self):
+            self.taker.lose(connection)
+
+    def close(self) -> None:
+        """Gives back what is in hand, and closes the connections."""
+        if "taker" in vars(self) and not self.closed and self.connection is not None:
+            try:
+                self.taker.close()
+            except (redis.RedisError, OSError) as error:
+                logger.info("what this consumer holds goes back when its lease ends: %s", error)
+                self.taker.drop()
+        super().close()
+
+    def begin_again(self) -> None:
+        """Starts the threads that a fork has not copied, and connects anew."""
+        self.begin_transfer()
+        if "taker" in vars(self):
+            self.taker.drop()
+            self.connection.start_heartbeat(self)
+
+    def drop_connections(self) -> None:
+        """Closes the connections that wait for messages."""
+        if "taker" in vars(self):
+            self.taker.drop()
+        connection = getattr(self.__dict__.get("client"), "connection", None)
+        if connection is not None:
+            connection.disconnect()  # others may still use it
+
+    def begin_transfer(self) -> None:
+        """Starts a transfer worker in this process, unless one runs or no queue consumed here needs one."""
+        if self.durable_queues():
+            self.connection.start_transfer(self)
+
+    def stay_in_use(self) -> None:
+        """Keeps the queues consumed here from expiring. A caller may call it all the time: it rarely asks Redis."""
+        self._usage.of(self._active_queues)
+
+    def leaves_primary(self) -> bool:
+        """Whether this consumer is at a primary that the Sentinels no longer name. Without Sentinels: never."""
+        return False
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
+        self._usage.of([queue])
+        return super()._get(queue)
