@@ -4,8 +4,9 @@
 -- KEYS[3...] due, bodies, notes, ids, other  ZSET, HASH, STRING, ZSET, ZSET  five a queue: the keys of the
 -- default form, and `due` of Redisson's form or, where that is not counted, of the default one again
 -- ARGV[1] after  for how many ms a queue has to be unused; 0 forgets one that is empty
--- ARGV[2...] three a queue: name; channel on which JVM services hear of its new heads, or '' for none; how many of the
--- channel's subscribers do not count
+-- ARGV[2] wake   channel to which each transfer worker subscribes that hears of new heads
+-- ARGV[3...] three a queue: name; channel on which JVM services hear of its new heads, or '' for none; '1' if transfer
+-- workers subscribe to that as well: as many of its subscribers as `wake` has do not count
 -- Returns names of the queues forgotten
 -- Atomic: a queue with a message keeps its name. A publisher stores its message first and makes the queue known after,
 -- so a queue that is forgotten in between is known again.
@@ -20,7 +21,7 @@ local SHARE = 24
 local KEPT_FOR, AT_ONCE = 3, 100
 
 local queues, used = KEYS[1], KEYS[2]
-local after = tonumber(ARGV[1])
+local after, wake = tonumber(ARGV[1]), ARGV[2]
 local now = now_ms()
 
 local wrong = wrong_type({ [queues] = 'set', [used] = 'zset' })
@@ -32,9 +33,10 @@ local function is_there(key)
   return redis.call('TYPE', key).ok ~= 'none'
 end
 
-local function is_heard(channel, of_ours)
-  local found = channel ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel) or { channel, 0 }
-  return found.err ~= nil or found[2] > tonumber(of_ours) -- a user whose ACL forbids the question forgets no queue
+local function is_heard(channel, with_ours)
+  local found = channel ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel, wake) or { channel, 0, wake, 0 }
+  -- A user whose ACL forbids the question forgets no queue.
+  return found.err ~= nil or found[2] > (with_ours == '1' and found[4] or 0)
 end
 
 local function forget(name, notes, ids)
@@ -48,10 +50,10 @@ end
 local forgotten = {}
 for first = 3, #KEYS, 5 do
   local n = (first - 3) / 5 * 3
-  local name, channel, of_ours = ARGV[2 + n], ARGV[3 + n], ARGV[4 + n]
+  local name, channel, with_ours = ARGV[3 + n], ARGV[4 + n], ARGV[5 + n]
   local due, bodies, notes, ids, other = unpack(KEYS, first, first + 4)
   local last = tonumber(redis.call('ZSCORE', used, name) or nil)
-  local is_used = is_there(due) or is_there(bodies) or is_there(other) or is_heard(channel, of_ours)
+  local is_used = is_there(due) or is_there(bodies) or is_there(other) or is_heard(channel, with_ours)
   if not is_used and (after == 0 or last and now - last >= after) then
     forget(name, notes, ids)
     forgotten[#forgotten + 1] = name

@@ -135,7 +135,8 @@ class Queues(StorePart):
         Args:
             queues: Names, about a hundred.
             after_s: For how long they must have been unused, in s; 0 forgets an empty queue at once.
-            heard: Names of the queues in Redisson's form whose new heads the caller itself listens to.
+            heard: Names of the queues in Redisson's form to whose new heads transfer workers listen, the caller among
+                them. So JVM services are those listeners that are more than the transfer workers.
 
         Returns:
             Names of the forgotten queues.
@@ -144,7 +145,7 @@ class Queues(StorePart):
         def act(forms: Sequence[str]) -> list[str]:
             is_alone = "list" not in forms
             asks = after_s > 0 and not is_alone  # whether a JVM service listens
-            keys, args = [self._keys.queues, self._keys.used], [str(after_s * 1000)]
+            keys, args = [self._keys.queues, self._keys.used], [str(after_s * 1000), self._keys.wake]
             for queue in queues:
                 other_due = self._client.due(queue, "hash" if is_alone else "list")
                 keys += [*self._client.stored(queue, "hash"), other_due]

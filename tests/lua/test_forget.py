@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 import redis
@@ -75,17 +76,26 @@ def test_a_queue_that_is_consumed_stays(store: DelayStore) -> None:
     assert contents(store.client) == ({} if store.backup == "hash" else {QUEUES.encode(): {b"q"}})
 
 
-def test_a_queue_of_which_a_jvm_service_hears_stays(store: DelayStore) -> None:
-    """Redisson subscribes to the channel of its queue; the caller, who may do so too, does not count."""
-    unused(store, "q")
-    with store.client.pubsub() as jvm, store.client.pubsub() as own:
-        for each in (jvm, own):
-            each.subscribe(Keys().channel("q"))
-            until(lambda each=each: each.get_message(timeout=1.0))
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_queue_of_which_a_jvm_service_hears_stays(store: DelayStore, workers: int) -> None:
+    """Redisson subscribes to the channel of its queue; a leader and its deputies, who may do so too, do not count."""
+    channels = Keys().channel("q"), Keys().wake
+
+    def subscribers() -> list[int]:
+        return [count for _, count in store.client.pubsub_numsub(*channels)]
+
+    with ExitStack() as listening:
+        for _ in range(workers):
+            listening.enter_context(store.delivery.listen()).follow(["q"])
+        jvm = listening.enter_context(store.client.pubsub())
+        jvm.subscribe(channels[0])
+        until(lambda: subscribers() == [workers + 1, workers])
         unused(store, "q")
         assert store.queues.forget(["q"], DAY_S, ["q"]) == []
         jvm.unsubscribe()
-        until(lambda: store.client.pubsub_numsub(Keys().channel("q"))[0][1] == 1)
+        until(lambda: subscribers() == [workers, workers])
+        unused(store, "q")
+        assert store.queues.forget(["q"], DAY_S) == []
         unused(store, "q")
         assert store.queues.forget(["q"], DAY_S, ["q"]) == ["q"]
 
