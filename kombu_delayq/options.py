@@ -124,8 +124,8 @@ class Options:
         _number(0.05, 60),
         "s",
         "About how often the leading transfer worker and its deputies look at Redis when nothing wakes them. A lost "
-        "wake message, a lost connection or a killed leader delays messages by about as much, once Redis answers. The "
-        "other workers look eight to twelve times more rarely.",
+        "wake message or a lost connection delays messages by about as much, once Redis answers. The other workers "
+        "look eight to twelve times more rarely.",
     )
     lease_ttl: float = _option(
         3.0,

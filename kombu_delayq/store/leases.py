@@ -1,10 +1,11 @@
 """The store's operations by which transfer workers agree on who leads."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.types import Head, Overseen, QueueForm
 
 
 class Lease(NamedTuple):
@@ -39,6 +40,21 @@ class Leases(StorePart):
         """Returns the name of the leading transfer worker."""
         name = self._client.redis.get(self._keys.lease)
         return None if name is None else as_text(name)
+
+    def oversee(self, forms: Sequence[QueueForm]) -> Overseen:
+        """Reads whether the leader is there, and the heads of some queues; one round trip.
+
+        Redis says whether the leader is there if it may ask for subscribers (``PUBSUB``), and if all who hold a lease
+        listen to announcements.
+        """
+        keys = [*self._keys.leases, *(self._client.due(*form) for form in forms)]
+        now, leader, *heads = self._client.run("oversee", keys, [self._keys.wake])
+        found = zip(forms, heads[::2], heads[1::2], strict=True)
+        return Overseen(
+            float(now),
+            as_text(leader) == "gone",
+            {form: Head(float(due), as_bytes(entry)) for form, due, entry in found if due},
+        )
 
     def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:
         """Returns whether a transfer worker that stands by has nothing to do; one round trip.

@@ -110,6 +110,32 @@ class QueueHeads(NamedTuple):
     due_ms: dict[QueueForm, float]
 
 
+class Head(NamedTuple):
+    """The next message of a queue.
+
+    Attributes:
+        due_ms: When it is due, ms since the epoch.
+        entry: The beginning of its index member, which the next message of the same due time does not share.
+    """
+
+    due_ms: float
+    entry: bytes
+
+
+class Overseen(NamedTuple):
+    """What a deputy sees of the leading transfer worker's work.
+
+    Attributes:
+        now_ms: Redis's clock, ms since the epoch.
+        is_gone: Whether nobody leads, or a worker that holds a lease has lost its connections.
+        heads: By queue and form of backup; without empty queues.
+    """
+
+    now_ms: float
+    is_gone: bool
+    heads: dict[QueueForm, Head]
+
+
 class Waiting(NamedTuple):
     """A waiting message, as the store keeps it.
 

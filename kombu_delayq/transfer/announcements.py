@@ -1,4 +1,4 @@
-"""The subscription of a leading transfer worker to new heads."""
+"""The subscription of a leading transfer worker, or of a deputy, to new heads."""
 
 from collections.abc import Iterable
 
@@ -8,6 +8,9 @@ from kombu_delayq.store import TransportStore
 from kombu_delayq.store.wake import Wake, WakeListener, WakeRefused
 
 logger = get_logger(__name__)
+
+#: Longest single wait for an announcement, in s. A transfer worker may notice a stop only after this time.
+LISTEN_S = 0.2
 
 
 class Announcements:
@@ -23,9 +26,11 @@ class Announcements:
         """Whether the subscription is open."""
         return self._listener is not None
 
-    def open(self, store: TransportStore) -> None:
-        """Subscribes, unless Redis has refused it before."""
-        if self._listener is None and self._may_listen:
+    def open(self, store: TransportStore, *, wanted: bool = True) -> None:
+        """Subscribes, unless Redis has refused it before. Ends the subscription if it is not ``wanted``."""
+        if not wanted:
+            self.close()
+        elif self._listener is None and self._may_listen:
             self._listener = store.delivery.listen()
 
     def close(self) -> None:

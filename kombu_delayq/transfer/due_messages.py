@@ -51,6 +51,12 @@ class DueMessages:
             if form.queue not in registered:  # its first message is another client's
                 store.queues.know(form.queue)
 
+    def note(self, form: QueueForm, due_ms: float, registered: set[str]) -> None:
+        """Notes an announced head. In the default form, the publisher has registered its queue."""
+        self.due_times.note_head(form, due_ms)
+        if form.backup == "hash":
+            registered.add(form.queue)
+
     def in_list_form(self, store: TransportStore) -> Iterable[str]:
         """Returns the names of the queues that may have messages in Redisson's form."""
         queues = self.due_times.queues
@@ -60,16 +66,21 @@ class DueMessages:
     def transfer(self, store: TransportStore) -> None:
         """Transfers one batch of each queue that has messages due."""
         for form in self.due_times.due():
-            try:
-                done = store.delivery.transfer(*form)
-            except NotPrimary:
-                raise
-            except ResponseError as error:
-                self._put_off(form, error)
-                continue
-            self._refused.discard(form)
-            self.due_times.note_transfer(form, done)
-            self._report(form.queue, done)
+            self.transfer_batch(store, form)
+
+    def transfer_batch(self, store: TransportStore, form: QueueForm) -> Transferred | None:
+        """Transfers one batch of a queue. Returns None if Redis refuses it; the log says so."""
+        try:
+            done = store.delivery.transfer(*form)
+        except NotPrimary:
+            raise
+        except ResponseError as error:
+            self._put_off(form, error)
+            return None
+        self._refused.discard(form)
+        self.due_times.note_transfer(form, done)
+        self._report(form.queue, done)
+        return done
 
     def _put_off(self, form: QueueForm, error: ResponseError) -> None:
         self.due_times.put_off(form)

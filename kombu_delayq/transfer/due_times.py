@@ -3,9 +3,31 @@
 from collections.abc import Iterable
 from math import inf
 from time import monotonic
+from typing import NamedTuple
 
 from kombu_delayq.options import BACKUPS
-from kombu_delayq.store.types import QueueForm, QueueHeads, Transferred
+from kombu_delayq.store.types import Head, Overseen, QueueForm, QueueHeads, Transferred
+
+
+class KnownHead(NamedTuple):
+    """The head of a queue in one form of backup.
+
+    Attributes:
+        due_ms: When it is due, ms since the epoch.
+        since_ms: A moment from which on it was due and there, ms since the epoch: the last time that Redis returned it,
+            or its due time.
+        entry: The beginning of its index member; None if that is not known.
+    """
+
+    due_ms: float
+    since_ms: float
+    entry: bytes | None
+
+    def is_before(self, head: Head | None) -> bool:
+        """Whether this head has left, if ``head`` is what the queue has now."""
+        if head is None or head.due_ms > self.due_ms:
+            return True
+        return head.due_ms == self.due_ms and self.entry not in (None, head.entry)
 
 
 class DueTimes:
@@ -16,6 +38,9 @@ class DueTimes:
 
     def __init__(self) -> None:
         self._due_ms: dict[QueueForm, float] = {}
+        #: When Redis returned this head, and the beginning of its index member; nothing of announced heads.
+        self._read_ms: dict[QueueForm, float] = {}
+        self._entries: dict[QueueForm, bytes] = {}
         self._clock_offset_ms = 0.0  # Redis's time minus ``monotonic()``
 
     @property
@@ -26,20 +51,34 @@ class DueTimes:
     def look_after(self, queues: Iterable[str]) -> None:
         """Starts again with these queues, whose due times are unknown, and forgets all others."""
         self._due_ms = dict.fromkeys((QueueForm(queue, backup) for queue in queues for backup in BACKUPS), inf)
+        self._read_ms, self._entries = {}, {}
 
     def update(self, heads: QueueHeads) -> None:
         """Takes over the due times that Redis has returned for all queues."""
         self._set_clock(heads.now_ms)
-        self._due_ms = {form: heads.due_ms.get(form, inf) for form in self._due_ms}
+        for form in self._due_ms:
+            self._set(form, heads.due_ms.get(form), heads.now_ms)
+
+    def note_look(self, forms: Iterable[QueueForm], seen: Overseen) -> None:
+        """Takes over the heads that Redis has returned for some queues and forms."""
+        self._set_clock(seen.now_ms)
+        for form in forms:
+            head = seen.heads.get(form)
+            self._set(form, head and head.due_ms, seen.now_ms)
+            if head:
+                self._entries[form] = head.entry
 
     def note_head(self, form: QueueForm, due_ms: float) -> None:
         """Notes an announced new head; its queue may be new too."""
-        self._due_ms[form] = min(due_ms, self._due_ms.get(form, inf))
+        if due_ms < self._due_ms.get(form, inf):
+            self._due_ms[form] = due_ms
+            self._read_ms.pop(form, None)
+            self._entries.pop(form, None)
 
     def note_transfer(self, form: QueueForm, done: Transferred) -> None:
         """Notes the head that a queue has after a transfer."""
         self._set_clock(done.now_ms)
-        self._due_ms[form] = inf if done.next_due_ms is None else done.next_due_ms
+        self._set(form, done.next_due_ms, done.now_ms)
 
     def put_off(self, form: QueueForm) -> None:
         """Leaves a queue out of ``due`` until the next ``update``."""
@@ -50,9 +89,23 @@ class DueTimes:
         now_ms = self._now_ms()
         return [form for form, due_ms in self._due_ms.items() if due_ms <= now_ms]
 
+    def overdue(self, by_ms: float) -> dict[QueueForm, KnownHead]:
+        """Returns the heads that have been due for ``by_ms`` at least, by queue and form."""
+        before_ms = self._now_ms() - by_ms
+        return {
+            form: KnownHead(due_ms, max(due_ms, self._read_ms.get(form, due_ms)), self._entries.get(form))
+            for form, due_ms in self._due_ms.items()
+            if due_ms <= before_ms
+        }
+
     def next_s(self) -> float:
         """Returns the time until the next head is due, in s: 0 or less when one is due, ``inf`` without any head."""
         return (min(self._due_ms.values(), default=inf) - self._now_ms()) / 1000
+
+    def _set(self, form: QueueForm, due_ms: float | None, read_ms: float) -> None:
+        self._due_ms[form] = inf if due_ms is None else due_ms
+        self._read_ms[form] = read_ms
+        self._entries.pop(form, None)
 
     def _set_clock(self, now_ms: float) -> None:
         self._clock_offset_ms = now_ms - monotonic() * 1000

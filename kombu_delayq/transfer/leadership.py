@@ -14,6 +14,9 @@ logger = get_logger(__name__)
 #: Number of poll intervals from one look at Redis to the next, for the leader and its deputies, and for workers that
 #: stand by. A random number within these bounds keeps workers that started together from asking together.
 LOOKS, STANDBY_LOOKS = (1.0, 1.15), (8.0, 12.0)
+#: How long after its due time the first deputy and the second look whether a head has left, in s. The leader needs a
+#: few ms; the second deputy gives the first one time.
+FIRST_GRACE_S, SECOND_GRACE_S = 0.04, 0.08
 
 
 class Leadership:
@@ -37,6 +40,16 @@ class Leadership:
     def leads(self) -> bool:
         """Whether this worker holds the leader's lease."""
         return self._rank == 1
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether this worker leads or is a deputy."""
+        return bool(self._rank)
+
+    @property
+    def grace_s(self) -> float:
+        """How long this worker, if it is a deputy, gives the leader to transfer a head, in s."""
+        return FIRST_GRACE_S if self._rank == 2 else SECOND_GRACE_S
 
     def renew(self, store: TransportStore) -> list[str]:
         """Takes or renews a lease, if one is free. Returns the names of all queues to look after."""

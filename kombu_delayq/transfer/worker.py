@@ -17,26 +17,23 @@ from kombu_delayq.store import TransportStore
 from kombu_delayq.store.wake import WakeRefused
 from kombu_delayq.transfer.announcements import Announcements
 from kombu_delayq.transfer.backoff import Backoff
+from kombu_delayq.transfer.deputy import Deputy
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.forgetting import Forgetting
+from kombu_delayq.transfer.leader import Leader
 from kombu_delayq.transfer.leadership import Leadership
 from kombu_delayq.transfer.reclaim import Reclaiming
 
 logger = get_logger(__name__)
-
-#: Longest single wait for an announcement, in s. The worker may notice a stop only after this time.
-LISTEN_S = 0.2
-#: The worker sleeps the last part of a wait, in s, because a wait at a socket is rounded up to whole ms.
-FINE_S = 0.002
 
 
 class TransferWorker:
     """Moves due messages, in a thread of a consumer or as a process of its own.
 
     Any number of workers may run. The worker that holds the lease sleeps until the exact due time. Two others are its
-    deputies: they look at Redis every poll interval, so that a leader that dies delays messages by no more than that.
-    All others look more rarely. They take over when the leader and the deputies have died, or when a message is due
-    that these cannot deliver.
+    deputies: soon after each due time they look whether the message has left, so that a leader that dies delays
+    messages hardly. All others look rarely. They take over when the leader and the deputies have died, or when a
+    message is due that these cannot deliver.
 
     Args:
         connect: Makes a store with its own connections; called again after each outage.
@@ -62,6 +59,8 @@ class TransferWorker:
         self._leadership = Leadership(self.name, queues)
         self._announcements = Announcements()
         self._messages = DueMessages(on_transfer)
+        self._leader = Leader(self._messages, self._announcements, self._stopping)
+        self._deputy = Deputy(self._messages, self._announcements, self._stopping)
         self._forgetting = Forgetting()
         self._reclaiming = Reclaiming()
         self._last_warning = ""
@@ -151,10 +150,7 @@ class TransferWorker:
         begun = monotonic()
         self._messages.due_times.look_after(self._leadership.renew(store))
         until = begun + self._leadership.look_s(store)
-        if self.leading:
-            self._announcements.open(store)
-        else:
-            self._announcements.close()
+        self._announcements.open(store, wanted=self._leadership.holds_lease)
         self._messages.look(store, self._leadership.registered)
         self._announcements.follow(self._messages.in_list_form(store))
         if self.leading:
@@ -167,28 +163,15 @@ class TransferWorker:
             self._announcements.narrow(error)
 
     def _deliver(self, store: TransportStore, until: float) -> None:
-        """Transfers due messages until the next look. Only the leader waits for messages that become due meanwhile."""
-        while not self._stopping.is_set() and (left_s := until - monotonic()) > 0:
-            self._messages.transfer(store)
-            next_s = self._messages.due_times.next_s()
-            if not self.leading and next_s > 0:
-                next_s = left_s
-            wait_s = max(min(next_s, left_s), 0)
-            if not self._announcements.are_heard or wait_s <= FINE_S:
-                self._stopping.wait(wait_s)
-            else:
-                self._hear(store, min(wait_s - FINE_S, LISTEN_S))
-
-    def _hear(self, store: TransportStore, timeout_s: float) -> None:
-        wake = self._announcements.wait(timeout_s)
-        if wake is None:
-            return
-        if wake.form is None:
-            self._messages.look(store, self._leadership.registered)
+        registered = self._leadership.registered
+        if self.leading:
+            self._leader.deliver(store, registered, until)
+        elif self._announcements.are_heard:
+            self._deputy.watch(store, registered, self._leadership.grace_s, until)
         else:
-            self._messages.due_times.note_head(wake.form, wake.due_ms)
-            if wake.form.backup == "hash":  # the publisher that announces such a head has registered its queue
-                self._leadership.registered.add(wake.form.queue)
+            while self._messages.due_times.next_s() <= 0 and not self._stopping.is_set() and monotonic() < until:
+                self._messages.transfer(store)
+            self._stopping.wait(until - monotonic())
 
 
 def _is_pool_child() -> bool:

@@ -6,9 +6,10 @@ import pytest
 
 from kombu_delayq.options import BACKUPS
 from tests.support.workers.fixtures import broker, make_proj, proj, raw_client
+from tests.support.workers.standalone import standalone
 from tests.support.workers.transfers import transfer
 
-__all__ = ["broker", "make_proj", "proj", "raw_client", "transfer"]
+__all__ = ["broker", "make_proj", "proj", "raw_client", "standalone", "transfer"]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.types import Offer, PageId, Part, Waiting
+from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Waiting
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
@@ -43,6 +43,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "stats": lambda store: store.queues.stats("q"),
     "lead": lambda store: store.leases.lead("name"),
     "release": lambda store: store.leases.release("name"),
+    "oversee": lambda store: store.leases.oversee([QueueForm("q", store.backup)]),
     "get": lambda store: store.lookup.get(["q"], ["i"]),
     "cancel": lambda store: store.lookup.cancel(["q"], ["unknown"]),
     "reschedule": lambda store: store.lookup.reschedule("q", [_change(store)]),

@@ -9,6 +9,7 @@ import click
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets import batch, burst, cancel, publish, transfer, waiting
 from tests.bench.targets.consume import begun, idle, latency, rates
+from tests.bench.targets.failover import leaders
 from tests.bench.targets.report import Figure, heading, machine
 
 ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
@@ -22,6 +23,7 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "idle": idle.measure,
     "latency": latency.measure,
     "begun": begun.measure,
+    "leaders": leaders.measure,
 }
 
 

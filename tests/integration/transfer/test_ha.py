@@ -2,57 +2,23 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
 
-from kombu_delayq.store.keys import Keys
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.standalone import Standalone, lease_holder
 
-#: A killed leader costs less than 2 s, and one that is killed with its deputies 12 s; the rest is for a busy machine.
+#: A leader that is killed with its deputies costs less than 12 s; the rest is for a busy machine.
 LATE_S = 20.0
-
-STANDALONE = """
-import sys
-from redis import Redis
-from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer.worker import TransferWorker
-TransferWorker(lambda: DelayStore(Redis(port=int(sys.argv[1])))).run()
-"""
-
-#: Starts a transfer worker in a process of its own.
-Standalone = Callable[[Proj], "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def standalone() -> Iterator[Standalone]:
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(proj: Proj) -> "subprocess.Popen[bytes]":
-        processes.append(subprocess.Popen([sys.executable, "-c", STANDALONE, str(proj.server.port)]))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait(10)
-
-
-def _holder(proj: Proj, lease: str) -> int | None:
-    """Process id of the transfer worker that holds a lease."""
-    name = proj.server.client().get(lease)
-    return int(str(name).split(":")[1]) if name else None
 
 
 def _leader(proj: Proj) -> int | None:
     """Process id of the leading transfer worker."""
-    return _holder(proj, Keys().lease)
+    return lease_holder(proj.server)
 
 
 def _send_spread(proj: Proj, count: int, first_s: float, every_s: float) -> dict[str, float]:
@@ -115,7 +81,7 @@ def test_standalone_transfer_workers_serve_workers_that_have_none(make_proj: Mak
     proj.send("record", "waits", countdown=1)
     stays(lambda: proj.delayed() == 1, 2, "nobody transfers")
 
-    both = [standalone(proj) for _ in range(2)]
+    both = [standalone(proj.server) for _ in range(2)]
     proj.await_runs(1, value="waits")
     proj.journal.delete("runs")
     leader = until(lambda: _leader(proj))
@@ -130,8 +96,8 @@ def test_a_leader_and_its_deputies_killed_at_once_are_stood_in_for(make_proj: Ma
     """When all are killed while messages are due, one that stood by delivers each once and soon, and leads."""
     proj = make_proj(broker_transport_options={"transfer": False})
     proj.worker()
-    pids = {standalone(proj).pid for _ in range(4)}
-    doomed = {until(lambda: _holder(proj, lease)) for lease in Keys().leases}  # noqa: B023
+    pids = {standalone(proj.server).pid for _ in range(4)}
+    doomed = {until(lambda: lease_holder(proj.server, rank)) for rank in (1, 2, 3)}  # noqa: B023
     dues = _send_spread(proj, 40, first_s=1, every_s=0.1)
     proj.await_runs(5)
     for pid in doomed:

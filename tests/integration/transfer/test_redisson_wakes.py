@@ -174,7 +174,7 @@ def test_messages_in_both_forms_of_a_queue_are_delivered(
     assert len([each for each in caplog.messages if "in the form 'hash'" in each]) <= 2  # one a worker
 
 
-def test_a_killed_leader_costs_a_poll(proj: Proj) -> None:
+def test_a_killed_leader_is_stood_in_for(proj: Proj) -> None:
     """When the worker that leads is killed, the other one delivers what is due, each task once."""
     first = proj.worker(pool="solo")
     proj.worker(pool="solo", wait=False).ready()

@@ -87,9 +87,9 @@ def test_who_stands_by_leads_when_the_leases_end(store: DelayStore, client: redi
     assert len(names) == 3
     assert names < {worker.name for worker in workers}
     until(
-        lambda: listeners(client, store.backup) == 1 or store.backup == "list",
+        lambda: listeners(client, store.backup) == 3 or store.backup == "list",
         LATE_S,
-        "the leader listens",
+        "the leader and its deputies listen",
     )
 
 

@@ -3,8 +3,8 @@ from time import monotonic
 
 import pytest
 
-from kombu_delayq.store.types import QueueForm, QueueHeads, Transferred
-from kombu_delayq.transfer.due_times import DueTimes
+from kombu_delayq.store.types import Head, Overseen, QueueForm, QueueHeads, Transferred
+from kombu_delayq.transfer.due_times import DueTimes, KnownHead
 
 NOW_MS = 1_800_000_000_000.0
 
@@ -81,3 +81,37 @@ def test_each_form_of_a_queue_has_a_head_of_its_own(due_times: DueTimes) -> None
     assert due_times.due() == [A, LISTED]
     due_times.note_transfer(A, Transferred(1, 0, 5.0, NOW_MS, None))
     assert due_times.due() == [LISTED]
+
+
+def test_overdue_heads_are_those_that_have_been_due_for_some_time(due_times: DueTimes) -> None:
+    """A head is overdue once it has been due for the given time; since when it is there, is its due time at least."""
+    due_times.note_head(C, NOW_MS - 1000)
+    assert due_times.overdue(900) == {C: KnownHead(NOW_MS - 1000, NOW_MS - 1000, None)}
+    assert due_times.overdue(5)[A] == KnownHead(NOW_MS - 5, NOW_MS, None)
+
+
+def test_a_look_tells_of_the_heads_that_were_looked_at(due_times: DueTimes) -> None:
+    """What Redis returns of some heads takes the place of what was known of these, and of no others."""
+    due_times.note_look([A, C], Overseen(NOW_MS + 10, False, {C: Head(NOW_MS, b"entry")}))
+    assert due_times.due() == [C]
+    assert due_times.overdue(10) == {C: KnownHead(NOW_MS, NOW_MS + 10, b"entry")}
+    assert 3500 < due_times.next_s() + 3600 <= 3600
+    due_times.note_head(C, NOW_MS - 1)
+    assert due_times.overdue(10) == {C: KnownHead(NOW_MS - 1, NOW_MS - 1, None)}
+
+
+@pytest.mark.parametrize(
+    ("now", "has_left"),
+    [
+        (None, True),
+        (Head(NOW_MS + 1, b"a"), True),
+        (Head(NOW_MS, b"b"), True),
+        (Head(NOW_MS, b"a"), False),
+        (Head(NOW_MS - 1, b"b"), False),
+    ],
+)
+def test_a_head_has_left_when_a_later_one_is_next(now: Head | None, has_left: bool) -> None:
+    """A head has left if nothing or something later is next; of the same due time, if it is another message."""
+    assert KnownHead(NOW_MS, NOW_MS, b"a").is_before(now) == has_left
+    if now is not None and now.due_ms == NOW_MS:
+        assert not KnownHead(NOW_MS, NOW_MS, None).is_before(now)

@@ -1,0 +1,151 @@
+"""Deputies, which deliver what a dead or silent leader leaves, and ask Redis for little."""
+
+import json
+import signal
+import time
+from collections.abc import Iterable
+from subprocess import Popen
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+from kombu_delayq.transfer.deputy import LOOKS_APART_S
+from tests.support.conditions import stays, until
+from tests.support.servers.monitor import Monitor
+from tests.support.workers.standalone import Standalone, await_lease, lease_holder
+from tests.support.workers.transfers import QUEUE, arrived, listeners, offer
+
+#: More than any test here takes: no poll delivers anything, and nobody takes over the lease.
+RARE_POLLS = {"poll_interval": 60.0, "lease_ttl": 600.0}
+LATE_S = 20.0
+#: Queues that are known before the first poll, which is when channels in Redisson's form are subscribed to.
+QUEUES = [QUEUE, *(f"queue{n}" for n in range(20))]
+
+pytestmark = pytest.mark.both_forms
+
+
+@pytest.fixture
+def store(client: redis.Redis, backup: str) -> DelayStore:
+    """Keeps messages on an empty database, whose transfer workers know the queues already."""
+    store = DelayStore(client, options=Options(backup=backup))
+    for queue in QUEUES:
+        store.queues.know(queue)
+    return store
+
+
+@pytest.fixture
+def workers(redis_server: PrivateRedis, store: DelayStore, backup: str, standalone: Standalone) -> "list[Popen[bytes]]":
+    """A leader and its two deputies, all of which listen."""
+    processes = []
+    for rank in (1, 2, 3):
+        processes.append(standalone(redis_server, backup=backup, transfer_batch=10, **RARE_POLLS))
+        await_lease(redis_server, processes[-1], rank)
+    until(lambda: listeners(store.client, backup) == 3)
+    return processes
+
+
+def kill(processes: "Iterable[Popen[bytes]]") -> None:
+    """SIGKILL."""
+    for process in processes:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.mark.parametrize("killed", [1, 2])
+def test_a_killed_leader_is_stood_in_for(
+    redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]", killed: int
+) -> None:
+    """A deputy delivers what waited and what comes later, each once, while the dead still hold their leases."""
+    for n in range(10):
+        offer(store, str(n), 0.5 + n / 20)
+    kill(workers[:killed])
+    for n in range(10, 30):
+        offer(store, str(n), (n - 10) / 20)
+        if n % 5 == 0:  # the deputy knows nothing further
+            until(lambda: arrived(store.client)[str(n)] == 1, LATE_S)  # noqa: B023
+    until(lambda: len(arrived(store.client)) == 30, LATE_S)
+    assert set(arrived(store.client).values()) == {1}
+    assert [lease_holder(redis_server, rank) for rank in (1, 2, 3)] == [process.pid for process in workers]
+
+
+def test_a_leader_that_hangs_is_stood_in_for(store: DelayStore, workers: "list[Popen[bytes]]") -> None:
+    """A deputy delivers for a leader whose process stands still with its connections open, and leaves it the rest."""
+    workers[0].send_signal(signal.SIGSTOP)
+    try:
+        for n in range(10):
+            offer(store, str(n), n / 20)
+        until(lambda: len(arrived(store.client)) == 10, LATE_S)
+    finally:
+        workers[0].send_signal(signal.SIGCONT)
+    kill(workers[1:])
+    offer(store, "later", 0.1)
+    until(lambda: arrived(store.client)["later"] == 1, LATE_S)
+    assert set(arrived(store.client).values()) == {1}
+
+
+def test_a_burst_that_a_dead_leader_leaves_is_delivered(store: DelayStore, workers: "list[Popen[bytes]]") -> None:
+    """Many batches of messages that are due in the same instant leave without a poll, from many queues."""
+    due_ms = (time.time() + 1.5) * 1000
+    for queue in QUEUES:
+        store.delivery.offer(queue, *(Offer(str(n), repr(due_ms), 0, json.dumps(str(n))) for n in range(100)))
+    kill(workers[:1])
+    for queue in QUEUES:
+        until(lambda: len(arrived(store.client, queue)) == 100, LATE_S)  # noqa: B023
+        assert set(arrived(store.client, queue).values()) == {1}
+
+
+def test_commands_are_few_however_many_heads_are_announced(
+    redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]", backup: str
+) -> None:
+    """Of heads in hundreds of queues that others transfer, a deputy learns with a few looks a second."""
+    deputies = [str(process.pid) for process in workers[1:]]
+    kill(workers[:1])  # nothing is there to be transferred
+    keys, queues = Keys(), QUEUES if backup == "list" else [f"queue{n}" for n in range(300)]
+    with Monitor(redis_server) as monitor:
+        before, begun = [monitor.commands(name).total() for name in deputies], time.monotonic()
+        while time.monotonic() < begun + 3:
+            with store.client.pipeline(transaction=False) as pipe:
+                for queue in queues:
+                    due_ms = repr(time.time() * 1000)
+                    channel, text = (
+                        (keys.channel(queue), due_ms) if backup == "list" else (keys.wake, f"{due_ms} {queue}")
+                    )
+                    pipe.publish(channel, text)
+                pipe.execute()
+        until(lambda: all(monitor.commands(name).total() for name in deputies))
+        took_s = time.monotonic() - begun
+        sent = [monitor.commands(name).total() - count for name, count in zip(deputies, before, strict=True)]
+    assert all(0 < count <= took_s / LOOKS_APART_S + 1 for count in sent)
+    assert 1 / LOOKS_APART_S <= 25 - 2  # commands a second; two of a poll come on top
+
+
+def test_an_idle_deputy_asks_for_nothing_between_polls(
+    redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]"
+) -> None:
+    """While messages are announced that are due far away, a deputy sends no command."""
+    with Monitor(redis_server) as monitor:
+        for n in range(50):
+            offer(store, str(n), 3000 - n)
+        stays(lambda: all(not monitor.commands(str(worker.pid)) for worker in workers[1:]), 1.0)
+
+
+def test_a_deputy_that_may_not_listen_polls(own_server: PrivateRedis, standalone: Standalone, backup: str) -> None:
+    """Where an ACL forbids the channels, deputies deliver for a dead leader by their polls."""
+    own_server.client().execute_command("ACL", "SETUSER", "default", "resetchannels")
+    store = DelayStore(own_server.client(), options=Options(backup=backup))
+    store.queues.know(QUEUE)
+    workers = []
+    for rank in (1, 2):
+        workers.append(standalone(own_server, backup=backup, poll_interval=0.2, lease_ttl=600.0))
+        await_lease(own_server, workers[-1], rank)
+    kill(workers[:1])
+    for n in range(5):
+        offer(store, str(n), n / 10)
+    until(lambda: len(arrived(store.client)) == 5, LATE_S)
+    assert set(arrived(store.client).values()) == {1}
+    assert lease_holder(own_server) == workers[0].pid
