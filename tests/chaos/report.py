@@ -30,7 +30,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
     yield ""
     yield f"left in Redis{'' if outcome.drained else ', which did not drain'}:"
     for why, group in groupby(sorted(outcome.left, key=lambda left: left.why), key=lambda left: left.why):
-        keys = [f"{left.key} ({left.type}, {left.length})" for left in group]
+        keys = [f"{left.key} ({left.type}, {left.length}) {' '.join(left.sample)}".rstrip() for left in group]
         # A key that must not stay is always named.
         named = keys[: KEYS_SHOWN if why else None]
         more = f" and {len(keys) - len(named)} more" if len(keys) > len(named) else ""

@@ -21,6 +21,8 @@ PERMANENT = {
     r"unacked_mutex": "the lock of stock's sweep, with a TTL",
 }
 WHILE_RUNNING = {r"delayq:consumers.*": "leases of consumers"}
+#: How many members of a key that must not stay are named.
+SAMPLE = 20
 #: Task ids as publishers make them.
 _ID = re.compile(r"publisher-[a-z0-9-]+\.\d+\.\d+")
 
@@ -34,12 +36,14 @@ class Left:
         type: Its type.
         length: Number of its elements, or bytes of a string.
         why: Why it may stay; empty if it must not.
+        sample: If it must not stay, the first of its members or fields.
     """
 
     key: str
     type: str
     length: int
     why: str
+    sample: tuple[str, ...] = ()
 
 
 def left(client: redis.Redis, *, running: bool) -> list[Left]:
@@ -50,7 +54,8 @@ def left(client: redis.Redis, *, running: bool) -> list[Left]:
         kind = str(client.type(key))
         if kind != "none":
             why = next((why for pattern, why in expected.items() if re.fullmatch(pattern, key)), "")
-            found.append(Left(key, kind, _length(client, key, kind), why))
+            sample = () if why else tuple(_members(client, key, kind))[:SAMPLE]
+            found.append(Left(key, kind, _length(client, key, kind), why, sample))
     return found
 
 
@@ -73,6 +78,14 @@ def ids_in(client: redis.Redis, entries: list[Left]) -> dict[str, str]:
 def _length(client: Any, key: str, kind: str) -> int:
     lengths = {"list": client.llen, "hash": client.hlen, "zset": client.zcard, "set": client.scard}
     return int(lengths.get(kind, client.strlen)(key))
+
+
+def _members(client: Any, key: str, kind: str) -> Iterator[str]:
+    """Yields what tells whose the members of a key are."""
+    if kind == "hash":
+        yield from client.hkeys(key)
+    elif kind == "zset":
+        yield from (f"{member} {score}" for member, score in client.zrange(key, 0, -1, withscores=True))
 
 
 def _contents(client: Any, entry: Left) -> Iterator[str]:
