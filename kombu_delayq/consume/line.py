@@ -36,6 +36,7 @@ class Line:
         self._watch = watch
         self._forget = forget
         self._connection: Any = None
+        self._lost: Any = None
         self._fd = -1
         self._awaited: deque[tuple[int, OnReplies]] = deque()
         self._overdue_at = inf
@@ -50,19 +51,20 @@ class Line:
         """Whether replies have not come yet."""
         return bool(self._awaited)
 
-    def open(self) -> None:
-        """Connects, unless it is connected.
+    def open(self) -> bool:
+        """Connects, unless it is connected. Returns whether the connection is new.
 
         Raises:
             redis.exceptions.ConnectionError: There is no connection, or the pool has none left.
         """
         if self.is_open:
-            return
+            return False
         self.close()
         self._connection = self._pool.get_connection(*OF_USE)
         self._connection.connect()
         self._fd = self._connection._sock.fileno()
         self._watch(self._fd, self)
+        return True
 
     def ask(self, *command: Any) -> Any:
         """Sends one command and waits for its reply; only while no other reply is awaited."""
@@ -87,7 +89,7 @@ class Line:
         except BaseException:
             self.close()
             raise
-        if not self.uses(connection):
+        if connection is not self._connection:
             raise redis.ConnectionError("the connection was lost while a command was sent")
         self._awaited.append((len(commands), on_replies))
         self._overdue_at = monotonic() + within_s
@@ -121,23 +123,37 @@ class Line:
             self.close()
             raise redis.ConnectionError("Redis has not replied to a consumer; the connection counts as lost")
 
-    def uses(self, connection: Any) -> bool:
-        """Whether this is the connection over which commands go."""
-        return connection is self._connection
-
     def close(self) -> None:
         """Ends the connection. Replies that have not come will not be read."""
         connection, self._connection = self._connection, None
         self._awaited.clear()
         self._overdue_at = inf
-        if connection is None:
-            return
+        lost, self._lost = self._lost, None
+        self._forget_fd()
+        if connection is not None:
+            with suppress(redis.RedisError, OSError):
+                connection.disconnect()
+        for ended in (connection, lost):
+            if ended is not None:
+                self._pool.release(ended)
+
+    def lose(self, connection: Any) -> bool:
+        """Takes note that a connection is being closed by others. Returns whether it was this one.
+
+        The pool may be closing all its connections just now, so it gets this one back only later.
+        """
+        if connection is not self._connection:
+            return False
+        self._lost, self._connection = connection, None
+        self._awaited.clear()
+        self._overdue_at = inf
+        self._forget_fd()
+        return True
+
+    def _forget_fd(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._forget(fd)
-        with suppress(redis.RedisError, OSError):
-            connection.disconnect()
-        self._pool.release(connection)
 
     def _is_readable(self) -> bool:
         waits = poll()

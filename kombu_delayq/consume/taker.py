@@ -145,8 +145,7 @@ class Taker:
     def lose(self, connection: Any) -> None:
         """Takes note that a connection has ended, such as one that redis-py has closed; another one takes its place."""
         self._waiters.lose(connection)
-        if self._line.uses(connection):
-            self._line.close()
+        if self._line.lose(connection):
             self._request = None
             self._may_have_more = True
 

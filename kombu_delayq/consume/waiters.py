@@ -34,9 +34,14 @@ class Waiter:
     def __init__(self, line: Line, landing: Landing) -> None:
         self.line = line
         self.landing = landing
-        self.client_id = int(line.ask("CLIENT", "ID"))
+        self.client_id = 0
         self.is_blocked = False
         self.is_ending = False
+
+    def open(self) -> None:
+        """Connects, unless it is connected."""
+        if self.line.open():
+            self.client_id = int(self.line.ask("CLIENT", "ID"))
 
 
 class Waiters:
@@ -84,6 +89,7 @@ class Waiters:
                 return
             if waiter.is_blocked:
                 continue
+            waiter.open()
             waiter.landing = Landing(*place, consumer)
             ready, landing = store.taking.landing(waiter.landing)
             command = ("BLMOVE", ready, landing, "RIGHT", "LEFT", longest_s)
@@ -107,11 +113,10 @@ class Waiters:
             waiter.line.check()
 
     def lose(self, connection: Any) -> None:
-        """Forgets the waiter of a connection that has ended, to whom a message may have come."""
-        for place, waiter in list(self._waiters.items()):
-            if waiter.line.uses(connection):
-                del self._waiters[place]
-                waiter.line.close()
+        """Takes note that a connection has ended. A message may have come over it."""
+        for waiter in list(self._waiters.values()):
+            if waiter.line.lose(connection):
+                waiter.is_blocked = False
                 self._on_wake(waiter.landing)
 
     def keep(self, queues: Iterable[str]) -> None:
@@ -127,8 +132,9 @@ class Waiters:
         if self._is_refused or len(self._waiters) >= self._most:
             return None
         line = self._new_line()
+        waiter = Waiter(line, Landing(*place, consumer))
         try:
-            waiter = Waiter(line, Landing(*place, consumer))
+            waiter.open()
         except redis.ResponseError as error:
             if isinstance(error, OSError):
                 raise

@@ -1,0 +1,106 @@
+"""What the thread of the heartbeat does for a consumer whose own thread is busy."""
+
+from collections.abc import Iterator
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from kombu import Connection
+
+from tests.support.conditions import until
+from tests.support.looped import Looped, publish, queue_of
+from tests.support.workers.harness import MakeProj, Proj
+
+
+@pytest.fixture
+def sender(proj: Proj) -> Iterator[Connection]:
+    """A connection that publishes."""
+    with proj.connection() as connection:
+        yield connection
+
+
+def test_messages_behind_a_long_task_go_back(proj: Proj, sender: Connection) -> None:
+    """What was taken together with the message of a long task of a solo pool is soon in its queue again, in order."""
+    client = proj.server.client()
+
+    def block(message: Any) -> None:
+        if message.payload == 0:
+            until(lambda: client.llen("a") == 3, 10, "the others back in their queue")
+
+    with Looped(proj.connection(), "a", prefetch=4, on_message=block) as looped:
+        publish(sender, "a", 0, 1, 2, 3)
+        looped.until(lambda: looped.received == [0, 1, 2, 3])
+        looped.until(lambda: not client.exists("unacked"))
+
+
+def test_waits_end_while_a_long_task_runs(proj: Proj, sender: Connection) -> None:
+    """A message for another queue that comes while a task runs is soon free for other consumers."""
+    client = proj.server.client()
+
+    def block(message: Any) -> None:
+        if message.payload == 0:
+            publish(sender, "b", 1)
+            until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), 10, "free for others")
+
+    with Looped(proj.connection(), "a", "b", on_message=block) as looped:
+        looped.until(looped.waits_for("a", "b"))
+        publish(sender, "a", 0)
+        looped.until(lambda: looped.received == [0, 1])
+
+
+def test_waits_end_when_nobody_drains(proj: Proj, sender: Connection) -> None:
+    """Without an event loop, a consumer that does something else for a while keeps no message from others."""
+    client = proj.server.client()
+    with proj.connection() as connection:
+        consumer = connection.Consumer([queue_of("a")], callbacks=[print], prefetch_count=4)
+        with consumer, pytest.raises(TimeoutError):
+            connection.drain_events(timeout=0.2)
+        with consumer:
+            with pytest.raises(TimeoutError):
+                connection.drain_events(timeout=0.2)
+            publish(sender, "a", 1)
+            until(lambda: client.llen("a") == 1 and not client.keys("*landing*"), 10, "free for others")
+
+
+def test_acks_are_sent_when_the_loop_does_not_turn(proj: Proj, sender: Connection) -> None:
+    """Acknowledgements after the loop's last turn, as in a warm shutdown, reach Redis before the end."""
+    client = proj.server.client()
+    with Looped(proj.connection(), "a", acks=False) as looped:
+        publish(sender, "a", 0, 1)
+        looped.until(lambda: looped.received == [0, 1])
+        looped.messages[0].ack()
+        until(lambda: client.hlen("unacked") == 1, 10, "the ack sent")
+
+
+def test_an_ack_of_another_thread_wakes_the_loop(proj: Proj, sender: Connection) -> None:
+    """A loop that waits in its poller sends the acknowledgement of another thread at once."""
+    client = proj.server.client()
+    with Looped(proj.connection(), "a", acks=False) as looped:
+        publish(sender, "a", 0)
+        looped.until(lambda: looped.received == [0])
+        looped.until(looped.waits_for("a"))
+        acked = Event()
+
+        def ack() -> None:
+            looped.messages[0].ack()
+            acked.set()
+
+        thread = Thread(target=ack)
+        thread.start()
+        thread.join(10)
+        assert acked.is_set()
+        assert looped.hub.poller.poll(10), "the loop is woken"
+        looped.until(lambda: not client.exists("unacked"))
+
+
+@pytest.mark.long
+def test_a_solo_worker_shares_what_it_cannot_begin(make_proj: MakeProj) -> None:
+    """Of four tasks, two workers of the pool solo run each its share, although the first could hold all of them."""
+    proj = make_proj()
+    proj.worker(pool="solo", worker_prefetch_multiplier=4)
+    for n in range(4):
+        proj.send("busy", 3, n)
+    until(lambda: proj.server.client().hlen("unacked") > 0)
+    proj.worker(pool="solo", worker_prefetch_multiplier=4)
+    runs = proj.await_runs(4)
+    assert len({run["pid"] for run in runs}) == 2

@@ -1,0 +1,152 @@
+"""Waiting for messages of empty queues."""
+
+from collections.abc import Iterator
+
+import pytest
+from kombu import Connection
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.looped import Looped, publish, queue_of
+from tests.support.workers.harness import MakeProj, Proj
+
+
+@pytest.fixture
+def sender(proj: Proj) -> Iterator[Connection]:
+    """A connection that publishes."""
+    with proj.connection() as connection:
+        yield connection
+
+
+def test_each_queue_has_a_wait_of_its_own(proj: Proj, sender: Connection) -> None:
+    """A message of any queue wakes the consumer that waits for all of them, and is acknowledged with the next turn."""
+    with Looped(proj.connection(), "a", "b", "c") as looped:
+        looped.until(looped.waits_for("a", "b", "c"))
+        for queue in ("c", "a", "b"):
+            publish(sender, queue, queue)
+            looped.until(lambda queue=queue: looped.received[-1:] == [queue])  # type: ignore[misc]
+        client = proj.server.client()
+        looped.until(lambda: not client.exists("unacked"))
+        looped.until(looped.waits_for("a", "b", "c"))
+    assert not client.keys("*landing*")
+    assert not client.exists("delayq:consumers", "delayq:consumers:queues")
+
+
+def test_beyond_the_bound_queues_are_looked_at(proj: Proj, sender: Connection) -> None:
+    """With more queues than max_waiters, messages of the others come all the same."""
+    with Looped(proj.connection(max_waiters=1), "a", "b", "c") as looped:
+        looped.until(looped.waits_for("a"))
+        for queue in ("c", "b", "a"):
+            publish(sender, queue, queue)
+            looped.until(lambda queue=queue: looped.received[-1:] == [queue])  # type: ignore[misc]
+        looped.until(looped.waits_for("a"), "one wait, and no more")
+
+
+def test_max_connections_bounds_the_waits(proj: Proj, sender: Connection, caplog: pytest.LogCaptureFixture) -> None:
+    """Where max_connections leaves no room, the consumer says so once, and polls."""
+    with Looped(proj.connection(max_connections=2), "a", "b", "c") as looped:
+        looped.until(looped.waits_for("a"))
+        for queue in ("c", "b", "a"):
+            publish(sender, queue, queue)
+            looped.until(lambda queue=queue: looped.received[-1:] == [queue])  # type: ignore[misc]
+    assert [record.message.count("max_connections") for record in caplog.records if record.levelname == "WARNING"] == [
+        1
+    ]
+
+
+def test_a_priority_in_use_gets_a_wait(proj: Proj, sender: Connection) -> None:
+    """The first message of a priority is found by looking; from then on the consumer waits for that list, too."""
+    with Looped(proj.connection(), "a") as looped:
+        looped.until(looped.waits_for("a"))
+        publish(sender, "a", 1, priority=9)
+        looped.until(lambda: looped.received == [1])
+        looped.until(looped.waits_for("a", "a"), "a second wait")
+        publish(sender, "a", 2, priority=9)
+        looped.until(lambda: looped.received == [1, 2])
+
+
+def test_no_message_comes_without_credit(proj: Proj, sender: Connection) -> None:
+    """With as many messages in hand as it may have, a consumer waits for none: others get what comes."""
+    client = proj.server.client()
+    with Looped(proj.connection(), "a", "b", prefetch=1, acks=False) as looped:
+        looped.until(looped.waits_for("a", "b"))
+        publish(sender, "a", 1)
+        looped.until(lambda: looped.received == [1])
+        looped.until(looped.waits_for(), "no wait any more")
+        publish(sender, "a", 2)
+        publish(sender, "b", 3)
+        for _ in range(10):
+            looped.turn()
+        assert looped.received == [1]
+        assert (client.llen("a"), client.llen("b"), client.hlen("unacked")) == (1, 1, 1)
+        looped.messages[0].ack()
+        looped.until(lambda: len(looped.received) == 2)
+
+
+def test_messages_that_land_at_once_do_not_exceed_the_credit(proj: Proj, sender: Connection) -> None:
+    """When messages of all queues come in one moment, those beyond the credit are back in their queues."""
+    client = proj.server.client()
+    with Looped(proj.connection(), "a", "b", "c", prefetch=1, acks=False) as looped:
+        looped.until(looped.waits_for("a", "b", "c"))
+        for queue in ("a", "b", "c"):  # the loop does not turn meanwhile
+            publish(sender, queue, queue)
+        looped.until(lambda: len(looped.received) == 1)
+        looped.until(lambda: not client.keys("*landing*"))
+        assert client.hlen("unacked") == 1
+        assert sum(client.llen(queue) for queue in ("a", "b", "c")) == 2
+
+
+def test_a_queue_may_come_and_go(proj: Proj, sender: Connection) -> None:
+    """A queue that is added gets its wait; one that is cancelled loses it, and its messages stay."""
+    client = proj.server.client()
+    with Looped(proj.connection(), "a") as looped:
+        looped.until(looped.waits_for("a"))
+        looped.consumer.add_queue(queue_of("b"))
+        looped.consumer.consume()
+        looped.until(looped.waits_for("a", "b"))
+        looped.consumer.cancel_by_queue("a")
+        looped.until(looped.waits_for("b"))
+        publish(sender, "a", 1)
+        publish(sender, "b", 2)
+        looped.until(lambda: looped.received == [2])
+        assert client.llen("a") == 1
+        assert not client.keys("*landing*")
+
+
+def test_a_message_that_lands_while_a_queue_is_cancelled_goes_back(proj: Proj, sender: Connection) -> None:
+    """What has come to a landing list, and was not taken, is the next in its queue when the consumer is cancelled."""
+    client = proj.server.client()
+    with Looped(proj.connection(), "a") as looped:
+        looped.until(looped.waits_for("a"))
+        publish(sender, "a", 1, 2)
+        assert client.keys("*landing*")
+        looped.consumer.cancel()
+        assert not client.keys("*landing*")
+        assert client.llen("a") == 2
+        for _ in range(5):
+            looped.turn()
+        with proj.connection() as other, other.SimpleQueue(queue_of("a")) as queue:
+            assert [queue.get(timeout=5).payload for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize("command", ["blmove", "client|unblock", "client|id", "rpop"])
+def test_rights_that_are_missing_do_not_stop_a_consumer(
+    own_proj: Proj, caplog: pytest.LogCaptureFixture, command: str
+) -> None:
+    """Whatever command of taking the ACL forbids, messages come, and the log says what is different."""
+    client = own_proj.server.client()
+    client.execute_command("ACL", "SETUSER", "default", f"-{command}")
+    with own_proj.connection() as sender, Looped(own_proj.connection(), "a", "b", prefetch=2) as looped:
+        publish(sender, "a", 1, 2, 3)
+        looped.until(lambda: looped.received == [1, 2, 3])
+        publish(sender, "b", 4)
+        looped.until(lambda: looped.received == [1, 2, 3, 4])
+    assert not client.hlen("unacked")
+    warnings = " ".join(record.message for record in caplog.records if record.levelname == "WARNING")
+    assert ("kombu's own way" in warnings) == (command == "rpop")
+    assert ("every second only" in warnings) == (command in ("blmove", "client|id"))
+
+
+@pytest.fixture
+def own_proj(make_proj: MakeProj, own_server: PrivateRedis) -> Proj:
+    """An app on a server of this test alone."""
+    return make_proj(own_server)
