@@ -97,7 +97,7 @@ class Options:
         _or_none(_number(1, whole=True)),
         "deliveries",
         "How often a message may be in the hands of a consumer that dies. With the last time it goes to the queue "
-        "delivery_limit_queue. None: no limit.",
+        "delivery_limit_queue, if it is the one that the consumer has held for longest. None: no limit.",
     )
     delivery_limit_queue: str = _option(
         "dead_letters",

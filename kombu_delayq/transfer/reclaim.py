@@ -105,7 +105,7 @@ class Reclaiming:
         for page in pages(reversed(tags), PAGE):
             if monotonic() > until:
                 return False
-            self._put_back(store, lease, page, errors)
+            self._put_back(store, lease, page, tags[0], errors)
         of_lists = [
             Landing(name, step, lease.name) for name in lease.queues for step in range(store.taking.steps(name))
         ]
@@ -120,9 +120,13 @@ class Reclaiming:
         return True
 
     def _put_back(
-        self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], errors: list[ResponseError]
+        self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], first: str, errors: list[ResponseError]
     ) -> None:
-        """Puts a page of messages back, those last that the consumer took first, so that these are consumed next."""
+        """Puts a page of messages back, those last that the consumer took first, so that these are consumed next.
+
+        Of the messages at their delivery limit only the ``first`` of the consumer is buried. All others have come as
+        often into the hands of consumers that died, because they were prefetched behind the one that killed these.
+        """
         returned, options = self._returned[lease.name], store.options
         back: defaultdict[str, list[Requeued]] = defaultdict(list)
         letters: list[Requeued] = []
@@ -133,7 +137,7 @@ class Reclaiming:
                 continue
             message, queue, limit = note.message, note.routing_key, options.delivery_limit
             count, priority = deliveries_of(message) + 1, priority_of(message)
-            if limit is not None and count >= limit:
+            if limit is not None and count >= limit and held.tag == first:
                 queue = options.delivery_limit_queue
                 letter = beyond_delivery_limit(message, count, lease.name, queue)
                 letters.append(Requeued(held.tag, queue, priority, to_json(letter)))

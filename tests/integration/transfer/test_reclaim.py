@@ -301,17 +301,29 @@ def test_a_full_redis_takes_messages_back(own_server: PrivateRedis, transfer: Tr
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_a_message_at_its_delivery_limit_is_buried(store: DelayStore, reclaim: Reclaim, limit: int) -> None:
-    """With its last allowed death a message goes to the dead letters, the oldest first, and only there."""
-    publish(store, 2, **{"x-delivery-count": limit - 1})
+    """With its last allowed death a message goes to the dead letters, behind older ones, and only there."""
+    publish(store, 1, **{"x-delivery-count": limit - 1})
     store.client.rpush("dead letters", json.dumps(message(7)))
-    dead_with(store, 2)
+    dead_with(store, 1)
     reclaim(delivery_limit=limit, delivery_limit_queue="dead letters")
     until(lambda: gone(store))
     assert not store.client.exists(INDEX, UNACKED, "q")
-    assert numbers(store, "dead letters") == [7, 1, 0]
+    assert numbers(store, "dead letters") == [7, 0]
     letter = json.loads(store.client.lindex("dead letters", 0))
     assert letter["properties"]["dead_letter"]["reason"] == "delivery limit reached"
     assert letter["properties"]["dead_letter"]["worker"] == ME
+
+
+def test_what_was_prefetched_behind_a_poison_message_is_not_buried(store: DelayStore, reclaim: Reclaim) -> None:
+    """Of what a dead consumer held only the message that it took first is buried, and the others go back, counted."""
+    publish(store, 4, **{"x-delivery-count": 1})
+    dead_with(store, 3)
+    reclaim(delivery_limit=2)
+    until(lambda: gone(store))
+    assert numbers(store, "dead_letters") == [0]
+    assert numbers(store) == [1, 2, 3]
+    counts = [json.loads(body)["properties"]["x-delivery-count"] for body in store.client.lrange("q", 0, -1)]
+    assert counts == [1, 2, 2]
 
 
 def test_a_message_below_its_delivery_limit_goes_back(store: DelayStore, reclaim: Reclaim) -> None:

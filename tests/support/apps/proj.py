@@ -34,6 +34,7 @@ def note(task: Any, **what: Any) -> None:
                 "eta": request.eta,
                 "queue": (request.delivery_info or {}).get("routing_key"),
                 "redelivered": (request.delivery_info or {}).get("redelivered"),
+                "deaths": (request.properties or {}).get("x-delivery-count"),
                 **what,
             },
             default=str,
@@ -79,6 +80,22 @@ def late_acked(self: Any, seconds: float = 0.0, value: Any = None) -> Any:
     note(self, value=value)
     time.sleep(seconds)
     return value
+
+
+@app.task(bind=True, acks_late=True)
+def hang_once(self: Any, value: Any = None) -> None:
+    """Takes a minute when it comes for the first time. Acknowledged only at its end."""
+    note(self, value=value)
+    if not self.request.delivery_info["redelivered"]:
+        time.sleep(60)
+
+
+@app.task(bind=True, acks_late=True)
+def poison(self: Any, deaths: int) -> None:
+    """Kills the process that it runs in, as often as given."""
+    note(self)
+    if (self.request.properties.get("x-delivery-count") or 0) < deaths:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(bind=True, acks_late=True)

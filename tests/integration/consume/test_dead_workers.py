@@ -1,0 +1,166 @@
+"""Workers that die, or are taken for dead: what they held runs again soon."""
+
+import os
+import signal
+from collections import Counter
+from importlib.util import find_spec
+
+import pytest
+
+from tests.support.conditions import stays, until
+from tests.support.workers.harness import MakeProj, Proj, Worker
+from tests.support.workers.visibility import swept_after
+
+pytestmark = pytest.mark.long
+
+TTL_S = 2.0
+OPTIONS = {"consumer_ttl": TTL_S, "poll_interval": 0.2}
+
+
+@pytest.fixture
+def fleet(make_proj: MakeProj) -> Proj:
+    """The app, with short leases."""
+    return make_proj(broker_transport_options=OPTIONS, worker_prefetch_multiplier=4)
+
+
+def consumers(proj: Proj) -> int:
+    """Counts the consumers that Redis knows."""
+    return int(proj.server.client().zcard("delayq:consumers"))
+
+
+def nothing_is_left(proj: Proj) -> bool:
+    """Whether no message waits or is in hand."""
+    client = proj.server.client()
+    return not client.exists("unacked", "unacked_index", "celery") and not client.keys("*landing*")
+
+
+def holds(proj: Proj, count: int) -> bool:
+    """Whether so many messages are in hand."""
+    return int(proj.server.client().hlen("unacked")) == count
+
+
+@pytest.mark.parametrize(
+    ("pool", "most"),
+    [
+        ("prefork", 4),
+        ("threads", 4),
+        ("solo", 1),
+        ("gevent", 2),  # its consumer stands still while the pool is full
+        pytest.param("eventlet", 2, marks=pytest.mark.skipif(not find_spec("eventlet"), reason="not installed")),
+    ],
+)
+def test_what_a_killed_worker_held_runs_in_another(fleet: Proj, pool: str, most: int) -> None:
+    """Messages that ran, and those that were prefetched, run again in another worker, long before an hour is over."""
+    doomed = fleet.worker(pool=pool, concurrency=1)
+    for value in range(6):
+        fleet.send("hang_once", value)
+    fleet.await_runs(1)
+    until(lambda: holds(fleet, most), what="the worker holds messages")
+    doomed.kill()
+    other = fleet.worker(pool="threads", concurrency=6)
+    until(lambda: len(fleet.runs(redelivered=True)) == most, 30)
+    again = fleet.runs(redelivered=True)
+    assert {run["deaths"] for run in again} == {1}
+    assert sorted(run["value"] for run in again) == [*range(most)]
+    assert all(run["pid"] == other.process.pid for run in again)
+    assert f"process {doomed.process.pid} on host" in other.log
+    assert f"{most} went back ({most} to 'celery')" in other.log
+
+
+def test_messages_of_many_killed_workers_run_once_more(fleet: Proj) -> None:
+    """Of several workers, killed together, each message runs again once, and no trace of the workers is left."""
+    doomed = [fleet.worker(pool="threads", concurrency=2, wait=False) for _ in range(3)]
+    for worker in doomed:
+        worker.ready()
+    for value in range(24):
+        fleet.send("hang_once", value)
+    until(lambda: holds(fleet, 24))
+    for worker in doomed:
+        worker.kill()
+    fleet.worker(pool="threads", concurrency=24)
+    until(lambda: nothing_is_left(fleet), 40)
+    assert Counter(run["value"] for run in fleet.runs(redelivered=True)) == dict.fromkeys(range(24), 1)
+    until(lambda: consumers(fleet) == 1)
+
+
+def test_a_stopped_worker_is_taken_for_dead_and_says_so(fleet: Proj) -> None:
+    """What it held runs in another worker; when it goes on, it says that its messages run twice, and works on."""
+    stopped = fleet.worker(pool="threads", concurrency=2)
+    fleet.send("late_acked", 3, "slow")
+    fleet.await_runs(1)
+    other = fleet.worker(pool="threads", concurrency=2)
+    os.kill(stopped.process.pid, signal.SIGSTOP)
+    until(lambda: len(fleet.runs(value="slow")) == 2, 30)
+    assert [run["redelivered"] for run in fleet.runs(value="slow")] == [False, True]
+    os.kill(stopped.process.pid, signal.SIGCONT)
+    until(lambda: "was silent for longer than consumer_ttl" in stopped.log)
+    until(lambda: "1 messages were acknowledged that this consumer no longer held" in stopped.log)
+    until(lambda: nothing_is_left(fleet))
+    other.stop()
+    fleet.send("record", "later")
+    [run] = fleet.await_runs(1, value="later")
+    assert run["pid"] == stopped.process.pid
+    assert len(fleet.runs(value="slow")) == 2
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_task_longer_than_lease_and_visibility_timeout_runs_once(make_proj: MakeProj, pool: str) -> None:
+    """A worker keeps what it holds, also beside a stock worker that sweeps each second, and other transfer workers."""
+    proj = make_proj(broker_transport_options={**OPTIONS, **swept_after(2 * TTL_S)})
+    options = {name: value for name, value in proj.conf["broker_transport_options"].items() if name not in OPTIONS}
+    worker = proj.worker(pool=pool, concurrency=1)
+    for value in range(3):
+        proj.send("late_acked", 5 * TTL_S if value == 0 else 0, value)
+    proj.await_runs(1)
+    stock = proj.worker(
+        "-Q", "elsewhere", pool="solo", wait=False, broker_transport="", broker_transport_options=options
+    )
+    proj.worker("-Q", "another", pool="solo", wait=False)
+    stock.ready()
+    runs = proj.await_runs(3, 60)
+    until(lambda: nothing_is_left(proj))
+    assert [run["value"] for run in runs] == [0, 1, 2]
+    assert {run["pid"] for run in runs} == {proj.runs()[0]["pid"]}
+    assert "consumer_ttl" not in worker.log
+
+
+def test_a_poison_task_ends_among_the_dead_letters(make_proj: MakeProj) -> None:
+    """A task that kills its workers is buried with its last allowed death, and replayed when its cause is gone."""
+    options = {**OPTIONS, "delivery_limit": 2, "delivery_limit_queue": "graves"}
+    proj = make_proj(broker_transport_options=options, worker_prefetch_multiplier=1)
+    sent = proj.send("poison", 2)
+    proj.send("record", "behind")
+
+    def dies() -> Worker:
+        worker = proj.worker(pool="solo")
+        until(lambda: not worker.alive(), 30, "the task kills the worker")
+        return worker
+
+    dies()
+    dies()
+    lives = proj.worker(pool="solo")
+    [run] = proj.await_runs(1, value="behind")
+    assert run["pid"] == lives.process.pid
+    until(lambda: nothing_is_left(proj))
+    assert [run["deaths"] for run in proj.runs(name="poison")] == [None, 1]
+    assert "1 went to the dead letters in 'graves', because of delivery_limit=2" in lives.log
+    listed = proj.celery("delayq", "dead-letters", "list", "graves")
+    assert sent.id in listed
+    assert "2 consumers died with it in their hands" in listed
+    proj.celery("delayq", "dead-letters", "replay", "graves", "--all")
+    until(lambda: not lives.alive(), 30, "the task comes anew, with no deaths")
+    assert [run["deaths"] for run in proj.runs(name="poison")] == [None, 1, None]
+
+
+def test_what_a_worker_had_reserved_before_an_outage_runs_again(fleet: Proj) -> None:
+    """A prefork worker discards what it had prefetched when its connection is lost; soon it gets these again."""
+    worker = fleet.worker(pool="prefork", concurrency=1)
+    for value in range(4):
+        fleet.send("busy", 3, value)
+    fleet.await_runs(1)
+    until(lambda: holds(fleet, 3))
+    fleet.server.client().client_kill_filter(_type="normal", skipme=True)
+    until(lambda: {run["value"] for run in fleet.runs()} == {0, 1, 2, 3}, 60)
+    until(lambda: nothing_is_left(fleet))
+    assert worker.alive()
+    stays(lambda: len(fleet.runs()) == 4, TTL_S)
