@@ -1,39 +1,71 @@
-"""What Redis keeps of a message that a consumer holds: kombu's note, and how often consumers died with the message."""
+"""What Redis keeps of a message that a consumer holds: kombu's note of it."""
 
 import json
 from typing import NamedTuple
 
-from kombu_delayq.message.fields import Message
+from kombu_delayq.message.fields import DELIVERY_COUNT, Message, deliveries_of, priority_of, to_json
+from kombu_delayq.message.redelivery import redelivered
+
+#: Stands in the notes of our consumers between the message and the name of its queue.
+_NO_EXCHANGE = b',"",'
 
 
 class Note(NamedTuple):
-    """A message in hand, as kombu notes it in its key ``unacked``.
+    """A message in hand, as it is noted in kombu's key ``unacked``.
 
     Attributes:
-        message: The message.
+        message: The message; empty if it is no message of kombu.
+        raw: The message as its queue had it; empty in a note of stock kombu.
         exchange: Exchange by which it came; empty in the notes of our consumers.
         routing_key: Routing key by which it came; in the notes of our consumers the name of its queue.
     """
 
     message: Message
+    raw: bytes
     exchange: str
     routing_key: str
 
     def __repr__(self) -> str:
-        return f"Note(message=<a message>, exchange={self.exchange!r}, routing_key={self.routing_key!r})"
+        return f"Note(<{len(self.raw)} bytes>, exchange={self.exchange!r}, routing_key={self.routing_key!r})"
+
+    @property
+    def deaths(self) -> int:
+        """How often the message was in the hands of a consumer that died, with the one that dies now."""
+        return deliveries_of(self.message) + 1
+
+    @property
+    def priority(self) -> int:
+        """Priority of the message, 0 to 9."""
+        return priority_of(self.message)
+
+    def given_back(self) -> str | bytes:
+        """Returns the message as it goes back to its queue after the death of its consumer: redelivered, and counted.
+
+        What is no message goes back as it was. The consumer that gets it next reports it.
+        """
+        if not self.message:
+            return self.raw
+        return to_json(redelivered(self.message, **{DELIVERY_COUNT: self.deaths}))
 
 
-def read_note(raw: bytes) -> Note | None:
-    """Reads a note as kombu does; None if it is no note of a message.
+def read_note(noted: bytes) -> Note | None:
+    """Reads a note as kombu does, or else as our consumers write it, with whatever message; None if it is neither.
 
     Source: kombu.transport.redis.QoS.restore_by_tag, which takes bytes that are no UTF-8 for U+FFFD.
     """
+    given, found, queue = noted[1:].rpartition(_NO_EXCHANGE)
+    raw = given if noted[:1] == b"[" and found else b""
+    whole = _loads(noted)
+    if isinstance(whole, list) and len(whole) == 3 and isinstance(whole[0], dict):
+        message, exchange, routing_key = whole
+        is_note = isinstance(exchange or "", str) and isinstance(routing_key, str)
+        return Note(message, raw, exchange or "", routing_key) if is_note else None
+    name = _loads(queue[:-1]) if found and queue[-1:] == b"]" and noted[:1] == b"[" else None
+    return Note({}, raw, "", name) if isinstance(name, str) else None
+
+
+def _loads(text: bytes) -> object:
     try:
-        found = json.loads(raw.decode(errors="replace"))
+        return json.loads(text.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list) or len(found) != 3:
-        return None
-    message, exchange, routing_key = found
-    is_note = isinstance(message, dict) and isinstance(exchange or "", str) and isinstance(routing_key, str)
-    return Note(message, exchange or "", routing_key) if is_note else None

@@ -11,10 +11,9 @@ from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
 from kombu_delayq.connection.text import as_bytes, readable
-from kombu_delayq.message.fields import DELIVERY_COUNT, deliveries_of, priority_of, to_json
+from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.letters import beyond_delivery_limit
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.redelivery import redelivered
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consuming.consumers import ConsumerLease
@@ -135,15 +134,13 @@ class Reclaiming:
             if note is None or note.exchange:
                 returned.unread.add(held.tag)
                 continue
-            message, queue, limit = note.message, note.routing_key, options.delivery_limit
-            count, priority = deliveries_of(message) + 1, priority_of(message)
-            if limit is not None and count >= limit and held.tag == first:
-                queue = options.delivery_limit_queue
-                letter = beyond_delivery_limit(message, count, lease.name, queue)
-                letters.append(Requeued(held.tag, queue, priority, to_json(letter)))
+            limit, queue = options.delivery_limit, options.delivery_limit_queue
+            if limit is not None and note.deaths >= limit and held.tag == first:
+                letter = beyond_delivery_limit(note.message, note.deaths, lease.name, queue)
+                letters.append(Requeued(held.tag, queue, note.priority, to_json(letter)))
             else:
-                again = redelivered(message, **{DELIVERY_COUNT: count})
-                back[queue].append(Requeued(held.tag, queue, priority, to_json(again)))
+                row = Requeued(held.tag, note.routing_key, note.priority, note.given_back())
+                back[note.routing_key].append(row)
         for queue, messages in back.items():
             with _collected(errors):
                 returned.queues[queue] += len(messages) - len(store.taking.requeue(messages, "next"))

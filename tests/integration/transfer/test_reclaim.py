@@ -211,17 +211,31 @@ def test_two_leaders_give_back_once(store: DelayStore, redis_server: PrivateRedi
     assert not store.client.exists(INDEX, UNACKED)
 
 
+def test_what_is_no_message_goes_back_as_it_was(store: DelayStore, reclaim: Reclaim) -> None:
+    """Whatever else was in a queue is next in it again, byte for byte, so that it does not stay in hand for ever."""
+    bodies = [b"no JSON", json.dumps(message(1)).encode(), b"[]", b"\x00\xff"]
+    store.client.lpush("q", *bodies)
+    dead_with(store, 4)
+    reclaim()
+    until(lambda: gone(store))
+    found = store.client.lrange("q", 0, -1)[::-1]
+    assert [found[0], *found[2:]] == [bodies[0], *bodies[2:]]
+    assert not store.client.exists(INDEX, UNACKED)
+
+
 def test_a_note_that_cannot_be_read_stays(
     store: DelayStore, reclaim: Reclaim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Messages that are no JSON object stay in hand for `delayq repair`, with a line in the log; the others go back."""
-    store.client.lpush("q", "no JSON", json.dumps(message(1)), "[]")
+    """What somebody else has noted under a consumer's tag stays for `delayq repair`, with a line in the log."""
+    publish(store, 3)
     dead_with(store, 3)
+    store.client.hset(UNACKED, f"{ME}.1", "no note")
+    store.client.hset(UNACKED, f"{ME}.3", '[{}, "exchange", "key"]')
     with caplog.at_level(logging.WARNING, LOG):
         reclaim()
         until(lambda: gone(store))
     assert numbers(store) == [1]
-    assert store.client.hlen(UNACKED) == 2
+    assert set(store.client.hkeys(UNACKED)) == {f"{ME}.1".encode(), f"{ME}.3".encode()}
     [record] = [record.getMessage() for record in caplog.records if record.name == LOG]
     assert record.endswith(
         f"Of what it held, 1 went back (1 to 'q'); 2 cannot be read and stay for `delayq repair`, among them {ME}.1"
