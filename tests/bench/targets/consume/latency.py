@@ -31,10 +31,14 @@ class Case(NamedTuple):
     priorities: bool
 
     @property
-    def lists(self) -> list[str]:
-        """The lists to which messages are pushed."""
-        steps = ["", *(f"{SEPARATOR}{step}" for step in PRIORITIES[1:] if self.priorities)]
-        return [f"bench{number}{step}" for number in range(self.queues) for step in steps]
+    def lists(self) -> list[tuple[str, int]]:
+        """The lists to which messages are pushed, and the priority of these messages."""
+        priorities = PRIORITIES if self.priorities else PRIORITIES[:1]
+        return [
+            (f"bench{number}{SEPARATOR}{priority}" if priority else f"bench{number}", priority)
+            for number in range(self.queues)
+            for priority in priorities
+        ]
 
 
 CASES = [Case(queues, priorities) for priorities in (False, True) for queues in (1, 8)]
@@ -64,32 +68,33 @@ def _late_s(case: Case, count: int) -> dict[Kind, list[float]]:
         for one in benches:
             answers(one.server.url)
         clients = [one.server.client() for one in benches]
-        for name in [*case.lists, *random.choices(case.lists, k=WARM)]:
+        for place in [*case.lists, *random.choices(case.lists, k=WARM)]:
             for one, client in zip(benches, clients, strict=True):
-                _send(one, client, name, message)
+                _send(one, client, place, message)
         for one in benches:
             one.journal.clear()
         for _ in range(count):
-            name = random.choice(case.lists)
+            place = random.choice(case.lists)
             for one, client in zip(benches, clients, strict=True):
                 sleep(random.uniform(*BETWEEN_S))
-                _send(one, client, name, message)
+                _send(one, client, place, message)
         return {one.kind: one.journal.late_s() for one in benches}
 
 
-def _send(one: Bench, client: Any, name: str, message: str) -> None:
+def _send(one: Bench, client: Any, place: tuple[str, int], message: str) -> None:
     """Pushes a message and waits until its task has begun, which notes how late that was."""
-    before, made = one.journal.count(), message.replace(TASK_ID, str(uuid4()))
-    client.lpush(name, _due(made, time()))
+    name, priority = place
+    before, fields = one.journal.count(), json.loads(message.replace(TASK_ID, str(uuid4())))
+    fields["properties"]["priority"] = priority
+    client.lpush(name, _due(fields, time()))
     until(lambda: one.journal.count() > before, 10, f"a task of {name} begins in a worker with {one.kind.name}")
 
 
-def _due(message: str, due: float) -> str:
+def _due(message: dict[str, Any], due: float) -> str:
     """Returns a message whose task has this argument."""
-    fields = json.loads(message)
-    args, *rest = json.loads(base64.b64decode(fields["body"]))
+    args, *rest = json.loads(base64.b64decode(message["body"]))
     args[0] = due
-    return json.dumps({**fields, "body": base64.b64encode(json.dumps([args, *rest]).encode()).decode()})
+    return json.dumps({**message, "body": base64.b64encode(json.dumps([args, *rest]).encode()).decode()})
 
 
 def _spread(late_s: list[float]) -> str:
