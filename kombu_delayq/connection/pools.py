@@ -22,12 +22,12 @@ def wait_at_most(pool: redis.ConnectionPool, timeout_s: float) -> None:
             reached.connection_kwargs["socket_timeout"] = timeout_s
 
 
-def make_room(pool: redis.ConnectionPool) -> None:
-    """Raises the limit of a pool to the connections of a transfer worker.
+def make_room(pool: redis.ConnectionPool, connections: int = TRANSFER_CONNECTIONS) -> None:
+    """Raises the limit of a pool to so many connections; by default to those of a transfer worker.
 
     The option ``max_connections`` is meant for kombu's pools. A pool of kombu needs only one connection.
     """
-    pool.max_connections = max(pool.max_connections, TRANSFER_CONNECTIONS)
+    pool.max_connections = max(pool.max_connections, connections)
 
 
 def close(pool: redis.ConnectionPool) -> None:

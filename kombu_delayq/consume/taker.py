@@ -10,6 +10,7 @@ from typing import Any
 from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
 from redis.exceptions import NoScriptError, ResponseError
 
+from kombu_delayq.connection import pools
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.acks import Acks
 from kombu_delayq.consume.consumer import Consumer
@@ -26,6 +27,8 @@ _DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 BATCH = 8
 #: How often lists without a waiter are looked at, in s.
 LOOK_S = 1.0
+#: Connections of a channel beside those that wait for messages: two of kombu's, and that of the taker.
+OTHER_CONNECTIONS = 3
 #: For how long a taker is busy with a message before its other messages go back, in s.
 BUSY_S = 1.0
 #: How late a reply may be, in s, where kombu's option health_check_interval does not say so.
@@ -47,6 +50,8 @@ class Taker:
     def __init__(self, channel: Any, poller: Any) -> None:
         self._channel = channel
         self._poller = poller
+        if "max_connections" not in channel.connection.client.transport_options:
+            pools.make_room(channel.async_pool, channel.options.max_waiters + OTHER_CONNECTIONS)
         new_line = partial(Line, channel.async_pool, poller.watch, poller.forget)
         self._line: Line = new_line()
         self._waiters = Waiters(new_line, channel.options.max_waiters, self._on_landed)

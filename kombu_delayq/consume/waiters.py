@@ -85,9 +85,7 @@ class Waiters:
         longest_s = min(LONGEST_WAIT_S, store.options.consumer_ttl * SHARE_OF_LEASE)
         for place in places:
             waiter = self._waiters.get(place) or self._new_waiter(place, consumer)
-            if waiter is None:
-                return
-            if waiter.is_blocked:
+            if waiter is None or waiter.is_blocked:
                 continue
             waiter.open()
             waiter.landing = Landing(*place, consumer)
