@@ -35,10 +35,10 @@ def test_a_queue_is_cancelled_and_added_while_a_worker_waits(make_proj: MakeProj
         proj.send("record", value, queue="one")
     proj.send("record", "two", queue="two")
     proj.await_runs(2)
-    until(lambda: sorted(waiting(client, "one")) == [0, 1, 2])
-    stays(lambda: sorted(waiting(client, "one")) == [0, 1, 2] and none_held(client), 0.3)
-    # Stock's BRPOP still gets the first one, and the worker puts it back behind the others.
-    assert waiting(client, "one") == [0, 1, 2] or consume != "take"
+    if consume == "take":
+        stays(lambda: waiting(client, "one") == [0, 1, 2] and none_held(client), 0.3)
+    else:  # stock's BRPOP still gets the first one, and the worker puts it back behind the others
+        until(lambda: sorted(waiting(client, "one")) == [0, 1, 2] and none_held(client))
     _consume(proj, "add_consumer", "one")
     proj.send("record", "after", queue="one")
     runs = [run["value"] for run in proj.await_runs(6)]
@@ -141,8 +141,8 @@ def test_autoscale_follows_the_messages(make_proj: MakeProj, monkeypatch: pytest
 def test_events_remote_control_and_results_by_message_work(make_proj: MakeProj) -> None:
     """Workers answer remote control, send events, and send results with the backend ``rpc``."""
     proj = make_proj(result_backend="rpc://", worker_send_task_events=True, task_send_sent_event=True)
-    proj.worker("-E", pool="threads")
-    proj.worker("-E", pool="solo")
+    for _ in range(2):  # in older Celery other pools keep their last events to themselves
+        proj.worker("-E", pool="prefork", concurrency=1)
     assert len(proj.await_answers()) == 2
     with captured(proj) as events:
         until(lambda: any(event["type"] == "worker-heartbeat" for event in events))
@@ -152,7 +152,7 @@ def test_events_remote_control_and_results_by_message_work(make_proj: MakeProj) 
         def ids(kind: str) -> set[str]:
             return {event["uuid"] for event in events if event["type"] == kind}
 
-        for kind in ("task-received", "task-started", "task-succeeded"):
+        for kind in ("task-received", "task-succeeded"):
             until(lambda kind=kind: ids(kind) == {result.id for result in results}, 20, kind)
     stats = proj.app.control.inspect(timeout=20, limit=2).stats()
     assert sum(sum(worker["total"].values()) for worker in stats.values()) == 6
