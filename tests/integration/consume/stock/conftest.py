@@ -7,7 +7,7 @@ import pytest
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
 
 #: The transport option ``consume``; "stock" is kombu's own transport, which shows that a test tells what stock does.
-WAYS = ("brpop", "stock")
+WAYS = ("take", "brpop", "stock")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

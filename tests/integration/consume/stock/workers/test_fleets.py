@@ -9,7 +9,7 @@ from tests.support.workers.consumers import held, none_held, waiting
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.visibility import WORKERS_SWEEP, sweep, swept_after
 
-OURS = pytest.mark.parametrize("consume", ["brpop"])
+OURS = pytest.mark.parametrize("consume", ["take"])
 
 
 def _hold(proj: Proj, count: int) -> None:
