@@ -22,7 +22,7 @@ class Acks:
 
     def __init__(self) -> None:
         self._tags: deque[str] = deque()
-        self._by_text = False
+        self._by_text = True  # a busy thread may read only later that Redis does not know the script
         self._sending = Lock()
 
     def __bool__(self) -> bool:

@@ -17,6 +17,9 @@ from kombu_delayq.store.consuming.taking import Requeued, Taken
 
 logger = get_logger(__name__)
 
+#: A callback that takes longer, in s, is followed by a turn of the event loop.
+QUICK_S = 0.005
+
 
 class Deliveries:
     """Hands messages to the consumers of a channel, and puts those back that are not delivered.
@@ -73,14 +76,18 @@ class Deliveries:
         return None
 
     def deliver_turn(self) -> bool:
-        """Delivers messages, and of those with an eta only one. Returns whether there are more.
+        """Delivers messages until an event loop has to turn. Returns whether there are more.
 
-        Celery passes a message with an eta to its timer, even one that is due. Of several with the same eta, the timer
-        would choose any; so an event loop turns in between.
+        The loop turns after a message with an eta: Celery passes it to its timer, even one that is due, and of several
+        with the same eta the timer would choose any. And it turns after a callback that took its time, such as with a
+        task of a solo pool, because Celery acknowledges a message in the next turn.
         """
+        begun = monotonic()
         while (message := self.deliver()) is not None:
-            if self._taken and eta_of(message) is not None:
+            ended = monotonic()
+            if self._taken and (ended - begun > QUICK_S or eta_of(message) is not None):
                 return True
+            begun = ended
         return False
 
     def message_of(self, taken: Taken) -> Message | None:

@@ -98,6 +98,7 @@ class Taker:
         self._line.check()
         self._waiters.check()
         if self.deliveries:
+            self._send_acks()  # the rest may keep this thread busy
             self._deliver()
         elif self._request is None:
             queues = self._channel.active_queues

@@ -50,11 +50,7 @@ def drained(connection: Connection, count: int, queue: Queue = JOBS, **options: 
 
 def ready(client: redis.Redis, key: str = "jobs") -> list[Any]:
     """Returns the bodies of the messages in a list of a queue, the next one first."""
-    messages = [json.loads(raw) for raw in client.lrange(key, 0, -1)]
-    return [
-        loads(base64.b64decode(message["body"]), message["content-type"], message["content-encoding"])
-        for message in reversed(messages)
-    ]
+    return [_body(json.loads(raw)) for raw in reversed(client.lrange(key, 0, -1))]
 
 
 def held(client: redis.Redis) -> int:
@@ -70,3 +66,12 @@ def none_held(client: redis.Redis) -> bool:
 def waiting(client: redis.Redis, queue: str = "celery") -> list[Any]:
     """Returns the last argument of each task in a queue, that of the next task first."""
     return [args[-1] for args, *_ in ready(client, queue)]
+
+
+def in_hand(client: redis.Redis) -> list[Any]:
+    """Returns the last argument of each task that workers hold."""
+    return [_body(json.loads(raw)[0])[0][-1] for raw in client.hvals("unacked")]
+
+
+def _body(message: dict[str, Any]) -> Any:
+    return loads(base64.b64decode(message["body"]), message["content-type"], message["content-encoding"])

@@ -4,7 +4,7 @@ import pytest
 from celery.app.defaults import NAMESPACES
 
 from tests.support.conditions import stays, until
-from tests.support.workers.consumers import held, none_held, ready, waiting
+from tests.support.workers.consumers import held, in_hand, none_held, ready, waiting
 from tests.support.workers.harness import MakeProj, Proj
 
 
@@ -29,12 +29,26 @@ def test_a_worker_holds_what_its_prefetch_multiplier_allows(make_proj: MakeProj,
     limit = multiplier * (1 if pool == "solo" else 2)
     for value in range(3 * limit):
         proj.send("late_acked", 0.1, value)
-    proj.worker(pool=pool)
+    proj.worker(*(("-c", "1") if pool == "solo" else ()), pool=pool)
     most = _most_held(proj, 3 * limit)
     # A solo pool on stock runs each task as it comes.
     assert (1 if pool == "solo" else limit) <= most <= limit
     values = [run["value"] for run in proj.runs()]
     assert values == [*range(3 * limit)] if pool == "solo" else sorted(values) == [*range(3 * limit)]
+
+
+def test_a_solo_worker_acknowledges_a_task_before_it_runs_the_next(make_proj: MakeProj) -> None:
+    """While a task runs, no message of a task before it is held, so that a killed worker repeats none of them."""
+    proj = make_proj(include=["stock_tasks"])
+    client = proj.server.client()
+    for value in range(4):
+        proj.send("gated_late", f"gate {value}", value)
+    proj.worker(pool="solo")
+    for value in range(4):
+        proj.await_runs(1, value=value)
+        until(lambda value=value: min(in_hand(client)) == value)
+        proj.journal.set(f"gate {value}", 1)
+    until(lambda: none_held(client))
 
 
 def test_a_worker_without_a_multiplier_holds_everything(make_proj: MakeProj) -> None:
