@@ -1,5 +1,7 @@
 """``heads.lua``: reads when each queue's next message is due."""
 
+from typing import Any
+
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, kept_ms, waiting
 
@@ -30,6 +32,15 @@ def test_a_key_of_the_wrong_type_counts_as_due(store: DelayStore) -> None:
     store.client.rpush(in_form(store, "delayq:{broken}:due"), "somebody else's")
     store.delivery.offer("q", waiting("i"))
     assert by_queue(store.delivery.heads(["broken", "q"])) == {"broken": 0.0, "q": FUTURE_MS}
+
+
+def test_queues_without_delayed_messages_cost_one_command(store: DelayStore) -> None:
+    """Asked for many queues of which none has a delayed message, Redis looks into none of them."""
+    store.client.config_resetstat()
+    assert store.delivery.heads([f"queue {number}" for number in range(50)]).due_ms == {}
+    commands: Any = store.client.info("commandstats")
+    assert "cmdstat_zrange" not in commands
+    assert commands["cmdstat_exists"]["calls"] == 1
 
 
 def test_many_queues_in_one_call(store: DelayStore) -> None:
