@@ -26,10 +26,13 @@ class Monitor:
         self._client = server.client()
         self._socket = socket.create_connection(("127.0.0.1", server.port))
         self._counts: Counter[tuple[str, str]] = Counter()  # by address and command
+        self._is_closing = False
         self._thread = Thread(target=self._read, daemon=True)
 
     def commands(self, name: str) -> Counter[str]:
         """Counts the commands so far of the connections that have this client name now, by command."""
+        if not self._thread.is_alive():
+            raise RuntimeError("Redis monitors no longer")
         addresses = {client["addr"] for client in self._client.client_list() if client["name"] == name}
         sent: Counter[str] = Counter()
         for (address, command), count in list(self._counts.items()):
@@ -53,6 +56,7 @@ class Monitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_closing = True
         self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._socket.close()
@@ -60,7 +64,15 @@ class Monitor:
 
     def _read(self) -> None:
         rest = b""
-        while piece := self._socket.recv(1_000_000):
+        while piece := self._receive():
             lines, end, rest = (rest + piece).rpartition(b"\n")
             for address, command in _LINE.findall(lines + end):
                 self._counts[address.decode(), command.decode().upper()] += 1
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(1_000_000)
+        except ConnectionResetError:  # Redis had more to say when the socket was shut down
+            if self._is_closing:
+                return b""
+            raise

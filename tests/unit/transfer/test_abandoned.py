@@ -100,7 +100,14 @@ def test_many_messages_of_one_due_time_move_on_too(looks: Looks) -> None:
 def test_what_a_living_leader_never_reaches_is_abandoned(looks: Looks) -> None:
     """While other heads leave, one that does not is found at last, and goes on being found while it is overdue."""
     looks.know(a=50, b=50)
-    for n in range(20):
+    for n in range(24):
         assert looks.look(50 * n, a=50, b=50 - 50 * n) == []
-    assert looks.look(UNREACHED_MS, a=50, b=-1000) == ["a"]
-    assert looks.look(UNREACHED_MS + 50, a=50, b=-1050) == ["a"]
+    assert looks.look(UNREACHED_MS + 200, a=50, b=-UNREACHED_MS - 150) == ["a"]
+    assert looks.look(UNREACHED_MS + 250, a=50, b=-UNREACHED_MS - 200) == ["a"]
+
+
+def test_a_leader_that_is_very_late_reaches_heads_late(looks: Looks) -> None:
+    """Where the leader reaches all heads a second late, one that it has not reached for a second is not abandoned."""
+    looks.know(a=50, b=1000)
+    for n in range(50):
+        assert looks.look(50 * n, a=50, b=1000 - 50 * n) == []

@@ -33,7 +33,7 @@ DELAY_S = 0.05, 3.0
 #: Between a kill and the next, once another worker leads: random, so that kills meet any moment of a poll, in s.
 PAUSE_S = 0.5, 1.5
 #: How long a deputy's commands and CPU are measured, in s.
-COST_S, QUICK_COST_S = 20.0, 5.0
+COST_S, QUICK_COST_S = 10.0, 5.0
 LATEST_MS, COMMANDS_PER_S = 150, 25
 
 
