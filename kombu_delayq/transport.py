@@ -105,10 +105,13 @@ class _DelayedTransport(_Transport):
             worker.stop()
             if worker.down_since is not None:
                 _down_since[self.broker] = worker.down_since
-        super().close_connection(connection)
-        heartbeat, self._heartbeat = self._heartbeat, None
-        if heartbeat is not None:
-            heartbeat.stop()
+        try:
+            super().close_connection(connection)
+        finally:
+            # Closing fails where Redis is away. Then what the consumer holds goes back when its lease has ended.
+            heartbeat, self._heartbeat = self._heartbeat, None
+            if heartbeat is not None:
+                heartbeat.stop()
 
     @property
     def broker(self) -> str:

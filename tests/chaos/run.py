@@ -114,7 +114,9 @@ class Chaotic:
             until(lambda: fleet.retire("publisher"), RETIRE_S, "publishers have ended")
             drained = self._drain(fleet, broker)
             until_drained = time.time()
-            until(lambda: fleet.retire("worker", "transfer"), RETIRE_S, "workers have ended")
+            until(lambda: fleet.retire("worker"), RETIRE_S, "workers have ended")
+            self._await_leases(broker)
+            until(lambda: fleet.retire("transfer"), RETIRE_S, "transfer workers have ended")
         finally:
             fleet.close()
         with broker.client() as client:
@@ -194,6 +196,13 @@ class Chaotic:
         """Returns why a lost task may be gone: something of it was written where Redis itself loses writes."""
         times = [task.confirmed, task.due, *(run.start for run in task.runs), *(due for _, due in task.nexts)]
         return next(filter(None, map(self._broker.excuse, times)), "")
+
+    def _await_leases(self, broker: SingleRedis) -> None:
+        """Waits until the leases of dead consumers have ended and a transfer worker has seen it; not for ever."""
+        deadline = time.monotonic() + 4 * self._plan.lease_s + 10
+        with broker.client() as client:
+            while client.exists("delayq:consumers") and time.monotonic() < deadline:
+                time.sleep(0.2)
 
     def _so_far(self) -> str:
         counts = Counter(fault.kind for fault in self._faults.faults)

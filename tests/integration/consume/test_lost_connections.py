@@ -1,0 +1,51 @@
+"""Messages in the hands of a consumer that loses its connection and goes on with another one."""
+
+from contextlib import suppress
+from signal import SIGKILL
+from typing import Any
+
+import redis
+from kombu import Connection, Exchange, Queue
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.conditions import until
+from tests.support.workers.harness import TRANSPORT
+
+#: As short as may be.
+LEASE_S = 1.0
+
+
+def _consuming(server: PrivateRedis, got: list[Any]) -> tuple[Connection, Any]:
+    """Returns a connection and its consumer, which notes messages and acknowledges none."""
+    options = {"consumer_ttl": LEASE_S, "poll_interval": 0.1}
+    connection = Connection(server.url, transport=TRANSPORT, transport_options=options)
+    # As for remote control: kombu deletes the queue when the connection is closed, which fails without Redis.
+    queues = [Queue("orders"), Queue("commands", Exchange("commands", type="fanout"), auto_delete=True)]
+    consumer = connection.Consumer(queues, callbacks=[lambda body, message: got.append(message)])
+    consumer.consume()
+    return connection, consumer
+
+
+def _drained(connection: Connection) -> None:
+    with suppress(TimeoutError):
+        connection.drain_events(timeout=0.2)
+
+
+def test_a_connection_closed_while_redis_is_away_holds_nothing() -> None:
+    """A process closes a connection that Redis has lost: what it held comes back to the process's next connection."""
+    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
+        first: list[Any] = []
+        lost, _ = _consuming(server, first)
+        with Connection(server.url, transport=TRANSPORT) as connection:
+            connection.SimpleQueue("orders").put("one")
+        until(lambda: _drained(lost) or first, what="the message is in hand")
+        server.stop(SIGKILL)
+        with suppress(redis.ConnectionError):
+            lost.collect()  # as a Celery worker does
+        server.start()
+        second: list[Any] = []
+        found, _ = _consuming(server, second)
+        until(lambda: _drained(found) or second, what="the message comes again")
+        assert second[0].payload == "one"
+        second[0].ack()
+        found.close()
