@@ -22,15 +22,32 @@ from tests.support.conditions import until
 TARGETS: dict[str, tuple[float, float | None]] = {"threads": (3.0, 0.7), "solo": (2.2, None), "prefork": (1.3, 0.9)}
 #: Tasks begun before the watch: what is imported and connected late has been by then.
 WARM = 400
-#: The workers go on and stop in turns: for how long each, in s, and how often.
-TURN_S, TURNS = 0.4, 10
+#: The workers go on and stop in turns: for how long each, in s, and how often. None is stopped for a second: it would
+#: give back what it holds.
+TURN_S, TURNS = 0.3, 12
 
 
 class Turn(NamedTuple):
     """What was seen of one worker in a turn.
 
     Attributes:
-        per_s: Tasks begun a second.
+        took_s: Length of the turn in s.
+        tasks: Tasks begun.
+        redis_s: CPU time of Redis's main thread in s.
+        worker_s: CPU time of the worker and its children in s.
+    """
+
+    took_s: float
+    tasks: int
+    redis_s: float
+    worker_s: float
+
+
+class Cost(NamedTuple):
+    """What was seen of one worker in all its turns.
+
+    Attributes:
+        per_s: Tasks begun a second: the median of all turns.
         redis_us: CPU time of Redis's main thread for a task, in µs.
         worker_us: CPU time of the worker and its children for a task, in µs.
     """
@@ -39,18 +56,25 @@ class Turn(NamedTuple):
     redis_us: float
     worker_us: float
 
+    @classmethod
+    def of(cls, turns: Sequence[Turn]) -> "Cost":
+        """Sums up turns."""
+        tasks = sum(turn.tasks for turn in turns)
+        redis_s, worker_s = sum(turn.redis_s for turn in turns), sum(turn.worker_s for turn in turns)
+        return cls(median(turn.tasks / turn.took_s for turn in turns), redis_s / tasks * 1e6, worker_s / tasks * 1e6)
+
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Lets workers of each kind take turns, pool by pool."""
     missing, turns = plus_missing(), TURNS // 3 if quick else TURNS
     # All kinds run with the same Python, which with celery-redis-plus is another than this one.
     python, plus = (sys.executable, ()) if missing else (PLUS_PYTHON, (PLUS,))
-    note = f"medians of {turns} turns of {TURN_S} s, Celery's default concurrency; {missing or _python(python)}"
+    note = f"{turns} turns of {TURN_S} s, Celery's default concurrency; {missing or _python(python)}"
     for pool, targets in TARGETS.items():
         yield from _compared(_turns([STOCK, TAKE, *plus, BRPOP], python, pool, turns), pool, targets, note)
 
 
-def _turns(kinds: Sequence[Kind], python: str, pool: str, turns: int) -> dict[Kind, list[Turn]]:
+def _turns(kinds: Sequence[Kind], python: str, pool: str, turns: int) -> dict[Kind, Cost]:
     """Starts a worker of each kind. Lets one go on at a time while the others are stopped by SIGSTOP.
 
     So the rest of the machine disturbs all of them alike.
@@ -62,10 +86,10 @@ def _turns(kinds: Sequence[Kind], python: str, pool: str, turns: int) -> dict[Ki
             one.fill(kind.filled)
             workers[kind] = Watched(one, opened.enter_context(one.worker("--pool", pool)))
         found: dict[Kind, list[Turn]] = {kind: [] for kind in kinds}
-        for turn in range(turns):
-            for kind in kinds if turn % 2 else reversed(kinds):
+        for _ in range(turns):
+            for kind in kinds:
                 found[kind].append(workers[kind].turn())
-    return found
+    return {kind: Cost.of(those) for kind, those in found.items()}
 
 
 class Watched:
@@ -94,26 +118,23 @@ class Watched:
         if journal.count() >= self._one.kind.filled:
             raise RuntimeError(f"{self._one.kind.name} has run all of its {self._one.kind.filled:,} tasks")
         redis_s, worker_s = main_thread_s(self._client) - redis_s, self._cpu_s() - worker_s
-        return Turn(count / took_s, redis_s / count * 1e6, worker_s / count * 1e6)
+        return Turn(took_s, count, redis_s, worker_s)
 
     def _cpu_s(self) -> float:
         """Returns the CPU time of the worker and its children."""
         return sum(sum(process.cpu_times()[:2]) for process in (self._worker, *self._worker.children(recursive=True)))
 
 
-def _compared(
-    runs: dict[Kind, list[Turn]], pool: str, targets: tuple[float, float | None], note: str
-) -> Iterator[Figure]:
+def _compared(found: dict[Kind, Cost], pool: str, targets: tuple[float, float | None], note: str) -> Iterator[Figure]:
     def ratio(kind: Kind, other: Kind, what: str) -> float:
-        turns = zip(runs[kind], runs[other], strict=True)
-        return median(getattr(one, what) / getattr(another, what) for one, another in turns)
+        return float(getattr(found[kind], what) / getattr(found[other], what))
 
-    others = [kind for kind in runs if kind is not STOCK]
+    others = [kind for kind in found if kind is not STOCK]
     for kind in others:
         target = targets[0] if kind is TAKE else None
         name, told = f"no-op tasks, {pool}, {kind.name} / stock", note if kind is TAKE else ""
         yield Figure(name, ratio(kind, STOCK, "per_s"), "", target, True, told)
-    if PLUS in runs:
+    if PLUS in found:
         name = f"no-op tasks, {pool}, take / {PLUS.name}"
         yield Figure(name, ratio(TAKE, PLUS, "per_s"), "", 1.0, True)
     for kind in others:
@@ -121,11 +142,10 @@ def _compared(
         yield Figure(f"Redis CPU a task, {pool}, {kind.name} / stock", ratio(kind, STOCK, "redis_us"), "", target)
     for kind in others:
         yield Figure(f"worker CPU a task, {pool}, {kind.name} / stock", ratio(kind, STOCK, "worker_us"), "")
-    for kind, found in runs.items():
-        per_s, redis_us, worker_us = (median(values) for values in zip(*found, strict=True))
-        yield Figure(f"no-op tasks, {pool}, {kind.name}", per_s, "/s")
-        yield Figure(f"Redis CPU a task, {pool}, {kind.name}", redis_us, "µs")
-        yield Figure(f"worker CPU a task, {pool}, {kind.name}", worker_us, "µs")
+    for kind, cost in found.items():
+        yield Figure(f"no-op tasks, {pool}, {kind.name}", cost.per_s, "/s")
+        yield Figure(f"Redis CPU a task, {pool}, {kind.name}", cost.redis_us, "µs")
+        yield Figure(f"worker CPU a task, {pool}, {kind.name}", cost.worker_us, "µs")
 
 
 def _python(python: str) -> str:
