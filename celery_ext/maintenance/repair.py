@@ -1,4 +1,4 @@
-"""Finds and mends what lost or damaged keys have left of delayed messages. Knows the store, and no app."""
+"""Finds and mends what lost or damaged keys have left of messages. Knows the store, and no app."""
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -6,6 +6,8 @@ from itertools import repeat
 
 from redis.exceptions import ResponseError
 
+from celery_ext.maintenance import strays as strays_of
+from celery_ext.maintenance.strays import Strays
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import fault_of, read
@@ -31,6 +33,8 @@ class Findings:
         unindexed: Number of bodies without an index entry, which would never be delivered.
         undated: Number of unindexed bodies without a due time, which become due now.
         unnamed: Number of messages that cannot be found by their ids.
+        landed: Number of messages on their way to consumers that nobody knows.
+        held: Number of messages in the hands of consumers that nobody knows.
         unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
         error: Why the queue could not be searched, in the words of Redis.
         examples: For ``lost``, ``undated`` and ``unreadable``, the first ``EXAMPLES`` ids of the kind.
@@ -43,6 +47,8 @@ class Findings:
     unindexed: int = 0
     undated: int = 0
     unnamed: int = 0
+    landed: int = 0
+    held: int = 0
     unreadable: int = 0
     error: str | None = None
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -50,7 +56,7 @@ class Findings:
     @property
     def mendable(self) -> bool:
         """Whether there is damage that can be mended."""
-        return self.unknown or bool(self.lost + self.unindexed + self.unnamed)
+        return self.unknown or bool(self.lost + self.unindexed + self.unnamed + self.landed + self.held)
 
     @property
     def beyond_repair(self) -> bool:
@@ -75,7 +81,9 @@ def all_queues(store: OperatorStore, known: Iterable[str]) -> list[str]:
     return sorted(set(known).union(*store.repair.queue_pages()))
 
 
-def check(store: OperatorStore, findings: Findings, known: Container[str], *, mend: bool) -> Iterator[None]:
+def check(
+    store: OperatorStore, findings: Findings, known: Container[str], *, mend: bool, strays: Strays | None = None
+) -> Iterator[None]:
     """Searches a queue, and with ``mend`` mends what it finds. May run while the queue is in use.
 
     Args:
@@ -83,9 +91,10 @@ def check(store: OperatorStore, findings: Findings, known: Container[str], *, me
         findings: Names the queue, and receives the counts.
         known: Names of the queues that the transfer workers know.
         mend: Whether to mend the damage.
+        strays: What consumers that nobody knows have of the queue.
 
     Yields:
-        Once for each index entry and each body, when it is checked.
+        Once for each index entry, each body and each message to put back, when it is checked.
     """
     try:
         for backup in store.repair.kept_forms(findings.queue):
@@ -96,6 +105,9 @@ def check(store: OperatorStore, findings: Findings, known: Container[str], *, me
             findings.unknown = findings.queue not in store.queues.names()  # it may have become known meanwhile
         if findings.unknown and mend:
             store.queues.know(findings.queue)
+        if strays is not None:
+            findings.landed, findings.held = sum(strays.landings.values()), len(strays.tags)
+            yield from strays_of.put_back(store, strays) if mend else ()
     except (ResponseError, UnicodeEncodeError) as error:
         findings.error = str(error)
 

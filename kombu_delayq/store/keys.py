@@ -177,6 +177,20 @@ class Keys:
         """LIST: message on its way from one of a queue's lists, by its number, into the hand of a consumer."""
         return self._of_queue(queue, f"landing:{step}:{consumer}")
 
+    @property
+    def of_any_landing(self) -> str:
+        """Pattern for SCAN that every landing list matches."""
+        return f"{glob_escaped(self.prefix)}delayq:*:landing:*"
+
+    def landing_of(self, key: str) -> tuple[str, int, str] | None:
+        """Returns queue, number of the list and consumer of a landing list, or None for another key."""
+        tagged, _, rest = key.removeprefix(f"{self.prefix}delayq:").rpartition(":landing:")
+        step, _, consumer = rest.partition(":")
+        queue = tagged.removeprefix("tagged:") if tagged.startswith("tagged:") else tagged[1:-1]
+        if step.isdecimal() and key == self.landing(queue, int(step), consumer):
+            return queue, int(step), consumer
+        return None
+
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
         return f"{self.prefix}delayq:replaying:{queue}"

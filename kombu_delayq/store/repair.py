@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.consuming.taking import Landing
 
 #: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
 SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
@@ -120,6 +121,17 @@ class Repair(StorePart):
             cursor, found = self._client.redis.scan(max(cursor, 0), match=self._keys.of_any_queue, count=SCAN_KEYS)
             names = (self._keys.queue_of(as_text(key)) for key in found)
             yield {name for name in names if name is not None}
+
+    def landing_pages(self) -> Iterator[list[tuple[Landing, int]]]:
+        """Yields all landing lists of the database, with the number of their messages, in parts; some come twice."""
+        cursor = -1
+        while cursor:
+            cursor, found = self._client.redis.scan(
+                max(cursor, 0), match=as_bytes(self._keys.of_any_landing), count=SCAN_KEYS
+            )
+            landings = [Landing(*of_key) for key in found if (of_key := self._keys.landing_of(as_text(key)))]
+            counts = self._client.replies([("LLEN", self._keys.landing(*landing)) for landing in landings])
+            yield [each for each in zip(landings, counts, strict=True) if isinstance(each[1], int)]
 
     def _is_kept(self, queue: str, backup: str) -> bool:
         found = self._client.send([("TYPE", key) for key in self._client.stored(queue, backup)])

@@ -13,6 +13,7 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import queues_argument
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.repair import Findings, all_queues, check
+from celery_ext.maintenance.strays import Strays, find
 from kombu_delayq.store import OperatorStore
 
 #: By kind of damage: its description, and what a repair does about it.
@@ -24,6 +25,8 @@ WORDS = {
     ),
     "undated": ("of these have no eta", "due now"),
     "unnamed": ("messages that cannot be found by their ids", "mended"),
+    "landed": ("messages on their way to consumers that nobody knows", "next in the queue"),
+    "held": ("messages in the hands of consumers that nobody knows", "next in the queue"),
     "unreadable": ("bodies without an index entry that are no messages", "left alone"),
 }
 
@@ -35,12 +38,13 @@ WORDS = {
 @json_option()
 @click.pass_obj
 def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Find and mend what a lost or damaged key leaves of delayed messages.
+    """Find and mend what a lost or damaged key leaves of messages.
 
     Run it with --dry-run first. It looks at the given queues; without QUEUE, it looks at all queues, even those that no
     transfer worker knows. It finds index entries without a body, bodies without an index entry, whose due time it takes
-    from the message, and messages that cannot be found by their ids. It may run while the queues are in use, and run
-    again.
+    from the message, and messages that cannot be found by their ids. And it finds messages that went to consumers, such
+    as before a roll back to kombu's own way of consuming, and that nobody gives back. It may run while the queues are
+    in use, and run again.
 
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
@@ -64,14 +68,16 @@ class _Repair:
         self.failed = False
         self._store = store
         self._given = list(dict.fromkeys(queues))
+        self._complaints: set[str] = set()
 
     def run(self, *, mend: bool, queues: Iterable[str] | None = None) -> list[Findings]:
         """Checks the queues, by default all or those given."""
-        known = self._known()
-        names = queues or self._given or all_queues(self._store, known)
+        known, strays = self._known(), self._strays()
+        names = queues or self._given or sorted({*all_queues(self._store, known), *strays})
         found = [Findings(name) for name in names]
         total = sum(map(self._size, names))
-        for _ in with_progress(self._check(found, known, mend=mend), "mending" if mend else "checking", total):
+        steps = self._check(found, known, strays, mend=mend)
+        for _ in with_progress(steps, "mending" if mend else "checking", total):
             pass
         return found
 
@@ -87,16 +93,33 @@ class _Repair:
                 found.remove(findings)
                 print_stderr(f"queue {queue!r} holds no delayed messages, and is not known")
 
-    def _check(self, found: Iterable[Findings], known: set[str], *, mend: bool) -> Iterator[None]:
+    def _check(
+        self, found: Iterable[Findings], known: set[str], strays: dict[str, Strays], *, mend: bool
+    ) -> Iterator[None]:
         for findings in found:
-            yield from check(self._store, findings, known, mend=mend)
+            yield from check(self._store, findings, known, mend=mend, strays=strays.get(findings.queue))
+
+    def _strays(self) -> dict[str, Strays]:
+        try:
+            strays, unread = find(self._store)
+        except ResponseError as error:
+            self._complain(f"what consumers hold cannot be searched: {error}")
+            return {}
+        if unread:
+            self._complain(f"{len(unread)} notes of messages in hand cannot be read, among them {min(unread)}")
+        return strays
+
+    def _complain(self, text: str) -> None:
+        self.failed = True
+        if text not in self._complaints:  # a repair searches twice
+            self._complaints.add(text)
+            print_stderr(text)
 
     def _known(self) -> set[str]:
         try:
             return set(self._store.queues.names())
         except ResponseError as error:
-            self.failed = True
-            print_stderr(f"key {self._store.keys.queues}: {error}")
+            self._complain(f"key {self._store.keys.queues}: {error}")
             return set()
 
     def _size(self, queue: str) -> int:

@@ -1,7 +1,8 @@
 """``delayq status``."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -14,7 +15,8 @@ from celery_ext.cli.output import escaped, fit_table, local_time
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.delays.durations import in_words
 from kombu_delayq.message.times import iso_of
-from kombu_delayq.store import WaitingStore
+from kombu_delayq.store import OperatorStore, WaitingStore
+from kombu_delayq.store.consuming.consumers import ConsumerLease
 from kombu_delayq.store.queues import QueueStats
 
 
@@ -23,10 +25,11 @@ from kombu_delayq.store.queues import QueueStats
 @json_option("Print one JSON object instead.")
 @click.pass_obj
 def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
-    """Show each queue's delayed and ready messages, what is overdue, and who transfers.
+    """Show each queue's delayed and ready messages, what is overdue, who transfers, and who consumes.
 
-    Without QUEUE, it shows the queues that hold or held delayed messages and those of the app. DELAYED messages wait in
-    the store, overdue ones among them; READY messages wait for a consumer.
+    Without QUEUE, it shows the queues that hold or held delayed messages and those of the app, and all consumers.
+    DELAYED messages wait in the store, overdue ones among them; READY messages wait for a consumer. IN HAND are those
+    that a consumer has and has not acknowledged, of all its queues.
     """
     with broker.store() as (connection, store):
         of_app = list(broker.app.amqp.queues) if broker.app is not None else []
@@ -38,10 +41,12 @@ def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
             "stock_transport": stock_transport(broker.app),
             "leader": store.leases.leader(),
             "queues": [_row_or_error(store, name) for name in names],
+            **_consuming(store, queues),
             "other_prefixes": store.queues.other_prefixes(),
         }
     click.echo(json.dumps(report, indent=2) if as_json else _text(report, queues, app=broker.app is not None))
-    if any("error" in row for row in report["queues"]) or len(given) < len(set(queues)):
+    failed = any("error" in row for row in report["queues"]) or report["consumers_error"]
+    if failed or len(given) < len(set(queues)):
         raise SystemExit(1)
 
 
@@ -63,6 +68,57 @@ def _row(stats: QueueStats) -> dict[str, Any]:
         "overdue": stats.overdue,
         "overdue_by_s": round(stats.overdue_ms / 1000, 3),
     }
+
+
+def _consuming(store: OperatorStore, queues: Sequence[str]) -> dict[str, Any]:
+    """Returns the consumers of queues, by default all, and how many messages are in hand elsewhere."""
+    rows, others, error = [], Counter[str](), None
+    try:
+        counts = store.consumers.counts()  # first: a consumer is known before it takes messages
+        leases = store.consumers.all()
+        rows = [_consumer_row(lease, counts[lease.name]) for lease in leases]
+        known = {lease.name for lease in leases}
+        others = Counter({"stock": counts.pop("", 0), "nobody": sum(counts[name] for name in counts.keys() - known)})
+    except ResponseError as found:
+        error = str(found)
+    rows = [row for row in rows if not queues or not set(queues).isdisjoint(row["queues"])]
+    in_hand = {"in_hand_of_stock": others["stock"], "in_hand_of_nobody": others["nobody"]}
+    return {"consumers": rows, **in_hand, "consumers_error": error}
+
+
+def _consumer_row(lease: ConsumerLease, in_hand: int) -> dict[str, Any]:
+    return {
+        "consumer": lease.name,
+        "host": lease.host,
+        "pid": lease.pid,
+        "queues": lease.queues,
+        "in_hand": in_hand,
+        "lease_left_s": round(lease.left_ms / 1000, 3) if lease.left_ms > 0 else 0,
+        "reclaimed": lease.left_ms <= 0,
+    }
+
+
+def _consumer_lines(report: dict[str, Any]) -> Iterator[str]:
+    rows = [
+        [
+            *map(escaped, (row["host"], row["pid"])),
+            f"{row['in_hand']:,}",
+            "ended: these go back" if row["reclaimed"] else f"{in_words(row['lease_left_s'], plain=True)} left",
+            escaped(", ".join(row["queues"])),
+        ]
+        for row in report["consumers"]
+    ]
+    if rows:
+        yield from ("", *fit_table(["HOST", "PID", "IN HAND", "LEASE", "CONSUMES"], rows, right={1, 2}, title=0))
+    if report["consumers_error"]:
+        yield escaped(f"consumers: {report['consumers_error']}")
+    if report["in_hand_of_stock"]:
+        yield f"{report['in_hand_of_stock']:,} messages are in the hands of consumers on the stock transport"
+    if report["in_hand_of_nobody"]:
+        yield (
+            f"{report['in_hand_of_nobody']:,} messages are in the hands of consumers that nobody knows: "
+            "`delayq repair` gives them back"
+        )
 
 
 def _text(report: dict[str, Any], queues: Sequence[str], *, app: bool) -> str:
@@ -93,6 +149,7 @@ def _text(report: dict[str, Any], queues: Sequence[str], *, app: bool) -> str:
     if not (report["queues"] or queues):
         lines.append("no queue holds or held delayed messages")
     lines += [escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row]
+    lines += _consumer_lines(report)
     if report["other_prefixes"]:
         lines += ["", escaped(prefixes_in_words(report["other_prefixes"], app=app))]
     return "\n".join(lines)

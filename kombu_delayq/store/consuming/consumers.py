@@ -1,6 +1,7 @@
 """The store's operations on consumers: their leases, and what they hold."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
@@ -122,6 +123,11 @@ class Consumers(StorePart):
                 if (consumer := consumer_of(tag)) in consumers:
                     found.setdefault(consumer, []).append(tag)
         return {consumer: sorted(set(tags), key=_number_of) for consumer, tags in found.items()}
+
+    def counts(self) -> Counter[str]:
+        """Counts the messages in hand by consumer; an empty name stands for all consumers of stock kombu."""
+        tags = {as_text(tag) for page in self._all_tags("*") for tag in page}
+        return Counter(map(consumer_of, tags))
 
     def notes(self, tags: Sequence[str]) -> list[Held]:
         """Returns those of some hundred messages that are still held."""

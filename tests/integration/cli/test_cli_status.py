@@ -7,10 +7,13 @@ import sys
 import unittest.mock
 
 import pytest
+import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import read_until, run, start_transfer
 from tests.support.conditions import until
+from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, message, take
 from tests.support.workers.harness import APPS, MakeProj, Proj
 
 
@@ -102,6 +105,64 @@ def test_a_large_database_is_not_searched_for_other_prefixes(own_server: Private
     client.config_resetstat()
     run(own_server, "status")
     assert client.info("commandstats")["cmdstat_scan"]["calls"] == 10
+
+
+def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Each consumer is there with its place, its queues, what it holds and its lease, and what nobody gives back."""
+    store = DelayStore(raw_client)
+    gone = "gone:3:00000000"
+    lives(store, ME, gone, queues=("q", "ü"))
+    lives(store, OTHER, queues=("other",))
+    raw_client.lpush("q", *(json.dumps(message(n)) for n in range(9)))
+    for count, name in ((1, ME), (2, OTHER), (3, gone)):
+        assert len(take(store, count, name=name)) == count
+    raw_client.zadd("unacked_index", {"of stock": 1})
+    end_lease(store, OTHER)
+    store.consumers.leave(gone)
+    report = json.loads(run(broker, "status", "--json").stdout)
+    other, me = report["consumers"]
+    assert 50 < me.pop("lease_left_s") <= 60
+    assert me == {
+        "consumer": ME,
+        "host": "host",
+        "pid": "1",
+        "queues": ["q", "ü"],
+        "in_hand": 1,
+        "reclaimed": False,
+    }
+    assert (other["consumer"], other["in_hand"], other["lease_left_s"], other["reclaimed"]) == (OTHER, 2, 0, True)
+    assert (report["in_hand_of_stock"], report["in_hand_of_nobody"], report["consumers_error"]) == (1, 3, None)
+    text = run(broker, "status").stdout
+    rows = [line.split() for line in text.splitlines() if line.startswith("host ")]
+    assert rows[0] == ["host", "2", "2", "ended:", "these", "go", "back", "other"]
+    assert (rows[1][:3], rows[1][-3:]) == (["host", "1", "1"], ["left", "q,", "ü"])
+    assert "1 messages are in the hands of consumers on the stock transport" in text
+    assert "3 messages are in the hands of consumers that nobody knows: `delayq repair` gives them back" in text
+    raw_client.lpush("other", "{}")
+    of_queue = json.loads(run(broker, "status", "--json", "other").stdout)
+    assert [row["consumer"] for row in of_queue["consumers"]] == [OTHER]
+
+
+def test_leases_of_another_type_hide_no_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Where somebody else's key is in the place of the leases, the queues are listed, and the exit code is 1."""
+    raw_client.set(CONSUMERS, "x")
+    raw_client.sadd("delayq:queues", "q")
+    report = json.loads(run(broker, "status", "--json", code=1).stdout)
+    assert ([row["queue"] for row in report["queues"]], report["consumers"]) == (["q"], [])
+    assert "WRONGTYPE" in report["consumers_error"]
+    assert "consumers: " in run(broker, "status", code=1).stdout
+
+
+@pytest.mark.long
+def test_status_lists_the_consumer_of_a_worker(proj: Proj) -> None:
+    """A worker is listed with its process and its queues, and no more once it has stopped."""
+    worker = proj.worker("-Q", "a,b", pool="threads")
+    proj.send("late_acked", 3, queue="b")
+    proj.await_runs(1)
+    [row] = json.loads(proj.celery("delayq", "status", "--json"))["consumers"]
+    assert (row["pid"], row["queues"], row["in_hand"]) == (str(worker.process.pid), ["a", "b"], 1)
+    worker.stop()
+    assert json.loads(proj.celery("delayq", "status", "--json"))["consumers"] == []
 
 
 @pytest.mark.long

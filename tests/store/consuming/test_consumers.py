@@ -118,6 +118,16 @@ def test_what_consumers_hold_is_found(store: DelayStore) -> None:
     assert store.consumers.tags_of(names[:3]) == {name: tags[name] for name in names[:3]}
 
 
+def test_messages_in_hand_are_counted(store: DelayStore) -> None:
+    """Each message in hand counts for its consumer, whether that lives or not, or for stock kombu."""
+    assert store.consumers.counts() == {}
+    lives(store, ME, OTHER)
+    store.client.lpush("q", *("1" for _ in range(1500)))
+    take(store, 1500)
+    store.client.zadd("unacked_index", {"of stock": 1, "of stock too": 2, f"{OTHER}.7": 3})
+    assert store.consumers.counts() == {ME: 1500, OTHER: 1, "": 2}
+
+
 def test_what_is_noted_of_messages_is_read(store: DelayStore) -> None:
     """The notes of tags come in their order, without those that are held no more."""
     lives(store)

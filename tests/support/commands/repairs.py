@@ -10,7 +10,7 @@ from kombu_delayq.store.types import Offer
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 #: Messages of each test. Three have the same due time, and every fifth has a priority.
 COUNT = 300
-SOUND = {"lost": 0, "unindexed": 0, "undated": 0, "unnamed": 0, "unreadable": 0}
+SOUND = {"lost": 0, "unindexed": 0, "undated": 0, "unnamed": 0, "landed": 0, "held": 0, "unreadable": 0}
 SOUND |= {"unknown": False, "error": None, "examples": {}}
 
 

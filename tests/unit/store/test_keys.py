@@ -156,3 +156,13 @@ def test_keys_of_consumers() -> None:
     assert keys.landing("{q}", 0, "h:1:0") == "app:delayq:tagged:{q}:landing:0:h:1:0"
     assert (keys.unacked, keys.unacked_index) == ("app:held", "app:held_index")
     assert (keys.consumers, keys.consumed) == ("app:delayq:consumers", "app:delayq:consumers:queues")
+
+
+@pytest.mark.parametrize("prefix", ["", "app:", "*[x"])
+@pytest.mark.parametrize("queue", ["q", "{q}", "", "a:landing:1:b", "ü \udcff", "tagged:x"])
+def test_a_landing_list_tells_whose_it_is(prefix: str, queue: str) -> None:
+    """Queue, list and consumer are read from the key, whatever the queue's name; other keys tell nothing."""
+    keys = Keys(prefix)
+    assert keys.landing_of(keys.landing(queue, 12, "fe80::1:7:0000abcd")) == (queue, 12, "fe80::1:7:0000abcd")
+    for other in (keys.due(queue), keys.queues, "delayq:x:landing:0:a", f"{prefix}delayq:{{q}}:landing:x:a", ""):
+        assert keys.landing_of(other) is None

@@ -1,0 +1,133 @@
+"""``delayq repair`` gives back what consumers have that nobody knows."""
+
+import json
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.taking import Landing
+from tests.support.commands.shell import lines, run
+from tests.support.store.consuming import CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, land, lives, message, take
+from tests.support.store.keyspace import contents
+
+HIGH = "\x06\x169"
+
+
+@pytest.fixture
+def store(raw_client: redis.Redis) -> DelayStore:
+    return DelayStore(raw_client)
+
+
+def publish(store: DelayStore, key: str, *numbers: int) -> None:
+    store.client.lpush(key, *(json.dumps(message(number)) for number in numbers))
+
+
+def numbers(store: DelayStore, key: str) -> list[int]:
+    """Returns the numbers of the messages of a list, those first that are consumed first."""
+    return [json.loads(body)["headers"]["number"] for body in reversed(store.client.lrange(key, 0, -1))]
+
+
+def left_behind(store: DelayStore, *queues: str) -> None:
+    """Leaves messages of each queue in landing lists and in hand of a consumer that nobody knows any more."""
+    lives(store, queues=queues)
+    for first, queue in enumerate(queues):
+        publish(store, queue, 1, 2, 3, 4)
+        publish(store, queue + HIGH, 9)
+        assert len(take(store, 2, queue, first=2 * first)) == 2
+        assert land(store, Landing(queue, 0, ME))
+        assert land(store, Landing(queue, 3, ME))
+    store.consumers.leave(ME)
+
+
+def test_it_is_put_back_to_the_next_place(broker: PrivateRedis, store: DelayStore) -> None:
+    """A dry run counts it, a repair puts it back in its order, marked and counted; a second repair finds all sound."""
+    left_behind(store, "q", "{ü} x")
+    before = contents(store.client)
+    for findings in lines(broker, "repair", "--dry-run", code=1):
+        assert (findings["landed"], findings["held"], findings["mended"]) == (2, 2, False)
+    assert contents(store.client) == before
+    assert [findings["queue"] for findings in lines(broker, "repair", "--yes")] == ["q", "{ü} x"]
+    for queue in ("q", "{ü} x"):
+        assert numbers(store, queue) == [3, 1, 2, 4]
+        assert numbers(store, queue + HIGH) == [9]
+        again = json.loads(store.client.lindex(queue, -2))
+        assert (again["headers"]["redelivered"], again["properties"]["x-delivery-count"]) == (True, 1)
+    assert not store.client.exists(INDEX, UNACKED)
+    assert not store.client.keys("*landing*")
+    assert lines(broker, "repair", "--dry-run") == []
+
+
+def test_a_report_says_what_it_is(broker: PrivateRedis, store: DelayStore) -> None:
+    """Both kinds are named in words, before and after."""
+    left_behind(store, "q")
+    dry = run(broker, "repair", "--dry-run", code=1).stdout
+    assert "  2 messages on their way to consumers that nobody knows\n" in dry
+    assert "  2 messages in the hands of consumers that nobody knows\n" in dry
+    done = run(broker, "repair", "--yes").stdout
+    assert "  2 messages in the hands of consumers that nobody knows: next in the queue\n" in done
+
+
+def test_only_the_given_queues_are_mended(broker: PrivateRedis, store: DelayStore) -> None:
+    """What another queue has lost stays for a repair of that queue."""
+    left_behind(store, "a", "b")
+    [findings] = lines(broker, "repair", "a", "--yes")
+    assert (findings["queue"], findings["landed"], findings["held"]) == ("a", 2, 2)
+    [findings] = lines(broker, "repair", "--dry-run", code=1)
+    assert (findings["queue"], findings["landed"], findings["held"]) == ("b", 2, 2)
+
+
+def test_what_living_consumers_and_stock_hold_is_left_alone(broker: PrivateRedis, store: DelayStore) -> None:
+    """Neither messages of a consumer that lives or is being reclaimed, nor those of stock kombu are strays."""
+    lives(store, ME, OTHER)
+    for name in (ME, OTHER):
+        publish(store, "q", 1, 2)
+        take(store, 1, name=name)
+        assert land(store, Landing("q", 0, name))
+    end_lease(store, OTHER)
+    store.client.zadd(INDEX, {"of stock": 1})
+    store.client.hset(UNACKED, "of stock", json.dumps([message(), "", "q"]))
+    before = contents(store.client)
+    assert lines(broker, "repair", "--yes") == []
+    assert contents(store.client) == before
+
+
+def test_a_note_that_cannot_be_read_is_named_and_left_alone(broker: PrivateRedis, store: DelayStore) -> None:
+    """It is on stderr with its tag, and the exit code is 1; the rest is put back."""
+    left_behind(store, "q")
+    store.client.hset(UNACKED, f"{ME}.1", "no note")
+    done = run(broker, "repair", "--yes", code=1)
+    assert done.stderr == f"1 notes of messages in hand cannot be read, among them {ME}.1\n"
+    assert store.client.hkeys(UNACKED) == [f"{ME}.1".encode()]
+    assert numbers(store, "q") == [3, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        (CONSUMERS, "what consumers hold cannot be searched"),
+        ("q", "holds a set"),
+    ],
+)
+def test_a_key_of_the_wrong_type_is_named(broker: PrivateRedis, store: DelayStore, key: str, says: str) -> None:
+    """Where somebody else's key is in the way, it is said, the exit code is 1, and nothing is lost."""
+    left_behind(store, "q")
+    store.client.delete(key)
+    store.client.sadd(key, "somebody else's")
+    before = contents(store.client)
+    done = run(broker, "repair", "--yes", code=1)
+    assert says in done.stdout + done.stderr
+    assert contents(store.client)[b"unacked"] == before[b"unacked"]
+
+
+def test_a_landing_list_of_other_priority_steps_is_named(broker: PrivateRedis, store: DelayStore) -> None:
+    """A list that the options of the command do not have is not guessed."""
+    left_behind(store, "q")
+    options: list[Any] = ["-o", "priority_steps=[0]"]
+    assert (
+        "belongs to a list that the option priority_steps does not have"
+        in run(broker, *options, "repair", "--yes", code=1).stdout
+    )
+    assert store.client.exists(store.keys.landing("q", 3, ME))
