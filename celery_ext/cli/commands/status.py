@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.hints import prefixes_in_words, stock_transport
@@ -35,18 +35,18 @@ def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
         of_app = list(broker.app.amqp.queues) if broker.app is not None else []
         given = known_queues(broker, store, queues, ready=True)
         names = given if queues else sorted({*store.queues.names(), *of_app})
+        consuming, failed = _consuming(store, queues)
         report: dict[str, Any] = {
             "broker": connection.as_uri(),
             "global_keyprefix": store.keys.prefix,
             "stock_transport": stock_transport(broker.app),
             "leader": store.leases.leader(),
             "queues": [_row_or_error(store, name) for name in names],
-            **_consuming(store, queues),
+            **consuming,
             "other_prefixes": store.queues.other_prefixes(),
         }
     click.echo(json.dumps(report, indent=2) if as_json else _text(report, queues, app=broker.app is not None))
-    failed = any("error" in row for row in report["queues"]) or report["consumers_error"]
-    if failed or len(given) < len(set(queues)):
+    if failed or any("error" in row for row in report["queues"]) or len(given) < len(set(queues)):
         raise SystemExit(1)
 
 
@@ -70,9 +70,12 @@ def _row(stats: QueueStats) -> dict[str, Any]:
     }
 
 
-def _consuming(store: OperatorStore, queues: Sequence[str]) -> dict[str, Any]:
-    """Returns the consumers of queues, by default all, and how many messages are in hand elsewhere."""
-    rows, others, error = [], Counter[str](), None
+def _consuming(store: OperatorStore, queues: Sequence[str]) -> tuple[dict[str, Any], bool]:
+    """Returns the consumers of queues, by default all, and how many messages are in hand elsewhere; whether it failed.
+
+    A user of an ACL without the rights for it learns no more than that.
+    """
+    rows, others, error, failed = [], Counter[str](), None, False
     try:
         counts = store.consumers.counts()  # first: a consumer is known before it takes messages
         leases = store.consumers.all()
@@ -80,10 +83,10 @@ def _consuming(store: OperatorStore, queues: Sequence[str]) -> dict[str, Any]:
         known = {lease.name for lease in leases}
         others = Counter({"stock": counts.pop("", 0), "nobody": sum(counts[name] for name in counts.keys() - known)})
     except ResponseError as found:
-        error = str(found)
+        error, failed = str(found), not isinstance(found, NoPermissionError)
     rows = [row for row in rows if not queues or not set(queues).isdisjoint(row["queues"])]
     in_hand = {"in_hand_of_stock": others["stock"], "in_hand_of_nobody": others["nobody"]}
-    return {"consumers": rows, **in_hand, "consumers_error": error}
+    return {"consumers": rows, **in_hand, "consumers_error": error}, failed
 
 
 def _consumer_row(lease: ConsumerLease, in_hand: int) -> dict[str, Any]:
@@ -111,7 +114,7 @@ def _consumer_lines(report: dict[str, Any]) -> Iterator[str]:
     if rows:
         yield from ("", *fit_table(["HOST", "PID", "IN HAND", "LEASE", "CONSUMES"], rows, right={1, 2}, title=0))
     if report["consumers_error"]:
-        yield escaped(f"consumers: {report['consumers_error']}")
+        yield escaped(f"consumers are not listed: {report['consumers_error']}")
     if report["in_hand_of_stock"]:
         yield f"{report['in_hand_of_stock']:,} messages are in the hands of consumers on the stock transport"
     if report["in_hand_of_nobody"]:

@@ -8,7 +8,9 @@ import unittest.mock
 
 import pytest
 import redis
+from click.testing import CliRunner
 
+from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import read_until, run, start_transfer
@@ -150,7 +152,21 @@ def test_leases_of_another_type_hide_no_queue(broker: PrivateRedis, raw_client: 
     report = json.loads(run(broker, "status", "--json", code=1).stdout)
     assert ([row["queue"] for row in report["queues"]], report["consumers"]) == (["q"], [])
     assert "WRONGTYPE" in report["consumers_error"]
-    assert "consumers: " in run(broker, "status", code=1).stdout
+    assert "consumers are not listed: " in run(broker, "status", code=1).stdout
+
+
+def test_status_without_the_rights_for_consumers_shows_the_queues(own_server: PrivateRedis) -> None:
+    """A user of an ACL who may not look at consumers sees the rest, is told so, and gets the exit code 0."""
+    with own_server.client() as client:
+        client.acl_setuser(
+            "small", True, nopass=True, keys=["delayq:*", "q*"], categories=["+@all"], commands=["-zscan"]
+        )
+        client.sadd("delayq:queues", "q")
+    url = f"redis://small:x@127.0.0.1:{own_server.port}/0"
+    done = CliRunner().invoke(delayq, ["--broker", url, "status"])
+    assert done.exit_code == 0, done.output
+    assert "consumers are not listed: " in done.stdout
+    assert "\nq " in done.stdout
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """The ACL users of docs/how-to/acl.md, with nothing more than their rights."""
 
+import json
 import re
 import subprocess
 import sys
@@ -18,9 +19,11 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.consuming.taking import Landing
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
+from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, land, lives, message, take
 from tests.support.workers.harness import MakeProj, Proj
 
 
@@ -69,7 +72,15 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     proj = make_proj(server=users)
     for n in range(6):
         proj.send("record", n, countdown=3600, task_id=f"id-{n}")
-    run(users, "status", "status")
+    store = DelayStore(redis.Redis(port=users.port))
+    store.client.lpush("celery", *(json.dumps(message(n)) for n in range(3)))
+    lives(store, ME, OTHER, queues=("celery",))
+    for name in (ME, OTHER):
+        assert take(store, 1, "celery", name=name)
+    assert land(store, Landing("celery", 0, OTHER))
+    store.consumers.leave(OTHER)
+    [row] = json.loads(run(users, "status", "status", "--json").stdout)["consumers"]
+    assert (row["consumer"], row["in_hand"]) == (ME, 1)
     for command in (
         "status",
         "list",
@@ -82,7 +93,10 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     exported = run(users, "caretaker", "export").stdout
     run(users, "caretaker", "purge", "--yes", "celery")
     run(users, "caretaker", "import", stdin=exported)
+    ready = store.client.llen("celery")
     run(users, "caretaker", "repair", "--yes")
+    assert store.client.llen("celery") == ready + 2
+    store.close()
     if backup == "list":
         for form in ("hash", "list"):
             run(users, "caretaker", "convert", "celery", "--to", form)
@@ -99,7 +113,8 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
 def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
     """User transfer may lead and transfer, and learns of new messages."""
     proj = make_proj(server=users)
-    options = ("--broker", url_of(users, "transfer"), "-o", f"backup={backup}")
+    store = DelayStore(redis.Redis(port=users.port))
+    options = ("--broker", url_of(users, "transfer"), "-o", f"backup={backup}", "-o", "consumer_ttl=1")
     command = [sys.executable, "-m", "celery", "delayq", *options, "transfer"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
@@ -107,11 +122,17 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
         for n in range(2):
             proj.send("record", n, countdown=0.5)
         until(lambda: users.client().llen("celery") == 2)
+        lives(store, queues=("celery",))
+        assert take(store, 1, "celery")
+        assert land(store, Landing("celery", 0, ME))
+        end_lease(store)
+        until(lambda: users.client().llen("celery") == 2 and not users.client().exists(CONSUMERS))
         process.terminate()
         _, log = process.communicate(timeout=10)
     finally:
         process.kill()
     assert process.returncode == 0, log
+    store.close()
     assert denials(users) == [], log
 
 
