@@ -33,8 +33,8 @@ class Findings:
         unindexed: Number of bodies without an index entry, which would never be delivered.
         undated: Number of unindexed bodies without a due time, which become due now.
         unnamed: Number of messages that cannot be found by their ids.
-        landed: Number of messages on their way to consumers that nobody knows.
-        held: Number of messages in the hands of consumers that nobody knows.
+        landed: Number of messages on their way to consumers that are gone.
+        held: Number of messages in the hands of consumers that are gone.
         unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
         error: Why the queue could not be searched, in the words of Redis.
         examples: For ``lost``, ``undated`` and ``unreadable``, the first ``EXAMPLES`` ids of the kind.
@@ -91,7 +91,7 @@ def check(
         findings: Names the queue, and receives the counts.
         known: Names of the queues that the transfer workers know.
         mend: Whether to mend the damage.
-        strays: What consumers that nobody knows have of the queue.
+        strays: What consumers that are gone have of the queue.
 
     Yields:
         Once for each index entry, each body and each message to put back, when it is checked.

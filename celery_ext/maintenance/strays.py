@@ -1,7 +1,7 @@
-"""Finds messages on their way to consumers that nobody knows, and puts them back. Knows the store, and no app."""
+"""Finds messages of consumers that are gone, and puts them back. Knows the store, and no app."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from redis.exceptions import ResponseError
@@ -15,7 +15,7 @@ from kombu_delayq.store.consuming.taking import PAGE, Landing, Request, Requeued
 
 @dataclass
 class Strays:
-    """What consumers that nobody knows have of one queue.
+    """What consumers that are gone have of one queue.
 
     Attributes:
         landings: Landing lists, with the number of messages that each has.
@@ -26,18 +26,33 @@ class Strays:
     tags: list[str] = field(default_factory=list)
 
 
-def find(store: OperatorStore) -> tuple[dict[str, Strays], list[str]]:
-    """Searches the whole database for what consumers have that are not in ``delayq:consumers``.
+@dataclass
+class Search:
+    """What a search has found.
 
-    Returns:
-        The strays of each queue, and the delivery tags whose notes do not tell the queue.
+    Attributes:
+        strays: By queue.
+        unread: Delivery tags whose notes do not tell the queue.
+        ended: Names of consumers whose lease has ended, where no transfer worker leads who would give back what they
+            held.
     """
+
+    strays: dict[str, Strays]
+    unread: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+
+def find(store: OperatorStore) -> Search:
+    """Searches the whole database for what consumers have that nobody knows, or whose lease has ended for good."""
     found: defaultdict[str, Strays] = defaultdict(Strays)
-    unread: list[str] = []
+    search = Search(found)
     # A consumer is known before it takes messages. So whoever is known now, or was when this began, is left out.
     landings = {landing: count for page in store.repair.landing_pages() for landing, count in page}
     holders = set(store.consumers.counts()) - {""}
-    known = {lease.name for lease in store.consumers.all()}
+    leases = store.consumers.all()
+    if store.leases.leader() is None:
+        search.ended = [lease.name for lease in leases if lease.left_ms <= 0]
+    known = {lease.name for lease in leases}.difference(search.ended)
     for landing, count in landings.items():
         if landing.consumer not in known:
             found[landing.queue].landings[landing] = count
@@ -46,10 +61,19 @@ def find(store: OperatorStore) -> tuple[dict[str, Strays], list[str]]:
             for held in store.consumers.notes(page):
                 note = read_note(as_bytes(held.note))
                 if note is None or note.exchange:
-                    unread.append(held.tag)
+                    search.unread.append(held.tag)
                 else:
                     found[note.routing_key].tags.append(held.tag)
-    return dict(found), unread
+    return search
+
+
+def forget(store: OperatorStore, ended: Iterable[str]) -> None:
+    """Forgets those consumers whose lease has ended, and that hold nothing any more."""
+    fenced = store.consumers.fence([*ended])
+    counts = store.consumers.counts()
+    for name in fenced:
+        if not counts[name]:
+            store.consumers.leave(name)
 
 
 def put_back(store: OperatorStore, strays: Strays) -> Iterator[None]:

@@ -98,6 +98,7 @@ class OperatorStore(WaitingStore, Protocol):
     delivery: Delivery
     taking: Taking
     consumers: Consumers
+    leases: Leases
     letters: DeadLetters
     repair: Repair
 

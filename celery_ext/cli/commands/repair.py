@@ -13,7 +13,7 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import queues_argument
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.repair import Findings, all_queues, check
-from celery_ext.maintenance.strays import Strays, find
+from celery_ext.maintenance.strays import Search, Strays, find, forget
 from kombu_delayq.store import OperatorStore
 
 #: By kind of damage: its description, and what a repair does about it.
@@ -25,8 +25,8 @@ WORDS = {
     ),
     "undated": ("of these have no eta", "due now"),
     "unnamed": ("messages that cannot be found by their ids", "mended"),
-    "landed": ("messages on their way to consumers that nobody knows", "next in the queue"),
-    "held": ("messages in the hands of consumers that nobody knows", "next in the queue"),
+    "landed": ("messages on their way to consumers that are gone", "next in the queue"),
+    "held": ("messages in the hands of consumers that are gone", "next in the queue"),
     "unreadable": ("bodies without an index entry that are no messages", "left alone"),
 }
 
@@ -42,9 +42,9 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
 
     Run it with --dry-run first. It looks at the given queues; without QUEUE, it looks at all queues, even those that no
     transfer worker knows. It finds index entries without a body, bodies without an index entry, whose due time it takes
-    from the message, and messages that cannot be found by their ids. And it finds messages that went to consumers, such
-    as before a roll back to kombu's own way of consuming, and that nobody gives back. It may run while the queues are
-    in use, and run again.
+    from the message, and messages that cannot be found by their ids. And it finds messages that went to consumers and
+    that nobody gives back: those of consumers that nobody knows and, where no transfer worker leads, of those whose
+    lease has ended. It may run while the queues are in use, and run again.
 
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
@@ -72,13 +72,15 @@ class _Repair:
 
     def run(self, *, mend: bool, queues: Iterable[str] | None = None) -> list[Findings]:
         """Checks the queues, by default all or those given."""
-        known, strays = self._known(), self._strays()
-        names = queues or self._given or sorted({*all_queues(self._store, known), *strays})
+        known, search = self._known(), self._search()
+        names = queues or self._given or sorted({*all_queues(self._store, known), *search.strays})
         found = [Findings(name) for name in names]
         total = sum(map(self._size, names))
-        steps = self._check(found, known, strays, mend=mend)
+        steps = self._check(found, known, search.strays, mend=mend)
         for _ in with_progress(steps, "mending" if mend else "checking", total):
             pass
+        if mend and search.ended:
+            forget(self._store, search.ended)
         return found
 
     def report_unknown(self, found: list[Findings]) -> None:
@@ -99,15 +101,17 @@ class _Repair:
         for findings in found:
             yield from check(self._store, findings, known, mend=mend, strays=strays.get(findings.queue))
 
-    def _strays(self) -> dict[str, Strays]:
+    def _search(self) -> Search:
         try:
-            strays, unread = find(self._store)
+            search = find(self._store)
         except ResponseError as error:
             self._complain(f"what consumers hold cannot be searched: {error}")
-            return {}
-        if unread:
-            self._complain(f"{len(unread)} notes of messages in hand cannot be read, among them {min(unread)}")
-        return strays
+            return Search({})
+        if search.unread:
+            self._complain(
+                f"{len(search.unread)} notes of messages in hand cannot be read, among them {min(search.unread)}"
+            )
+        return search
 
     def _complain(self, text: str) -> None:
         self.failed = True

@@ -64,10 +64,10 @@ def test_a_report_says_what_it_is(broker: PrivateRedis, store: DelayStore) -> No
     """Both kinds are named in words, before and after."""
     left_behind(store, "q")
     dry = run(broker, "repair", "--dry-run", code=1).stdout
-    assert "  2 messages on their way to consumers that nobody knows\n" in dry
-    assert "  2 messages in the hands of consumers that nobody knows\n" in dry
+    assert "  2 messages on their way to consumers that are gone\n" in dry
+    assert "  2 messages in the hands of consumers that are gone\n" in dry
     done = run(broker, "repair", "--yes").stdout
-    assert "  2 messages in the hands of consumers that nobody knows: next in the queue\n" in done
+    assert "  2 messages in the hands of consumers that are gone: next in the queue\n" in done
 
 
 def test_only_the_given_queues_are_mended(broker: PrivateRedis, store: DelayStore) -> None:
@@ -79,8 +79,28 @@ def test_only_the_given_queues_are_mended(broker: PrivateRedis, store: DelayStor
     assert (findings["queue"], findings["landed"], findings["held"]) == ("b", 2, 2)
 
 
+def test_after_a_roll_back_it_gives_back_what_dead_consumers_held(broker: PrivateRedis, store: DelayStore) -> None:
+    """Where no transfer worker leads, consumers whose lease has ended are gone, too, and are forgotten."""
+    lives(store, ME, OTHER)
+    publish(store, "q", 1, 2, 3, 4)
+    for name in (ME, OTHER):
+        assert len(take(store, 1, name=name)) == 1
+    assert land(store, Landing("q", 0, ME))
+    end_lease(store)
+    [findings] = lines(broker, "repair", "--dry-run", code=1)
+    assert (findings["landed"], findings["held"]) == (1, 1)
+    assert store.consumers.beat(ME, ["q"])  # nothing has changed, so it may come back
+    end_lease(store)
+    lines(broker, "repair", "--yes")
+    assert numbers(store, "q") == [3, 1, 4]
+    assert [lease.name for lease in store.consumers.all()] == [OTHER]
+    assert not store.consumers.beat(ME, ["q"])
+    assert lines(broker, "repair", "--dry-run") == []
+
+
 def test_what_living_consumers_and_stock_hold_is_left_alone(broker: PrivateRedis, store: DelayStore) -> None:
-    """Neither messages of a consumer that lives or is being reclaimed, nor those of stock kombu are strays."""
+    """Neither messages of a consumer that lives or that a leader reclaims, nor those of stock kombu are strays."""
+    store.leases.lead("leader")
     lives(store, ME, OTHER)
     for name in (ME, OTHER):
         publish(store, "q", 1, 2)
