@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+import kombu
 from kombu.log import get_logger
 from kombu.transport import redis as stock
 
@@ -97,6 +98,8 @@ class _DelayedTransport(_Transport):
         """Lets an event loop consume."""
         self.cycle.enter(loop)
         super().register_with_event_loop(connection, loop)
+        if self.takes and kombu.VERSION < (5, 7):
+            self.cycle.stay_in_loop()
 
     def close_connection(self, connection: Any) -> None:
         """Stops the threads of a connection, and closes it."""

@@ -72,6 +72,15 @@ class DelayedPoller(_Poller):
             for end in self._waker:
                 end.setblocking(False)
 
+    def stay_in_loop(self) -> None:
+        """Lets the event loop call the poller also after one of the channels' connections has ended.
+
+        Before 5.7, kombu takes the poller out of the loop then. The end of a connection that kombu reads is an error,
+        with which the worker connects again; but redis-py itself opens the connection of fanouts again, and a taker
+        closes and opens connections as it needs them.
+        """
+        self._on_connection_disconnect = self._forget_connection
+
     def wake(self) -> None:
         """Lets the event loop turn soon. Any thread may call this."""
         if self._waker is not None:
@@ -165,6 +174,16 @@ class DelayedPoller(_Poller):
     def _register_BRPOP(self, channel: Any) -> None:  # noqa: N802 (kombu's name)
         if not channel.takes:
             super()._register_BRPOP(channel)
+
+    def _forget_connection(self, connection: Any) -> None:
+        """Forgets the file descriptor of a connection of kombu's; the next turn finds that of the one in its place."""
+        ended = {key for key in self._chan_to_sock if key[1].connection is connection}
+        for key in ended:
+            del self._chan_to_sock[key]
+        for fd, (channel, kind) in list(self._fd_to_chan.items()):
+            if any((channel, kind) == (key[0], key[2]) for key in ended):
+                self._loop.remove(fd)
+                del self._fd_to_chan[fd]
 
     def _check(self) -> None:
         if self._pid != os.getpid():

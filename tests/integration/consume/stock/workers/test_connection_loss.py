@@ -26,6 +26,7 @@ def test_a_worker_goes_on_after_it_lost_its_connections(make_proj: MakeProj, poo
         proj.await_runs(value + 1)
     until(lambda: none_held(client) and not waiting(client))
     assert [run["value"] for run in proj.runs()] == [0, 1, 2]
+    proj.await_answers()
     assert worker.stop() == 0
 
 
