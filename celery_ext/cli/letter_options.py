@@ -13,6 +13,7 @@ from celery_ext.cli.options import read_ids
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.dead_letters.bury import queue_of
 from celery_ext.dead_letters.letter import DeadLetter
+from kombu_delayq.options import Options
 from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,16 +81,16 @@ def letter_filter(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> L
 
 
 def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
-    """Returns the given queues of dead letters, or else every queue that a task of the app names.
+    """Returns the given queues of dead letters, or else every queue that a task or the delivery limit of the app names.
 
     Raises:
-        click.UsageError: No queue is given, and no task of the app names one.
+        click.UsageError: No queue is given, and the app names none.
     """
     if given:
         return list(dict.fromkeys(given))
     if broker.app is None:
         raise click.UsageError("which queue? Give its name, or run it as `celery -A app delayq dead-letters …`")
-    queues = _named_by_tasks(broker.app)
+    queues = _named_by(broker.app)
     if not queues:
         raise click.UsageError("which queue? No task of the app has a dead_letter_queue")
     return queues
@@ -102,7 +103,7 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
     """
     known = set(store.queues.names())
     if broker.app is not None:
-        known.update(broker.app.amqp.queues, _named_by_tasks(broker.app))
+        known.update(broker.app.amqp.queues, _named_by(broker.app))
     queues = []
     for name in names:
         if name in known or _holds_some(store, name):
@@ -119,9 +120,12 @@ def _holds_some(store: OperatorStore, queue: str) -> bool:
         return True
 
 
-def _named_by_tasks(app: Celery) -> list[str]:
+def _named_by(app: Celery) -> list[str]:
     app.loader.import_default_modules()
     named = {queue_of(task) for task in app.tasks.values()}
+    options = app.conf.broker_transport_options or {}
+    if options.get("delivery_limit") is not None:
+        named.add(options.get("delivery_limit_queue", Options().delivery_limit_queue))
     return sorted(name for name in named if isinstance(name, str))
 
 

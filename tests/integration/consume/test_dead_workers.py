@@ -144,12 +144,30 @@ def test_a_poison_task_ends_among_the_dead_letters(make_proj: MakeProj) -> None:
     until(lambda: nothing_is_left(proj))
     assert [run["deaths"] for run in proj.runs(name="poison")] == [None, 1]
     assert "1 went to the dead letters in 'graves', because of delivery_limit=2" in lives.log
-    listed = proj.celery("delayq", "dead-letters", "list", "graves")
+    listed = proj.celery("delayq", "dead-letters", "list")
+    assert "queue graves: 1 dead letters" in listed
     assert sent.id in listed
     assert "2 consumers died with it in their hands" in listed
-    proj.celery("delayq", "dead-letters", "replay", "graves", "--all")
+    proj.celery("delayq", "dead-letters", "replay", "--all")
     until(lambda: not lives.alive(), 30, "the task comes anew, with no deaths")
     assert [run["deaths"] for run in proj.runs(name="poison")] == [None, 1, None]
+
+
+def test_a_message_that_has_just_landed_is_not_lost(fleet: Proj) -> None:
+    """A worker stops while it waits, a message comes to it, and it is killed: the message runs in another worker."""
+    client = fleet.server.client()
+    doomed = fleet.worker(pool="solo")
+    until(lambda: client.info("clients")["blocked_clients"])
+    os.kill(doomed.process.pid, signal.SIGSTOP)
+    fleet.send("record", "landed")
+    assert client.llen("celery") == 0
+    [landing] = client.keys("*landing*")
+    assert client.llen(landing) == 1
+    doomed.kill()
+    fleet.worker(pool="solo")
+    [run] = fleet.await_runs(1)
+    assert (run["value"], run["redelivered"]) == ("landed", False)
+    until(lambda: nothing_is_left(fleet))
 
 
 def test_what_a_worker_had_reserved_before_an_outage_runs_again(fleet: Proj) -> None:

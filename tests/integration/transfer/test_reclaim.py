@@ -15,7 +15,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import Landing
+from kombu_delayq.store.consuming.taking import Landing, Requeued
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import stays, until
@@ -133,6 +133,17 @@ def test_landing_lists_are_emptied(store: DelayStore, reclaim: Reclaim) -> None:
     assert numbers(store) == [0, 1, 2]
     assert numbers(store, "q\x06\x169") == [9]
     assert len(store.client.keys("*landing*")) == 0
+
+
+def test_what_a_leader_had_begun_another_ends(store: DelayStore, reclaim: Reclaim) -> None:
+    """A consumer that a leader has fenced off, before it died, is given back by the next."""
+    publish(store, 3)
+    dead_with(store, 3)
+    assert store.consumers.fence([ME]) == [ME]
+    store.taking.requeue([Requeued(f"{ME}.3", "q", 0, json.dumps(message(2)))], "next")
+    reclaim()
+    until(lambda: gone(store))
+    assert numbers(store) == [0, 1, 2]
 
 
 def test_a_living_consumer_keeps_what_it_holds(store: DelayStore, reclaim: Reclaim) -> None:
