@@ -58,9 +58,13 @@ class DelayedPoller(_Poller):
 
     @property
     def fds(self) -> dict[int, Any]:
-        """File descriptors that an event loop watches."""
-        own = dict.fromkeys(self._lines)
-        if self._waker is not None:
+        """File descriptors that an event loop is to watch from now on, and those of kombu.
+
+        kombu asks for them with each turn, and each costs it a system call, also one that it watches already.
+        """
+        known = () if self._loop is None else self._loop.readers
+        own = {fd: None for fd in self._lines if fd not in known}
+        if self._waker is not None and self._waker[0].fileno() not in known:
             own[self._waker[0].fileno()] = None
         return {**super().fds, **own}
 
@@ -89,17 +93,14 @@ class DelayedPoller(_Poller):
 
     def watch(self, fd: int, line: Line) -> None:
         """Waits for replies over a connection, too."""
+        self._unwatch(fd)  # of a connection that had this number before, and whose end nobody told
         self._lines[fd] = line
         self.poller.register(fd, READ | ERR)
 
     def forget(self, fd: int) -> None:
         """Ends ``watch``."""
         self._lines.pop(fd, None)
-        with suppress(KeyError, ValueError, OSError):
-            if self._loop is not None:
-                self._loop.remove_reader(fd)
-            else:
-                self.poller.unregister(fd)
+        self._unwatch(fd)
 
     def close(self) -> None:
         """Forgets all channels."""
@@ -170,6 +171,13 @@ class DelayedPoller(_Poller):
                 self._waker[0].recv(4096)
             return None
         return super().on_readable(fileno)
+
+    def _unwatch(self, fd: int) -> None:
+        with suppress(KeyError, ValueError, OSError):
+            if self._loop is not None:
+                self._loop.remove_reader(fd)
+            else:
+                self.poller.unregister(fd)
 
     def _register_BRPOP(self, channel: Any) -> None:  # noqa: N802 (kombu's name)
         if not channel.takes:

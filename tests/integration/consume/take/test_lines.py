@@ -33,6 +33,18 @@ def test_connections_that_redis_py_closes_are_replaced(proj: Proj, sender: Conne
     assert not looped.hub.readers
 
 
+def test_a_loop_is_told_once_of_each_connection(proj: Proj) -> None:
+    """A connection that waits costs the loop nothing in later turns: it is not to be registered again."""
+    with Looped(proj.connection(), "a", "b") as looped:
+        looped.until(looped.waits_for("a", "b"))
+        looped.turn()
+        cycle = looped.connection.transport.cycle
+        own = set(cycle._lines)
+        assert len(own) == 3
+        assert own <= set(looped.hub.readers)
+        assert not own & set(cycle.fds)
+
+
 def test_a_message_that_landed_on_a_lost_connection_comes(proj: Proj, sender: Connection) -> None:
     """The reply to a wait is lost with its connection; the message is in the landing list, and is delivered."""
     with Looped(proj.connection(), "a") as looped:
