@@ -77,14 +77,17 @@ class Reclaiming:
         return now_ms >= self._patient_until_ms
 
     def _reclaim(self, store: TransportStore, ended: Sequence[ConsumerLease]) -> None:
-        until = monotonic() + SLICE_S
+        begun = monotonic()
         fenced = set(store.consumers.fence([lease.name for lease in ended]))
         tags = store.consumers.tags_of(fenced)
+        searched = monotonic()
+        until = searched + max(SLICE_S, searched - begun)  # half of the time at least is for giving back
         for lease in ended:
             if lease.name not in fenced:
                 continue
             try:
-                if not self._give_back(store, lease, tags.get(lease.name, ()), until):
+                is_done = self._give_back(store, lease, tags.get(lease.name, ()), until)
+                if not is_done or monotonic() > until:
                     self._next_look = -inf
                     return
             except ResponseError as error:
@@ -101,8 +104,8 @@ class Reclaiming:
         """
         returned = self._returned.setdefault(lease.name, _Returned())
         errors: list[ResponseError] = []
-        for page in pages(reversed(tags), PAGE):
-            if monotonic() > until:
+        for number, page in enumerate(pages(reversed(tags), PAGE)):
+            if number and monotonic() > until:
                 return False
             self._put_back(store, lease, page, tags[0], errors)
         of_lists = [

@@ -4,9 +4,11 @@ import os
 import signal
 from collections import Counter
 from importlib.util import find_spec
+from time import sleep
 
 import pytest
 
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.visibility import swept_after
@@ -122,6 +124,24 @@ def test_a_task_longer_than_lease_and_visibility_timeout_runs_once(make_proj: Ma
     assert [run["value"] for run in runs] == [0, 1, 2]
     assert {run["pid"] for run in runs} == {proj.runs()[0]["pid"]}
     assert "consumer_ttl" not in worker.log
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_silent_redis_kills_no_consumer(make_proj: MakeProj, own_server: PrivateRedis, pool: str) -> None:
+    """When Redis does not answer for longer than all leases, living workers keep what they hold, and it runs once."""
+    proj = make_proj(own_server, broker_transport_options=OPTIONS)
+    workers = [proj.worker(pool=pool, concurrency=1, wait=False) for _ in range(2)]
+    for worker in workers:
+        worker.ready()
+    for value in range(2):
+        proj.send("late_acked", 5 * TTL_S, value)
+    proj.await_runs(2)
+    os.kill(own_server.pid, signal.SIGSTOP)
+    sleep(1.5 * TTL_S)  # for so long Redis is silent
+    os.kill(own_server.pid, signal.SIGCONT)
+    until(lambda: nothing_is_left(proj), 40)
+    assert sorted(run["value"] for run in proj.runs()) == [0, 1]
+    assert not [line for worker in workers for line in worker.log.splitlines() if "consumer_ttl" in line]
 
 
 def test_a_poison_task_ends_among_the_dead_letters(make_proj: MakeProj) -> None:

@@ -92,6 +92,21 @@ def test_messages_come_back_in_their_order_before_all_others(store: DelayStore, 
     assert not store.client.exists(INDEX, UNACKED)
 
 
+def test_all_come_back_however_slow_redis_is(
+    store: DelayStore, reclaim: Reclaim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that never has time left gives back a page between two looks, and all of them in order."""
+    monkeypatch.setattr("kombu_delayq.transfer.reclaim.SLICE_S", 0)
+    publish(store, 1003)
+    dead_with(store, 1000)
+    for number in range(3):
+        dead_with(store, 1, name=f"elsewhere:{number}:00000000")
+    reclaim()
+    until(lambda: not store.client.exists(CONSUMERS, CONSUMED))
+    assert sorted(numbers(store)) == [*range(1003)]
+    assert [number for number in numbers(store) if number < 1000] == [*range(1000)]
+
+
 def test_they_are_marked_as_kombu_does_and_counted(store: DelayStore, reclaim: Reclaim) -> None:
     """A message that comes back is redelivered, for headers and for delivery_info, and its deaths are counted."""
     publish(store, 1)
