@@ -90,8 +90,8 @@ def test_a_stopped_worker_is_taken_for_dead_and_says_so(fleet: Proj) -> None:
     stopped = fleet.worker(pool="threads", concurrency=2)
     fleet.send("late_acked", 3, "slow")
     fleet.await_runs(1)
-    other = fleet.worker(pool="threads", concurrency=2)
     os.kill(stopped.process.pid, signal.SIGSTOP)
+    other = fleet.worker(pool="threads", concurrency=2)
     until(lambda: len(fleet.runs(value="slow")) == 2, 30)
     assert [run["redelivered"] for run in fleet.runs(value="slow")] == [False, True]
     os.kill(stopped.process.pid, signal.SIGCONT)
