@@ -24,8 +24,8 @@ PLAN = Plan(
     stock_pools=(),
     transfers=1,
     publishers=1,
-    rate=200,
-    backlog=500,
+    rate=500,
+    backlog=2000,
     standstill_s=40,
 )
 
