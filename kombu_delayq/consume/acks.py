@@ -1,7 +1,7 @@
 """Acknowledgements that are gathered while an event loop turns, and sent together."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from math import inf
 from threading import Lock
@@ -18,26 +18,42 @@ logger = get_logger(__name__)
 
 
 class Acks:
-    """Delivery tags of messages that are to be removed from Redis. Any thread may use it."""
+    """Delivery tags of messages that are to be removed from Redis. Any thread may use it.
 
-    def __init__(self) -> None:
+    A message stays among those in hand until Redis has confirmed that it is removed.
+
+    Args:
+        held: Messages in hand by their tags.
+    """
+
+    def __init__(self, held: MutableMapping[str, str]) -> None:
+        self._held = held
         self._tags: deque[str] = deque()
+        self._sent: deque[str] = deque()
+        self._repeated: set[str] = set()
         self._by_text = True  # a busy thread may read only later that Redis does not know the script
         self._sending = Lock()
 
     def __bool__(self) -> bool:
         return bool(self._tags)
 
-    def add(self, *tags: str) -> None:
-        """Notes the messages as acknowledged."""
-        self._tags.extend(tags)
+    def add(self, tag: str) -> None:
+        """Notes a message as acknowledged."""
+        self._tags.append(tag)
 
     def commands(self, store: TransportStore) -> tuple[list[Command], Callable[[list[Any]], None]]:
         """Returns the commands that remove the messages, none or one, and what takes their replies."""
         tags = drained(self._tags, PAGE)
         if not tags:
             return [], lambda _: None
+        self._sent.extend(tags)
         return [store.taking.ack_command(tags, by_text=self._by_text)], partial(self._on_acked, store, tags)
+
+    def repeat(self) -> None:
+        """Sends again what has had no answer, because the connection was lost."""
+        tags = drained(self._sent)
+        self._repeated.update(tags)
+        self._tags.extendleft(reversed(tags))
 
     def send(self, store: TransportStore) -> None:
         """Sends all tags now; one round trip. Keeps them if they cannot be sent.
@@ -48,20 +64,31 @@ class Acks:
         with self._sending:
             if tags := drained(self._tags):
                 try:
-                    _report(store.taking.ack(tags))
+                    missing = store.taking.ack(tags)
                 except BaseException:
-                    self.add(*tags)
+                    self._repeated.update(tags)
+                    self._tags.extendleft(reversed(tags))
                     raise
+                self._confirm(tags, missing)
 
     def _on_acked(self, store: TransportStore, tags: list[str], replies: list[Any]) -> None:
         [reply] = replies
+        for _ in tags:
+            self._sent.popleft()
         self._by_text = isinstance(reply, NoScriptError)
         if self._by_text:
-            self.add(*tags)
+            self._tags.extendleft(reversed(tags))
         elif isinstance(reply, Exception):
             raise reply
         else:
-            _report(store.taking.missing(reply))
+            self._confirm(tags, store.taking.missing(reply))
+
+    def _confirm(self, tags: Sequence[str], missing: Sequence[str]) -> None:
+        for tag in tags:
+            self._held.pop(tag, None)
+        # The first attempt may have removed what the second has not found.
+        _report([tag for tag in missing if tag not in self._repeated])
+        self._repeated.difference_update(tags)
 
 
 def _report(missing: Sequence[str]) -> None:

@@ -77,4 +77,5 @@ class Adoption:
             return False
         if adopted and not no_ack:
             virtual.QoS.ack(channel.qos, tag)  # the script has removed it from Redis
+            channel.consumer.held.pop(tag, None)
         return adopted

@@ -4,13 +4,18 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from threading import Lock
+from time import monotonic
 from uuid import uuid4
 
 from kombu.log import get_logger
 
 from kombu_delayq.store import TransportStore
+from kombu_delayq.store.consuming.taking import Request
 
 logger = get_logger(__name__)
+
+#: For how long after the loss of a connection Redis may still run what was sent over it, in s.
+UNSURE_S = 30.0
 
 
 class Consumer:
@@ -25,6 +30,7 @@ class Consumer:
 
     def __init__(self, queues: Callable[[], Iterable[str]]) -> None:
         self.held: dict[str, str] = {}
+        self._unanswered: list[tuple[Request, float]] = []
         self._next = 1
         self._queues = queues
         self._lock = Lock()
@@ -51,6 +57,7 @@ class Consumer:
         with self._lock:
             if not self.is_own:
                 self.held.clear()
+                self._unanswered.clear()
                 self._begin()
             if self._beat(store):
                 return
@@ -65,8 +72,20 @@ class Consumer:
     def leave(self, store: TransportStore) -> None:
         """Gives the lease back. If messages are still held, it ends by itself, and they go back to their queues."""
         with self._lock:
-            if self._has_lease and self.is_own and not self.held:
+            if self._has_lease and self.is_own and not self.held and not self._unanswered:
                 store.consumers.leave(self._name)
+
+    def lose(self, request: Request) -> None:
+        """Takes note that the reply to a request was lost. Redis may have run it, or may run it soon."""
+        self._unanswered.append((request, monotonic()))
+
+    def recover(self, store: TransportStore) -> None:
+        """Puts back what Redis took from queues by requests whose replies were lost; a round trip for each."""
+        for request, lost_at in list(self._unanswered):
+            is_over = monotonic() - lost_at > UNSURE_S
+            store.taking.recover(request)
+            if is_over:
+                self._unanswered.remove((request, lost_at))
 
     def _begin(self) -> None:
         self._pid = os.getpid()

@@ -100,7 +100,6 @@ class Deliveries:
             fault = fault_of(bytes(taken.body))
             logger.error("queue %r had something that is no message, and that is dropped: %s", taken.queue, fault)
             if taken.tag:
-                self._channel.consumer.held.pop(taken.tag, None)
                 self._ack(taken.tag)
             return None
         return message

@@ -79,6 +79,7 @@ class Heartbeat:
                 if monotonic() >= beat_at:
                     beat_at = monotonic() + pause_s
                     self._consumer.renew(store)
+                    self._consumer.recover(store)
             except (RedisError, OSError) as error:  # the consumer itself notices a lost connection
                 logger.debug("consumer %s: no heartbeat: %s", self._consumer.name, error)
                 beat_at = monotonic()

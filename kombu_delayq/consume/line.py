@@ -85,7 +85,9 @@ class Line:
         if not self._awaited and getattr(connection, "_re_auth_token", None) is not None:
             connection.re_auth()  # redis-py does so only when a connection goes back to its pool
         try:
-            connection.send_packed_command(connection.pack_commands(map(as_sent, commands)))
+            # redis-py checks a connection by a PING, and would take a reply that is awaited for that of the PING.
+            packed = connection.pack_commands(map(as_sent, commands))
+            connection.send_packed_command(packed, check_health=not self._awaited)
         except BaseException:
             self.close()
             raise

@@ -26,7 +26,7 @@ class TakenQoS(_QoS):
 
     def ack(self, delivery_tag: str) -> None:
         """Acknowledges a message, with an event loop by the end of its turn, otherwise at once."""
-        if self._held.pop(delivery_tag, None) is None:
+        if delivery_tag not in self._held:
             super().ack(delivery_tag)
             return
         self.channel.taker.ack(delivery_tag)
@@ -58,7 +58,7 @@ class TakenQoS(_QoS):
 
     @property
     def _held(self) -> dict[str, str]:
-        held: dict[str, str] = self.channel.consumer.held
+        held: dict[str, str] = self.channel.taker.held
         return held
 
     def _requeued(self, tag: str, message: Any) -> Requeued:

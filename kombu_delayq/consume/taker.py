@@ -1,14 +1,14 @@
 """Takes messages for a channel: sends the script, and waits where queues are empty."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
 from time import monotonic
 from typing import Any
 
+from kombu.log import get_logger
 from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.text import Command
@@ -16,17 +16,17 @@ from kombu_delayq.consume.acks import Acks
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.deliveries import Deliveries
 from kombu_delayq.consume.line import Line
-from kombu_delayq.consume.waiters import Place, Waiters
+from kombu_delayq.consume.lookout import Lookout
 from kombu_delayq.message.fields import Message
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.taking import Landing, LeaseEnded, Request, Taken
+from kombu_delayq.store.consuming.taking import LeaseEnded, Request, Taken
+
+logger = get_logger(__name__)
 
 #: Errors of a Redis that does not let this user run a command of the script.
 _DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 #: Most messages that one call takes.
 BATCH = 8
-#: How often lists without a waiter are looked at, in s.
-LOOK_S = 1.0
 #: Connections of a channel beside those that wait for messages: two of kombu's, and that of the taker.
 OTHER_CONNECTIONS = 3
 #: For how long a taker is busy with a message before its other messages go back, in s.
@@ -54,17 +54,17 @@ class Taker:
             pools.make_room(channel.async_pool, channel.options.max_waiters + OTHER_CONNECTIONS)
         new_line = partial(Line, channel.async_pool, poller.watch, poller.forget)
         self._line: Line = new_line()
-        self._waiters = Waiters(new_line, channel.options.max_waiters, self._on_landed)
-        self._acks = Acks()
+        self._lookout = Lookout(new_line, channel.options.max_waiters, self._send)
+        self.held: dict[str, str] = channel.consumer.held
+        self._acks = Acks(self.held)
         self.deliveries = Deliveries(channel, self.ack, self._on_priority)
         self._unnoted: set[str] = set()
-        self._prioritized: set[Place] = set()
-        self._landed: set[Landing] = set()
         self._request: Request | None = None
-        self._may_have_more = True
         self._by_text = False
-        self._looked_at = -inf
         self._turned_at = monotonic()
+        self._is_closed = False
+        self._is_unsure = False
+        self._kept_store: TransportStore | None = None
 
     def begin(self, queue: str, *, no_ack: bool) -> None:
         """Takes messages of a queue from now on, too."""
@@ -72,31 +72,36 @@ class Taker:
             self._unnoted.add(queue)
         else:
             self._unnoted.discard(queue)
-        self._may_have_more = True
+        self._lookout.may_have_more = True
 
     def end(self, queue: str) -> None:
         """Takes no further messages of a queue, and puts those back that have not been delivered."""
-        self._end_waits(self._store, queue)
-        self._waiters.keep(self._channel.active_queues)
-        if not self._channel.active_queues and self._request is not None:
-            self._line.read()
+        self._lookout.end(self._store, queue)
+        self._lookout.keep(self._channel.active_queues)
+        if not self._channel.active_queues:
+            self._read_last()
         self.deliveries.put_back(self._store, queue)
 
     def get(self, queue: str, *, no_ack: bool) -> Message | None:
         """Takes one message of a queue, a round trip; None if there is none."""
         request = Request("", 0, 1, [queue], unnoted=[queue] if no_ack else [])
         try:
-            found = self._store.taking.take(self._named(request))
+            found = self._take_now(self._named(request))
         except LeaseEnded:
             self._consumer.renew(self._store)
-            found = self._store.taking.take(self._named(request))
+            found = self._take_now(self._named(request))
         return next((self.deliveries.message_of(self.deliveries.hold(taken)) for taken in found), None)
 
     def turn(self) -> None:
         """Delivers what is left of the turn before; otherwise sends requests, waits and acknowledgements."""
         self._turned_at = monotonic()
         self._line.check()
-        self._waiters.check()
+        self._lookout.check()
+        if self._request is not None and not self._line.is_open:
+            self._lost()
+        if self._is_unsure:
+            self._consumer.recover(self._store)
+            self._is_unsure = False
         if self.deliveries:
             self._send_acks()  # the rest may keep this thread busy
             self._deliver()
@@ -105,10 +110,10 @@ class Taker:
             credit = self._credit() if queues else 0
             if not credit:
                 self._pause()
-            elif self._may_have_more:
+            elif self._lookout.may_have_more:
                 self._take(queues, credit)
             else:
-                self._wait(queues)
+                self._lookout.wait(self._store, self._consumer.name, queues, self._overdue_s)
         self._send_acks()
 
     def deliver_one(self) -> bool:
@@ -119,7 +124,7 @@ class Taker:
     def ack(self, tag: str) -> None:
         """Acknowledges a message, by the end of a loop's turn; at once where no loop turns."""
         self._acks.add(tag)
-        if not self._poller.loop_turns or not self._channel.takes:
+        if self._is_closed or not self._poller.loop_turns or not self._channel.takes:
             self._acks.send(self._store)
         elif not self._poller.is_own_thread:
             self._poller.wake()
@@ -137,34 +142,63 @@ class Taker:
             self._acks.send(store)
             self.deliveries.put_back(store)
         if self.deliveries.busy_s > BUSY_S or (is_late and self._poller.is_left):
-            self._end_waits(store)
+            self._lookout.end(store)
 
     def close(self) -> None:
         """Puts back what has not been delivered, and sends what is left to send."""
-        self._end_waits(self._store)
-        if self._request is not None:
-            self._line.read()
+        self._is_closed = True
+        self._read_last()
+        self._lookout.end(self._store)
+        self._consumer.recover(self._store)
         self.deliveries.put_back(self._store)
+        self._acks.repeat()
         self._acks.send(self._store)
         self.drop()
 
     def lose(self, connection: Any) -> None:
         """Takes note that a connection has ended, such as one that redis-py has closed; another one takes its place."""
-        self._waiters.lose(connection)
+        self._lookout.lose(connection)
         if self._line.lose(connection):
-            self._request = None
-            self._may_have_more = True
+            self._lost()
 
     def drop(self) -> None:
         """Closes all connections."""
-        self._request = None
-        self._waiters.close()
+        self._lookout.close()
         self._line.close()
+        self._lost()
+
+    def _read_last(self) -> None:
+        """Reads the reply to the last request, if the connection still brings it."""
+        if self._request is not None:
+            try:
+                self._line.read()
+            except (RedisError, OSError) as error:
+                logger.info("the reply to the last request for messages is lost: %s", error)
+                self._lost()
+
+    def _lost(self) -> None:
+        """Takes note that no replies come any more over the connection that there was."""
+        request, self._request = self._request, None
+        if request is not None and request.most:
+            self._consumer.lose(request)
+            self._is_unsure = True
+        self._acks.repeat()
+        self._lookout.may_have_more = True
+
+    def _take_now(self, request: Request) -> list[Taken]:
+        try:
+            return self._store.taking.take(request)
+        except (ResponseError, LeaseEnded):
+            raise
+        except BaseException:
+            self._consumer.lose(request)
+            raise
 
     @property
     def _store(self) -> TransportStore:
-        store: TransportStore = self._channel.store
-        return store
+        if self._channel.connection is not None or self._kept_store is None:
+            self._kept_store = self._channel.store
+        return self._kept_store
 
     @property
     def _consumer(self) -> Consumer:
@@ -198,10 +232,8 @@ class Taker:
         return request._replace(consumer=name, first=self._consumer.numbers(request.most))
 
     def _take(self, queues: Sequence[str], credit: int) -> None:
-        landings, commands = set(self._landed), []
-        if not self._poller.loop_turns:  # whoever gets the message may keep this thread busy
-            landings.update(waiter.landing for waiter in self._waiters.blocked())
-            commands = self._waiters.end()
+        # Without a loop, whoever gets the message may keep this thread busy.
+        commands, landings = self._lookout.landings(end=not self._poller.loop_turns)
         request = Request(
             *("", 0, credit, self._cycle.consume(len(queues))),
             in_turns=type(self._cycle) is round_robin_cycle,
@@ -212,9 +244,9 @@ class Taker:
 
     def _pause(self) -> None:
         """Sees to it that no message comes while there is no credit."""
-        landings = {waiter.landing for waiter in self._waiters.blocked()} | self._landed
+        commands, landings = self._lookout.landings(end=True)
         if landings:
-            self._ask(self._waiters.end(), Request("", 0, 0, (), landings=tuple(landings)))
+            self._ask(commands, Request("", 0, 0, (), landings=tuple(landings)))
 
     def _ask(self, before: Sequence[Command], request: Request) -> None:
         acks, on_acked = self._acks.commands(self._store)
@@ -226,26 +258,6 @@ class Taker:
 
         self._send([*before, *acks, take], on_replies)
         self._request = request
-
-    def _wait(self, queues: Iterable[str]) -> None:
-        places = [(queue, 0) for queue in queues]
-        places += [place for place in self._prioritized if (place[0], 0) in places]
-        self._waiters.wait(self._store, self._consumer.name, places, self._overdue_s)
-        if monotonic() - self._looked_at >= LOOK_S:
-            self._looked_at = monotonic()
-            self._look(queues)
-
-    def _look(self, queues: Iterable[str]) -> None:
-        """Looks whether lists without a waiter have messages."""
-        taking, waited = self._store.taking, self._waiters.places
-        lists = [
-            taking.landing(Landing(queue, step, ""))[0]
-            for queue in queues
-            for step in range(taking.steps(queue))
-            if (queue, step) not in waited
-        ]
-        if lists:
-            self._send([("EXISTS", *lists)], self._on_looked)
 
     def _send_acks(self) -> None:
         commands, on_acked = self._acks.commands(self._store)
@@ -259,51 +271,36 @@ class Taker:
         self._request = None
         self._by_text = isinstance(reply, NoScriptError)
         if self._by_text:
-            self._may_have_more = True
+            self._lookout.may_have_more = True
             return
         if isinstance(reply, ResponseError) and _DENIED.search(str(reply)):
             self._channel.stop_taking(reply)
             return
         _checked(reply)
-        self._landed -= set(request.landings)
+        self._lookout.emptied(request.landings)
         if request.most:
             try:
                 self._note(self._store.taking.taken(request, reply), request.most)
             except LeaseEnded:
                 self._consumer.renew(self._store)
                 return
-            if self._poller.loop_turns:
+            if self._poller.loop_turns and not self._is_closed:
                 self._deliver()
 
     def _note(self, found: Sequence[Taken], most: int) -> None:
-        self._may_have_more = len(found) == most
+        self._lookout.may_have_more = len(found) == most
         self.deliveries.add(found)
         for taken in found:
             self._cycle.rotate(taken.queue)
-        if found and not self._credit():
+        if found and not self._is_closed and not self._credit():
             self._pause()
 
     def _on_priority(self, queue: str, priority: int) -> None:
-        if step := self._store.taking.step_of(priority):
-            self._prioritized.add((queue, step))
+        self._lookout.note_priority(queue, self._store.taking.step_of(priority))
 
     def _deliver(self) -> None:
         if self.deliveries.deliver_turn():
             self._poller.wake()
-
-    def _on_landed(self, landing: Landing) -> None:
-        self._landed.add(landing)
-        self._may_have_more = True
-
-    def _on_looked(self, replies: list[Any]) -> None:
-        self._may_have_more = bool(_checked(replies[0])) or self._may_have_more
-
-    def _end_waits(self, store: TransportStore, queue: str | None = None) -> None:
-        blocked = self._waiters.blocked(queue)
-        landings = {waiter.landing for waiter in blocked} | {at for at in self._landed if queue in (None, at.queue)}
-        if landings:
-            store.taking.withdraw([waiter.client_id for waiter in blocked], tuple(landings))
-            self._landed -= landings
 
 
 def _checked(reply: Any) -> Any:

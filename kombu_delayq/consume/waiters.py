@@ -1,11 +1,13 @@
 """Waits for messages of empty queues: each wait blocks on a connection of its own, and gets one message."""
 
 from collections.abc import Callable, Iterable
+from math import inf
+from time import monotonic
 from typing import Any
 
 import redis
 from kombu.log import get_logger
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.line import Line
@@ -16,6 +18,9 @@ logger = get_logger(__name__)
 
 #: Redis ends a wait after so long, in s, at the latest; a lease of a consumer is several times longer.
 LONGEST_WAIT_S, SHARE_OF_LEASE = 10.0, 1 / 6
+
+#: For how long a full Redis is not asked to wait, in s. The consumer looks at its queues every second meanwhile.
+FULL_S = 5.0
 
 #: A list of a queue: its name, and the number of the list as in ``Keys.ready``.
 Place = tuple[str, int]
@@ -59,11 +64,12 @@ class Waiters:
         self._on_wake = on_wake
         self._waiters: dict[Place, Waiter] = {}
         self._is_refused = False
+        self._full_until = -inf
 
     @property
     def places(self) -> set[Place]:
-        """The lists that have a waiter."""
-        return set(self._waiters)
+        """The lists whose messages wake the consumer."""
+        return {place for place, waiter in self._waiters.items() if waiter.is_blocked}
 
     def blocked(self, queue: str | None = None) -> list[Waiter]:
         """Returns the waiters to whom messages may come, of one queue or of all."""
@@ -82,6 +88,8 @@ class Waiters:
             places: The lists.
             overdue_s: How late a reply may be before the connection counts as lost.
         """
+        if monotonic() < self._full_until:
+            return
         longest_s = min(LONGEST_WAIT_S, store.options.consumer_ttl * SHARE_OF_LEASE)
         for place in places:
             waiter = self._waiters.get(place) or self._new_waiter(place, consumer)
@@ -159,6 +167,8 @@ class Waiters:
             if isinstance(reply, NoPermissionError):
                 self._refuse(waiter.line, f"Redis refuses what it takes to wait for messages ({reply})")
                 self._waiters.pop((waiter.landing.queue, waiter.landing.step), None)
+            elif isinstance(reply, OutOfMemoryError):
+                self._full_until = monotonic() + FULL_S  # Redis takes no wait, but gives messages
             elif isinstance(reply, Exception):
                 raise reply
             elif reply is not None:

@@ -63,13 +63,17 @@ class Looped:
 
     def turn(self) -> None:
         """Lets the loop turn once, as it does in a worker: timers, ticks, and what has come."""
-        self.hub.fire_timers()
-        for tick in list(self.hub.on_tick):
-            tick()
+        self.send()
         for fd, _ in self.hub.poller.poll(0.02) or ():
             if fd in self.hub.readers:
                 callback, args = self.hub.readers[fd]
                 callback(*args)
+
+    def send(self) -> None:
+        """Does the first half of a turn, in which the consumer sends, and does not read what comes."""
+        self.hub.fire_timers()
+        for tick in list(self.hub.on_tick):
+            tick()
 
     def until(self, condition: Callable[[], object], what: str = "", timeout_s: float = 15.0) -> None:
         """Lets the loop turn until the condition is true."""

@@ -6,8 +6,9 @@ from functools import cache
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
-from kombu_delayq.connection.text import Command, as_text
+from kombu_delayq.connection.text import Command, as_bytes, as_text
 from kombu_delayq.message.pages import pages
+from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.types import hidden
 
@@ -162,6 +163,25 @@ class Taking(StorePart):
                 args += [message.tag, lists.setdefault(ready, len(lists)), message.body]
             missing += self.missing(self._client.run("requeue", [*self._held, *lists], args))
         return missing
+
+    def recover(self, request: Request) -> list[str]:
+        """Puts back what Redis has taken by a request whose reply was lost.
+
+        Args:
+            request: The request. None of its messages is known to its sender.
+
+        Returns:
+            The tags of the messages that went back to their queues.
+        """
+        tags = [f"{request.consumer}.{number}" for number in range(request.first, request.first + request.most)]
+        notes = self._client.ask("HMGET", self._keys.unacked, *tags)
+        rows = []
+        for tag, noted in reversed([*zip(tags, notes, strict=True)]):
+            note = None if noted is None else read_note(as_bytes(noted))
+            if note is not None:
+                rows.append(Requeued(tag, note.routing_key, note.priority, note.raw))
+        missing = self.requeue(rows, "next")
+        return [row.tag for row in rows if row.tag not in missing]
 
     def withdraw(self, client_ids: Iterable[int], landings: Sequence[Landing]) -> None:
         """Ends waits of a consumer, and puts what has come to its landing lists back; one round trip.

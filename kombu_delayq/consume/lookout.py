@@ -1,0 +1,128 @@
+"""Where messages of a channel's queues may be: which lists it waits for, which it looks at, and what has landed."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from math import inf
+from time import monotonic
+from typing import Any
+
+from kombu_delayq.connection.text import Command
+from kombu_delayq.consume.line import Line
+from kombu_delayq.consume.waiters import Place, Waiters
+from kombu_delayq.store import TransportStore
+from kombu_delayq.store.consuming.taking import Landing
+
+#: How often lists without a waiter are looked at, in s.
+LOOK_S = 1.0
+
+
+class Lookout:
+    """Waits for messages of empty queues, and looks at the lists that it does not wait for.
+
+    Args:
+        new_line: Makes a connection to wait over.
+        most: The most waits at a time.
+        send: Sends commands, and calls a function with their replies.
+
+    Attributes:
+        may_have_more: Whether a queue may have messages.
+    """
+
+    def __init__(
+        self,
+        new_line: Callable[[], Line],
+        most: int,
+        send: Callable[[Sequence[Command], Callable[[list[Any]], None]], None],
+    ) -> None:
+        self.may_have_more = True
+        self._waiters = Waiters(new_line, most, self._on_landed)
+        self._send = send
+        self._prioritized: set[Place] = set()
+        self._landed: set[Landing] = set()
+        self._looked_at = -inf
+
+    def wait(self, store: TransportStore, consumer: str, queues: Sequence[str], overdue_s: float) -> None:
+        """Waits for messages, and now and then looks at lists that have no waiter.
+
+        Args:
+            store: The store of the broker.
+            consumer: Name of the consumer.
+            queues: The queues.
+            overdue_s: How late a reply may be before the connection counts as lost.
+        """
+        places = [(queue, 0) for queue in queues]
+        places += [place for place in self._prioritized if place[0] in queues]
+        self._waiters.wait(store, consumer, places, overdue_s)
+        if monotonic() - self._looked_at >= LOOK_S:
+            self._looked_at = monotonic()
+            self._look(store, queues)
+
+    def note_priority(self, queue: str, step: int) -> None:
+        """Waits from now on for messages of a priority that is in use."""
+        if step:
+            self._prioritized.add((queue, step))
+
+    def landings(self, *, end: bool) -> tuple[list[Command], set[Landing]]:
+        """Returns landing lists that may have messages.
+
+        Args:
+            end: Whether to end all waits.
+
+        Returns:
+            The commands that end them, and the landing lists. The caller empties these after the commands, and calls
+            ``emptied``.
+        """
+        landed = set(self._landed)
+        if not end:
+            return [], landed
+        landed.update(waiter.landing for waiter in self._waiters.blocked())
+        return self._waiters.end(), landed
+
+    def emptied(self, landings: Collection[Landing]) -> None:
+        """Takes note that landing lists have been emptied."""
+        self._landed.difference_update(landings)
+
+    def end(self, store: TransportStore, queue: str | None = None) -> None:
+        """Ends the waits for one queue or all, and puts what has landed back; one round trip if there is any."""
+        blocked = self._waiters.blocked(queue)
+        landings = {waiter.landing for waiter in blocked} | {at for at in self._landed if queue in (None, at.queue)}
+        if landings:
+            store.taking.withdraw([waiter.client_id for waiter in blocked], tuple(landings))
+            self.emptied(landings)
+
+    def check(self) -> None:
+        """Raises an error when the reply to a wait is overdue."""
+        self._waiters.check()
+
+    def keep(self, queues: Iterable[str]) -> None:
+        """Closes the connections for all queues but these."""
+        self._waiters.keep(queues)
+
+    def lose(self, connection: Any) -> None:
+        """Takes note that a connection has ended."""
+        self._waiters.lose(connection)
+
+    def close(self) -> None:
+        """Closes all connections. Messages may have landed."""
+        self._landed.update(waiter.landing for waiter in self._waiters.blocked())
+        self._waiters.close()
+        self.may_have_more = True
+
+    def _look(self, store: TransportStore, queues: Iterable[str]) -> None:
+        waited = self._waiters.places
+        lists = [
+            store.taking.landing(Landing(queue, step, ""))[0]
+            for queue in queues
+            for step in range(store.taking.steps(queue))
+            if (queue, step) not in waited
+        ]
+        if lists:
+            self._send([("EXISTS", *lists)], self._on_looked)
+
+    def _on_looked(self, replies: list[Any]) -> None:
+        if isinstance(replies[0], Exception):
+            raise replies[0]
+        self.may_have_more = bool(replies[0]) or self.may_have_more
+
+    def _on_landed(self, landing: Landing) -> None:
+        self._landed.add(landing)
+        self.may_have_more = True

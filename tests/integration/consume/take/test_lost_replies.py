@@ -1,0 +1,133 @@
+"""Replies of Redis that do not arrive: to a request for messages, and to acknowledgements."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from kombu import Connection
+from redis.exceptions import RedisError
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq import scripts
+from tests.support.conditions import until
+from tests.support.looped import Looped, publish, queue_of
+from tests.support.servers.proxies import LosesReply
+from tests.support.workers.harness import TRANSPORT, Proj
+
+Loses = Callable[[str], LosesReply]
+
+
+@pytest.fixture
+def sender(proj: Proj) -> Iterator[Connection]:
+    """A connection that publishes."""
+    with proj.connection() as connection:
+        yield connection
+
+
+@pytest.fixture
+def loses(proj: Proj) -> Loses:
+    """Makes a proxy that loses replies to a script."""
+    return lambda operation: LosesReply(proj.server.port, scripts.load(operation).sha.encode())
+
+
+def through(proxy: LosesReply) -> Connection:
+    """Makes a connection whose replies may be lost."""
+    return Connection(proxy.url, transport=TRANSPORT, transport_options={"transfer": False})
+
+
+def test_a_message_whose_reply_is_lost_goes_back(proj: Proj, sender: Connection, loses: Loses) -> None:
+    """Redis has noted a message as unacked, and the consumer does not know it: it goes back when the consumer ends."""
+    client = proj.server.client()
+    with loses("take") as proxy:
+        with Looped(through(proxy), "a") as looped:
+            publish(sender, "a", 1)
+            looped.until(lambda: looped.received == [1])
+            looped.until(looped.waits_for("a"))
+            proxy.arm()
+            publish(sender, "a", 2)
+            with pytest.raises(looped.connection.connection_errors):
+                looped.until(lambda: False)
+            assert client.hlen("unacked") == 1
+        assert proxy.lost == 1
+        assert client.llen("a") == 1
+        assert not client.exists("unacked")
+        assert client.zcard("delayq:consumers") == 1, "Redis might still run the request"
+
+
+def test_a_consumer_that_goes_on_puts_it_back_itself(proj: Proj, sender: Connection) -> None:
+    """When redis-py replaces the connection, the consumer looks what Redis has taken for it, and gets it again."""
+    client = proj.server.client()
+    with Looped(proj.connection(), "a") as looped:
+        publish(sender, "a", 1)
+        looped.send()
+        until(lambda: client.hlen("unacked") == 1, 10, "taken, and the reply not read")
+        looped.channel.async_pool.disconnect()
+        looped.until(lambda: looped.received == [1])
+        looped.until(lambda: not client.exists("unacked"))
+    assert not client.llen("a")
+
+
+def test_an_ack_whose_reply_is_lost_is_sent_again(
+    proj: Proj, sender: Connection, loses: Loses, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task does not run again, and the second attempt, which finds nothing, is no news."""
+    client = proj.server.client()
+    with loses("ack") as proxy:
+        with Looped(through(proxy), "a", acks=False) as looped:
+            publish(sender, "a", 1, 2)
+            looped.until(lambda: looped.received == [1, 2])
+            looped.messages[0].ack()
+            looped.until(lambda: client.hlen("unacked") == 1)
+            proxy.arm()
+            looped.messages[1].ack()
+            with pytest.raises(looped.connection.connection_errors):
+                looped.until(lambda: False)
+        assert proxy.lost == 1
+    assert not client.exists("unacked", "a", "delayq:consumers")
+    assert "no longer held" not in caplog.text
+
+
+def test_a_basic_get_without_an_answer_takes_once(proj: Proj, sender: Connection, loses: Loses) -> None:
+    """The caller gets an error; redis-py does not repeat the script, and the message goes back at the end."""
+    client = proj.server.client()
+    publish(sender, "a", 1, 2)
+    with loses("take") as proxy:
+        with through(proxy) as connection:
+            queue = queue_of("a")(connection.default_channel)
+            first = queue.get()
+            assert first.payload == 1
+            first.ack()
+            proxy.arm()
+            with pytest.raises(connection.connection_errors):
+                queue.get()
+            assert (client.llen("a"), client.hlen("unacked")) == (0, 1)
+        assert proxy.lost == 1
+    assert (client.llen("a"), client.hlen("unacked")) == (1, 0)
+
+
+def test_an_ack_after_the_end_of_the_connection_arrives() -> None:
+    """A task that runs through an outage of Redis is acknowledged when it ends, and does not run again."""
+    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
+        with Connection(server.url, transport=TRANSPORT) as sender:
+            publish(sender, "a", 1)
+        with Looped(Connection(server.url, transport=TRANSPORT), "a", acks=False) as looped:
+            looped.until(lambda: looped.received == [1])
+            server.stop()
+            with pytest.raises(looped.connection.connection_errors):
+                looped.until(lambda: False)
+            with suppress(RedisError, OSError):
+                looped.connection.release()
+        server.start()
+        assert server.client().hlen("unacked") == 1
+        looped.messages[0].ack()
+        assert not server.client().exists("unacked")
+
+
+def test_an_adopted_message_is_held_no_more(proj: Proj, sender: Connection) -> None:
+    """A message that came before its time is in the store, and the consumer's lease is given back at the end."""
+    client = proj.server.client()
+    with Connection(proj.server.url) as stock, Looped(proj.connection(), "a") as looped:
+        publish(stock, "a", 1, headers={"eta": "2999-01-01T00:00:00+00:00"})
+        looped.until(lambda: looped.store.queues.size("a") == 1)
+        assert not looped.channel.consumer.held
+    assert not client.exists("delayq:consumers", "unacked")
