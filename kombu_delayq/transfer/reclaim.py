@@ -25,6 +25,9 @@ logger = get_logger(__name__)
 #: the machine was away, and living consumers could not renew their leases either: they get ``GRACE_SHARE`` to do so,
 #: which is more than the quarter after which a consumer renews its lease.
 LOOK_SHARE, GAP_SHARE, GRACE_SHARE = 1 / 8, 1 / 2, 3 / 8
+#: A worker that does not lead steps in for consumers whose lease it has known to be ended for so long: then the leader
+#: is of a release that gives nothing back, or lacks the rights.
+STEP_IN_SHARE = 1 / 2
 #: For about so long at a time, in s, the worker gives messages back. Then it delivers until its next look at Redis.
 SLICE_S = 0.1
 
@@ -45,23 +48,31 @@ class _Returned:
 
 
 class Reclaiming:
-    """Looks now and then for consumers whose lease has ended, and puts what they held back into its queues."""
+    """Looks now and then for consumers whose lease has ended, and puts what they held back into its queues.
+
+    The leader does so at once. Its deputies only look, and step in where it does not.
+    """
 
     def __init__(self) -> None:
         self._next_look = -inf
         self._looked_ms = -inf  # by Redis's clock, which goes on while this process or Redis stands still
         self._patient_until_ms = inf
+        self._ended_ms: dict[str, float] = {}  # when this worker first saw that a lease had ended, by Redis's clock
         self._returned: dict[str, _Returned] = {}
         self._errors: dict[str, str] = {}
 
     def go_on(self, store: TransportStore, *, leads: bool) -> None:
-        """Looks at the leases, if it is time; a worker that leads gives back what can be given back in ``SLICE_S``."""
+        """Looks at the leases, if it is time, and gives back what can be given back in about ``SLICE_S``."""
         if monotonic() < self._next_look:
             return
         self._next_look = monotonic() + store.options.consumer_ttl * LOOK_SHARE
         try:
             now_ms, ended = store.consumers.ended()
-            if leads and self._is_sure(store, now_ms) and ended:
+            self._ended_ms = {lease.name: self._ended_ms.get(lease.name, now_ms) for lease in ended}
+            if not leads:
+                latest_ms = now_ms - 1000 * store.options.consumer_ttl * STEP_IN_SHARE
+                ended = [lease for lease in ended if self._ended_ms[lease.name] < latest_ms]
+            if self._is_sure(store, now_ms) and ended:
                 self._reclaim(store, ended)
         except ResponseError as error:
             if self._is_news("", error):

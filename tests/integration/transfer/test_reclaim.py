@@ -75,6 +75,11 @@ def numbers(store: DelayStore, key: str = "q") -> list[int]:
     return [json.loads(body)["headers"]["number"] for body in reversed(store.client.lrange(key, 0, -1))]
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Returns what was logged, as soon as anything was: a moment after the consumer is gone."""
+    return until(lambda: [record.getMessage() for record in caplog.records if record.name == LOG])
+
+
 def dead_with(store: DelayStore, count: int, *queues: str, name: str = ME) -> None:
     """Makes a consumer that took messages of queues and died."""
     lives(store, name, queues=queues or ("q",))
@@ -159,6 +164,22 @@ def test_what_a_leader_had_begun_another_ends(store: DelayStore, reclaim: Reclai
     reclaim()
     until(lambda: gone(store))
     assert numbers(store) == [0, 1, 2]
+
+
+def test_a_deputy_steps_in_for_a_leader_that_gives_nothing_back(store: DelayStore) -> None:
+    """What nobody gives back for half a lease more, as beside a leader of an earlier release, a deputy gives back."""
+    deputy = Reclaiming()
+    store = DelayStore(store.client, options=Options(consumer_ttl=2))
+    publish(store, 2)
+    dead_with(store, 2)
+
+    def looks() -> bool:
+        deputy.go_on(store, leads=False)
+        return not gone(store)
+
+    stays(looks, 0.9)
+    until(lambda: not looks())
+    assert numbers(store) == [0, 1]
 
 
 def test_a_living_consumer_keeps_what_it_holds(store: DelayStore, reclaim: Reclaim) -> None:
@@ -262,7 +283,7 @@ def test_a_note_that_cannot_be_read_stays(
         until(lambda: gone(store))
     assert numbers(store) == [1]
     assert set(store.client.hkeys(UNACKED)) == {f"{ME}.1".encode(), f"{ME}.3".encode()}
-    [record] = [record.getMessage() for record in caplog.records if record.name == LOG]
+    [record] = logged(caplog)
     assert record.endswith(
         f"Of what it held, 1 went back (1 to 'q'); 2 cannot be read and stay for `delayq repair`, among them {ME}.1"
     )
@@ -278,7 +299,7 @@ def test_one_warning_tells_of_a_dead_consumer(
     with caplog.at_level(logging.INFO, LOG):
         reclaim()
         until(lambda: gone(store))
-    assert [record.getMessage() for record in caplog.records if record.name == LOG] == [
+    assert logged(caplog) == [
         f"consumer {ME}, which was process 1 on host host, is dead or was silent for too long. Of what it held, 3 went "
         "back (1 to 'a', 2 to 'b')"
     ]
@@ -299,7 +320,7 @@ def test_a_queue_of_the_wrong_type_holds_up_no_other(
         until(lambda: gone(store, OTHER))
         until(lambda: store.client.llen("b") == 2)
         stays(lambda: store.client.hlen(UNACKED) == 2 and not gone(store), 0.5)
-    [record] = [record.getMessage() for record in caplog.records if record.name == LOG]
+    [record] = logged(caplog)
     assert record.startswith(f"some messages of the dead consumer {ME} stay in hand: WRONGTYPE key a holds a set")
     store.client.delete("a")
     until(lambda: gone(store))
@@ -315,7 +336,7 @@ def test_leases_of_the_wrong_type_stop_no_delivery(
         reclaim()
         store.delivery.offer("q", Offer("i", "+500", 0, "body"))
         until(lambda: store.client.llen("q"))
-    [record] = [record.getMessage() for record in caplog.records if record.name == LOG]
+    [record] = logged(caplog)
     assert record.startswith("what dead consumers held is not given back: ")
 
 
