@@ -16,12 +16,12 @@ _WHOLE = (
 )
 _BURST = (
     "All messages are in the queue a fraction of a second after they are due. From then on the row shows how fast a "
-    "Celery worker begins tasks that do nothing. No transport changes that"
+    "Celery worker begins tasks that do nothing, which its pool of processes bounds"
 )
 _HOPS = (
     "Stock Celery has the tasks in its worker's memory when they are due, and needs no Redis then. That costs the "
     "memory above, and loses or repeats tasks when a worker dies. Through Redis a task takes the transfer, the "
-    "worker's `BRPOP` and the reading of the message: two to three milliseconds"
+    "worker's taking and the reading of the message: two to three milliseconds"
 )
 _IDLE = (
     "A Celery worker asks Redis for messages each second, and sends and receives heartbeats. kombu-delayq adds the "

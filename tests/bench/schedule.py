@@ -205,12 +205,16 @@ class Run:
                 yield [Job(f"{measure}, {count:,} tasks", list(rates), takes_s, work, measure)]
 
     def _alone(self) -> Iterator[Sequence[Job]]:
-        for contender in self._contenders:
-            rate = self._rate("alone", contender, 0, 0)
-            if rate:
-                count = min(self._scale.alone, int(rate * ALONE_FILL_S))
-                takes_s = START_S + count / rate + jobs.ALONE_S
-                yield [Job("one worker process", [contender], takes_s, partial(jobs.alone, contender, count), "alone")]
+        for some in _split(self._contenders, self._scale.together):
+            together = []
+            for contender in some:
+                rate = self._rate("alone", contender, 0, 0)
+                if rate:
+                    count = min(self._scale.alone, int(rate * ALONE_FILL_S))
+                    work, takes_s = partial(jobs.alone, contender, count), START_S + count / rate + jobs.ALONE_S
+                    together.append(Job("one worker process", [contender], takes_s, work, "alone"))
+            if together:
+                yield together
 
     def _idle(self, count: int) -> Iterator[Sequence[Job]]:
         together = TOGETHER if count > FEW else len(self._contenders)

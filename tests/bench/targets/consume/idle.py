@@ -31,15 +31,13 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     note = f"{watch_s:.0f} s, threads, all workers at the same time; the calls of scripts count as commands"
     stock = found[STOCK, FEW]
     for kind in (TAKE, BRPOP):
-        mine, target = found[kind, FEW], 1.0 if kind is TAKE else None
-        name = f"{kind.name} / stock"
-        yield Figure(f"idle, {FEW} queue, commands, {name}", mine.commands / stock.commands, "", target, note=note)
-        yield Figure(f"idle, {FEW} queue, Redis CPU, {name}", mine.cpu / stock.cpu, "", target)
+        target, name = 1.0 if kind is TAKE else None, f"idle, {FEW} queue, Redis CPU, {kind.name} / stock"
+        yield Figure(name, found[kind, FEW].cpu / stock.cpu, "", target, note=note)
     for kind in (STOCK, TAKE, BRPOP):
         more = (found[kind, MANY].commands - found[kind, FEW].commands) / (MANY - FEW)
         yield Figure(f"idle, commands for each further queue, {kind.name}", more, "/s", 1.0 if kind is TAKE else None)
     for (kind, count), cost in found.items():
-        yield Figure(f"idle, {count} queues, {kind.name}", cost.commands, "cmd/s")
+        yield Figure(f"idle, {count} queues, commands, {kind.name}", cost.commands, "cmd/s")
         yield Figure(f"idle, {count} queues, Redis CPU, {kind.name}", cost.cpu, "% of a core")
 
 

@@ -46,7 +46,7 @@ CASES = [Case(queues, priorities) for priorities in (False, True) for queues in 
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Sends messages one by one to workers of each kind in turn, each with a Redis of its own."""
-    count = 60 if quick else 200
+    count = 60 if quick else 120
     for case in CASES:
         named = f"{case.queues} queue{'s' if case.queues > 1 else ''}{', priorities' if case.priorities else ''}"
         late_s = _late_s(case, count)
@@ -86,11 +86,11 @@ def _send(one: Bench, client: Any, place: tuple[str, int], message: str) -> None
     name, priority = place
     before, fields = one.journal.count(), json.loads(message.replace(TASK_ID, str(uuid4())))
     fields["properties"]["priority"] = priority
-    client.lpush(name, _due(fields, time()))
+    client.lpush(name, with_due(fields, time()))
     until(lambda: one.journal.count() > before, 10, f"a task of {name} begins in a worker with {one.kind.name}")
 
 
-def _due(message: dict[str, Any], due: float) -> str:
+def with_due(message: dict[str, Any], due: float) -> str:
     """Returns a message whose task has this argument."""
     args, *rest = json.loads(base64.b64decode(message["body"]))
     args[0] = due
