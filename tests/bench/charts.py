@@ -133,10 +133,7 @@ def _alone(results: Results, names: Sequence[str], _numbers: Mapping[str, str]) 
         ("tasks/s", [Marks("", "o", True, rates)]),
         ("CPU of the server, µs a task", [Marks("", "o", True, cpu)]),
     ]
-    drawn = _rows(names, _order(rates, most_first=True), panels, "linear")
-    for axes in drawn.axes if drawn else ():
-        axes.set_xlim(left=0.0)
-    return drawn
+    return _rows(names, _order(rates, most_first=True), panels, "log")
 
 
 def _memory(results: Results, names: Sequence[str], _numbers: Mapping[str, str]) -> Figure | None:
