@@ -75,7 +75,7 @@ def test_a_queue_cancelled_amid_its_messages_leaves_the_others_to_others(make_pr
     here = [run["value"] for run in proj.runs(name="gated_late", passed=None)]
     left = waiting(client, "one")
     stays(lambda: waiting(client, "one") == left, 0.3)
-    assert len(here) >= 4
+    assert here
     assert here + left == [*range(20)]
     proj.worker("-Q", "one", pool="threads", concurrency=1)
     runs = proj.await_runs(20, name="gated_late", passed=None)
