@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
-from select import POLLIN, poll
 from time import monotonic
 from typing import Any
 
 import redis
 from kombu.log import get_logger
+from kombu.utils.eventio import READ, poll
 
 from kombu_delayq.connection.pools import OF_USE
 from kombu_delayq.connection.text import Command, as_sent
@@ -158,9 +158,12 @@ class Line:
             self._forget(fd)
 
     def _is_readable(self) -> bool:
-        waits = poll()
-        waits.register(self._fd, POLLIN)
-        return bool(waits.poll(0))
+        poller = poll()  # kombu's, because the standard library has none with eventlet
+        try:
+            poller.register(self._fd, READ)
+            return bool(poller.poll(0))
+        finally:
+            poller.close()
 
     def _reply(self) -> Any:
         try:
