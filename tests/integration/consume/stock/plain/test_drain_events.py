@@ -34,11 +34,10 @@ def test_a_call_delivers_one_message(proj: Proj, prefetch_count: int) -> None:
 def test_a_call_ends_close_to_its_timeout(proj: Proj, timeout: float) -> None:
     """When nothing comes, a call raises ``socket.timeout`` after its timeout, and not before."""
     with proj.connection() as connection, connection.Consumer(JOBS, on_message=print):
-        for _ in range(2):
-            begun = monotonic()
-            with pytest.raises(TimeoutError):
-                connection.drain_events(timeout=timeout)
-            assert timeout <= monotonic() - begun < timeout + 2
+        begun = monotonic()
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=timeout)
+        assert timeout <= monotonic() - begun < timeout + 2
 
 
 def test_a_call_without_time_still_gets_what_is_there(proj: Proj) -> None:

@@ -75,6 +75,7 @@ def test_stock_workers_and_ours_share_a_queue(make_proj: MakeProj) -> None:
 
 
 @OURS
+@pytest.mark.long
 def test_stock_takes_over_when_our_workers_have_ended(make_proj: MakeProj) -> None:
     """After a warm shutdown nothing of ours is in Redis but the names of queues, and stock runs all that waits."""
     ours = make_proj(include=["stock_tasks"], broker_transport_options={"priority_steps": [0, 5]})

@@ -22,7 +22,7 @@ def _check(proj: Proj, outcomes: dict[str, list[bool]]) -> None:
     assert runs == outcomes
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo"])
+@pytest.mark.parametrize("pool", ["threads", pytest.param("solo", marks=pytest.mark.long)])
 def test_every_outcome_settles_its_message(make_proj: MakeProj, pool: str) -> None:
     """Rejected with requeue or retried, a task comes again; ignored, dropped or failed, it does not."""
     proj = make_proj(include=["stock_tasks"])

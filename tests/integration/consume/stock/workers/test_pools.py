@@ -9,7 +9,13 @@ from tests.support.workers.consumers import held, none_held, waiting
 from tests.support.workers.harness import MakeProj
 
 needs_eventlet = pytest.mark.skipif(not find_spec("eventlet"), reason="eventlet is not installed")
-POOLS = ["prefork", "threads", "solo", "gevent", pytest.param("eventlet", marks=needs_eventlet)]
+POOLS = [
+    "prefork",
+    "threads",
+    "solo",
+    pytest.param("gevent", marks=pytest.mark.long),
+    pytest.param("eventlet", marks=[pytest.mark.long, needs_eventlet]),
+]
 
 
 @pytest.mark.parametrize("pool", POOLS)

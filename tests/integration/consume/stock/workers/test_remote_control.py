@@ -145,6 +145,7 @@ def test_autoscale_follows_the_messages(make_proj: MakeProj, monkeypatch: pytest
     assert proj.send("record", "later").get(timeout=20) == "later"
 
 
+@pytest.mark.long
 def test_events_remote_control_and_results_by_message_work(make_proj: MakeProj) -> None:
     """Workers answer remote control, send events, and send results with the backend ``rpc``."""
     proj = make_proj(result_backend="rpc://", worker_send_task_events=True, task_send_sent_event=True)

@@ -61,7 +61,7 @@ def test_a_warm_shutdown_of_other_pools_loses_nothing(make_proj: MakeProj, pool:
     assert none_held(client)
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_worker_that_waits_leaves_nothing_when_it_ends(make_proj: MakeProj, count: int) -> None:
     """Idle workers end at once; what comes at the very moment is in the queue or has run."""
     proj = make_proj()
@@ -80,7 +80,7 @@ def test_a_worker_that_waits_leaves_nothing_when_it_ends(make_proj: MakeProj, co
     assert none_held(client)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGQUIT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGQUIT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_soft_shutdown_puts_back_what_does_not_end_in_time(
     make_proj: MakeProj, consume: str, signum: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
