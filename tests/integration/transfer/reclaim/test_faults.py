@@ -1,0 +1,117 @@
+"""What cannot go back stays and is logged, and holds up nothing else."""
+
+import json
+import logging
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
+from tests.support.conditions import stays, until
+from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, message
+from tests.support.workers.reclaiming import LOG, TTL_S, Reclaim, dead_with, gone, logged, numbers, publish
+from tests.support.workers.transfers import Transfer
+
+
+def test_what_is_no_message_goes_back_as_it_was(store: DelayStore, reclaim: Reclaim) -> None:
+    """Whatever else was in a queue is next in it again, byte for byte, so that it does not stay in hand for ever."""
+    bodies = [b"no JSON", json.dumps(message(1)).encode(), b"[]", b"\x00\xff"]
+    store.client.lpush("q", *bodies)
+    dead_with(store, 4)
+    reclaim()
+    until(lambda: gone(store))
+    found = store.client.lrange("q", 0, -1)[::-1]
+    assert [found[0], *found[2:]] == [bodies[0], *bodies[2:]]
+    assert not store.client.exists(INDEX, UNACKED)
+
+
+def test_a_note_that_cannot_be_read_stays(
+    store: DelayStore, reclaim: Reclaim, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What somebody else has noted under a consumer's tag stays for `delayq repair`, with a line in the log."""
+    publish(store, 3)
+    dead_with(store, 3)
+    store.client.hset(UNACKED, f"{ME}.1", "no note")
+    store.client.hset(UNACKED, f"{ME}.3", '[{}, "exchange", "key"]')
+    with caplog.at_level(logging.WARNING, LOG):
+        reclaim()
+        until(lambda: gone(store))
+    assert numbers(store) == [1]
+    assert set(store.client.hkeys(UNACKED)) == {f"{ME}.1".encode(), f"{ME}.3".encode()}
+    [record] = logged(caplog)
+    assert record.endswith(
+        f"Of what it held, 1 went back (1 to 'q'); 2 cannot be read and stay for `delayq repair`, among them {ME}.1"
+    )
+
+
+def test_one_warning_tells_of_a_dead_consumer(
+    store: DelayStore, reclaim: Reclaim, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names host and process, and how many messages went to which queue."""
+    for queue, count in (("b", 2), ("a", 1)):
+        publish(store, count, queue)
+    dead_with(store, 3, "b", "a")
+    with caplog.at_level(logging.INFO, LOG):
+        reclaim()
+        until(lambda: gone(store))
+    assert logged(caplog) == [
+        f"consumer {ME}, which was process 1 on host host, is dead or was silent for too long. Of what it held, 3 went "
+        "back (1 to 'a', 2 to 'b')"
+    ]
+
+
+def test_a_queue_of_the_wrong_type_holds_up_no_other(
+    store: DelayStore, reclaim: Reclaim, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Messages of that queue stay in hand, with one line in the log, until the key is gone; all others go back."""
+    publish(store, 2, "a")
+    publish(store, 2, "b")
+    dead_with(store, 4, "a", "b")
+    publish(store, 1, "c")
+    dead_with(store, 1, "c", name=OTHER)
+    store.client.sadd("a", "somebody else's")
+    with caplog.at_level(logging.ERROR, LOG):
+        reclaim()
+        until(lambda: gone(store, OTHER))
+        until(lambda: store.client.llen("b") == 2)
+        stays(lambda: store.client.hlen(UNACKED) == 2 and not gone(store), 0.5)
+    [record] = logged(caplog)
+    assert record.startswith(f"some messages of the dead consumer {ME} stay in hand: WRONGTYPE key a holds a set")
+    store.client.delete("a")
+    until(lambda: gone(store))
+    assert [numbers(store, queue) for queue in "abc"] == [[0, 1], [0, 1], [0]]
+
+
+def test_leases_of_the_wrong_type_stop_no_delivery(
+    store: DelayStore, reclaim: Reclaim, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where somebody else's key is in the place of the leases, messages are delivered, and it is logged once."""
+    store.client.set(CONSUMERS, "somebody else's")
+    with caplog.at_level(logging.ERROR, LOG):
+        reclaim()
+        store.delivery.offer("q", Offer("i", "+500", 0, "body"))
+        until(lambda: store.client.llen("q"))
+    [record] = logged(caplog)
+    assert record.startswith("what dead consumers held is not given back: ")
+
+
+def test_a_name_of_another_form_is_no_error(store: DelayStore, reclaim: Reclaim) -> None:
+    """Whatever else is among the consumers goes when its time has come."""
+    store.client.zadd(CONSUMERS, {b"\xff": 1, "": 2, "x": 3})
+    store.client.hset(CONSUMED, b"\xff", "no JSON")
+    reclaim()
+    until(lambda: not store.client.exists(CONSUMERS, CONSUMED))
+
+
+def test_a_full_redis_takes_messages_back(own_server: PrivateRedis, transfer: Transfer) -> None:
+    """A Redis that refuses every other write takes back what dead consumers held."""
+    store = DelayStore(redis.Redis(port=own_server.port))
+    publish(store, 3)
+    dead_with(store, 3)
+    transfer(server=own_server, poll_interval=0.05, consumer_ttl=TTL_S)
+    store.client.config_set("maxmemory", 1)
+    until(lambda: gone(store))
+    assert numbers(store) == [0, 1, 2]
+    store.close()

@@ -1,0 +1,80 @@
+"""The leading transfer worker gives back what consumers held whose lease has ended."""
+
+import json
+
+import pytest
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.taking import Landing
+from tests.support.conditions import until
+from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message
+from tests.support.store.keyspace import contents
+from tests.support.workers.reclaiming import Reclaim, dead_with, gone, numbers, publish
+
+
+def test_messages_come_back_in_their_order_before_all_others(store: DelayStore, reclaim: Reclaim) -> None:
+    """What a dead consumer held is next in its queue, as it was before; nothing is left of the consumer."""
+    publish(store, 503)
+    dead_with(store, 500)
+    reclaim()
+    until(lambda: gone(store))
+    assert numbers(store) == [*range(503)]
+    assert not store.client.exists(INDEX, UNACKED)
+
+
+def test_all_come_back_however_slow_redis_is(
+    store: DelayStore, reclaim: Reclaim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that never has time left gives back a page between two looks, and all of them in order."""
+    monkeypatch.setattr("kombu_delayq.transfer.reclaim.SLICE_S", 0)
+    publish(store, 1003)
+    dead_with(store, 1000)
+    for number in range(3):
+        dead_with(store, 1, name=f"elsewhere:{number}:00000000")
+    reclaim()
+    until(lambda: not store.client.exists(CONSUMERS, CONSUMED))
+    assert sorted(numbers(store)) == [*range(1003)]
+    assert [number for number in numbers(store) if number < 1000] == [*range(1000)]
+
+
+def test_they_are_marked_as_kombu_does_and_counted(store: DelayStore, reclaim: Reclaim) -> None:
+    """A message that comes back is redelivered, for headers and for delivery_info, and its deaths are counted."""
+    publish(store, 1)
+    publish(store, 1, **{"x-delivery-count": 4})
+    dead_with(store, 2)
+    reclaim()
+    until(lambda: gone(store))
+    again = [json.loads(body) for body in store.client.lrange("q", 0, -1)]
+    for each, count in zip(again, (5, 1), strict=True):
+        assert each["headers"] == {"number": 0, "redelivered": True}
+        assert each["properties"]["delivery_info"] == {**message()["properties"]["delivery_info"], "redelivered": True}
+        assert each["properties"]["x-delivery-count"] == count
+        assert each["body"] == "body 0"
+
+
+def test_each_goes_to_its_queue_and_its_priority(store: DelayStore, reclaim: Reclaim) -> None:
+    """Messages of several queues and priorities go back to the lists from which they came."""
+    for queue in ("a", "ü {x}"):
+        for priority in (0, 4, 9):
+            key = store.keys.ready(queue, (0, 3, 6, 9))[{0: 0, 4: 1, 9: 3}[priority]]
+            store.client.lpush(key, json.dumps(message(priority, priority)))
+    before = {key: store.client.llen(key) for key in contents(store.client)}
+    dead_with(store, 6, "a", "ü {x}")
+    reclaim()
+    until(lambda: gone(store))
+    assert {key: store.client.llen(key) for key in before} == before
+
+
+def test_landing_lists_are_emptied(store: DelayStore, reclaim: Reclaim) -> None:
+    """Messages that had come to a consumer that waited, and that were not noted yet, go back as they are."""
+    publish(store, 3)
+    store.client.lpush("q\x06\x169", json.dumps(message(9)))
+    lives(store)
+    for step in (0, 3):
+        assert land(store, Landing("q", step, ME))
+    end_lease(store)
+    reclaim()
+    until(lambda: gone(store))
+    assert numbers(store) == [0, 1, 2]
+    assert numbers(store, "q\x06\x169") == [9]
+    assert len(store.client.keys("*landing*")) == 0

@@ -1,0 +1,123 @@
+"""Which transfer worker gives back what consumers held, and when it knows that these are dead."""
+
+import json
+import os
+import signal
+from threading import Thread
+from time import sleep
+from typing import Any
+
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.taking import Requeued
+from kombu_delayq.transfer.reclaim import Reclaiming
+from tests.support.conditions import stays, until
+from tests.support.store.consuming import CONSUMERS, INDEX, ME, OTHER, UNACKED, lives, message, take
+from tests.support.workers.reclaiming import Reclaim, dead_with, gone, numbers, publish
+from tests.support.workers.transfers import Transfer
+
+
+def test_what_a_leader_had_begun_another_ends(store: DelayStore, reclaim: Reclaim) -> None:
+    """A consumer that a leader has fenced off, before it died, is given back by the next."""
+    publish(store, 3)
+    dead_with(store, 3)
+    assert store.consumers.fence([ME]) == [ME]
+    store.taking.requeue([Requeued(f"{ME}.3", "q", 0, json.dumps(message(2)))], "next")
+    reclaim()
+    until(lambda: gone(store))
+    assert numbers(store) == [0, 1, 2]
+
+
+def test_a_deputy_steps_in_for_a_leader_that_gives_nothing_back(store: DelayStore) -> None:
+    """What nobody gives back for half a lease more, as beside a leader of an earlier release, a deputy gives back."""
+    deputy = Reclaiming()
+    store = DelayStore(store.client, options=Options(consumer_ttl=2))
+    publish(store, 2)
+    dead_with(store, 2)
+
+    def looks() -> bool:
+        deputy.go_on(store, leads=False)
+        return not gone(store)
+
+    stays(looks, 0.9)
+    until(lambda: not looks())
+    assert numbers(store) == [0, 1]
+
+
+def test_a_living_consumer_keeps_what_it_holds(store: DelayStore, reclaim: Reclaim) -> None:
+    """While one consumer's messages go back, those of another stay where they are, and so do those of stock kombu."""
+    publish(store, 4)
+    dead_with(store, 2)
+    lives(store, OTHER)
+    assert len(take(store, 2, name=OTHER)) == 2
+    store.client.zadd(INDEX, {"of stock": 5})
+    store.client.hset(UNACKED, "of stock", '[{}, "", "q"]')
+    reclaim()
+    until(lambda: gone(store))
+    assert numbers(store) == [0, 1]
+    assert set(store.client.hkeys(UNACKED)) == {f"{OTHER}.1".encode(), f"{OTHER}.2".encode(), b"of stock"}
+    assert store.consumers.beat(OTHER, ["q"])
+
+
+def test_consumers_have_the_time_to_come_back(store: DelayStore, reclaim: Reclaim) -> None:
+    """A worker that has just reached Redis waits for consumers, whose leases have ended meanwhile, to renew them."""
+    publish(store, 2)
+    dead_with(store, 1)
+    dead_with(store, 1, name=OTHER)
+    reclaim(consumer_ttl=4)
+    stays(lambda: store.client.zscore(CONSUMERS, ME), 0.5)
+    assert store.consumers.beat(ME, ["q"], [f"{ME}.1"])
+    until(lambda: gone(store, OTHER))
+    assert store.client.hkeys(UNACKED) == [f"{ME}.1".encode()]
+
+
+def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: PrivateRedis, transfer: Transfer) -> None:
+    """When Redis was silent for longer than all leases, what living consumers hold is not given back."""
+    store = DelayStore(redis.Redis(port=own_server.port))
+    transfer(server=own_server, poll_interval=0.05, consumer_ttl=2, redis_timeout=60)
+    store.client.zadd(CONSUMERS, {OTHER: 1})
+    until(lambda: gone(store, OTHER))  # so the worker has no patience left
+    publish(store, 1)
+    lives(store)
+    take(store, 1)
+    store.client.zadd(CONSUMERS, {ME: store.now_ms() + 500})
+    os.kill(own_server.pid, signal.SIGSTOP)
+    sleep(1.5)  # for so long Redis is silent
+    os.kill(own_server.pid, signal.SIGCONT)
+    stays(lambda: 0 < store.client.zscore(CONSUMERS, ME) < store.now_ms(), 0.4)
+    assert store.consumers.beat(ME, ["q"], [f"{ME}.1"])
+    assert store.taking.ack([f"{ME}.1"]) == []
+    store.close()
+
+
+def test_any_number_of_workers_gives_back_once(store: DelayStore, reclaim: Reclaim) -> None:
+    """With several workers, any of which may lead next, each message comes back once."""
+    reclaim(3)
+    for number in range(5):
+        publish(store, 20)
+        dead_with(store, 20, name=f"host:{number}:00000000")
+        until(lambda number=number: gone(store, f"host:{number}:00000000"))
+        assert numbers(store) == [*range(20)]
+        store.client.delete("q")
+
+
+def test_two_leaders_give_back_once(store: DelayStore, redis_server: PrivateRedis) -> None:
+    """Also when two workers lead at the same time, for a moment, each message comes back once."""
+    others = [DelayStore(redis.Redis(port=redis_server.port), options=Options(consumer_ttl=1)) for _ in range(2)]
+    leaders = [Reclaiming(), Reclaiming()]
+    publish(store, 300)
+    dead_with(store, 300)
+
+    def lead(leader: Any, of: DelayStore) -> None:
+        until(lambda: leader.go_on(of, leads=True) or gone(store))
+
+    threads = [Thread(target=lead, args=each) for each in zip(leaders, others, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers(store)) == [*range(300)]
+    assert not store.client.exists(INDEX, UNACKED)
