@@ -16,6 +16,7 @@ from tests.chaos.ledger import leftovers
 from tests.chaos.ledger.aof import blamed
 from tests.chaos.ledger.events import read
 from tests.chaos.ledger.judge import Finding, Judge, Run, Task, gather
+from tests.chaos.ledger.logs import silences
 from tests.support.conditions import until
 
 #: How often the fleet is looked after, and how often the progress is told, in s.
@@ -124,13 +125,14 @@ class Chaotic:
             stuck = leftovers.ids_in(client, left)
         self._tell("judging the ledger")
         tasks = gather(read(self._directory))
-        findings = list(Judge(self._faults.faults, self._plan.lease_s, stuck).findings(tasks))
+        silent = list(silences(self._directory, self._plan.lease_s))
+        findings = list(Judge([*self._faults.faults, *silent], self._plan.lease_s, stuck).findings(tasks))
         findings = self._blamed(findings, tasks)
         return Outcome(
             plan=self._plan,
             seconds={"published": published - begun, "drained": until_drained - begun, "judged": time.time() - begun},
             tasks=_counted(tasks),
-            faults=dict(Counter(fault.kind for fault in self._faults.faults)),
+            faults=dict(Counter(fault.kind for fault in [*self._faults.faults, *silent])),
             findings=findings,
             left=left,
             crashes=[f"{fault.name}: {fault.note}" for fault in self._faults.faults if fault.kind == "crash"],

@@ -20,6 +20,7 @@ REASONS = {
     "crash": "its worker ended by itself",
     "slow shutdown": "its worker was killed",
     "stop": "its worker was stopped",
+    "silent": "its worker was silent for longer than its lease",
     "client kill": "its worker's connection was cut",
     "redis kill": "Redis was away",
     "debug sleep": "Redis was away",
