@@ -104,8 +104,9 @@ class Member:
         code = self.process.poll()
         if code is None:
             if self.ending_since and self.stopped_at is None and time.time() - self.ending_since > WARM_S:
-                self._faults.add("slow shutdown", self.name, self.main, begin=time.time())
                 self._signal(signal.SIGKILL)
+                self.process.wait(10)
+                self._faults.add("slow shutdown", self.name, self.main, begin=self.ending_since, end=time.time())
             return
         if not self._end_noted:
             self._note_end(code)

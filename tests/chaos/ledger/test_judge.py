@@ -88,6 +88,7 @@ def test_double_without_a_reason():
         (Fault("stop", "ours-solo", 20, 96.0, 105.0), "its worker was stopped"),
         (Fault("client kill", "", 10, 100.25, 100.25), "its worker's connection was cut"),
         (Fault("redis kill", "", 0, 99.0, 101.0), "Redis was away"),
+        (Fault("slow shutdown", "ours-threads", 10, 100.1, 120.1), "its worker was killed"),
     ],
 )
 def test_double_with_a_reason(fault: Fault, why: str):
