@@ -36,6 +36,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
         more = f" and {len(keys) - len(named)} more" if len(keys) > len(named) else ""
         yield f"  {why or 'NOT EXPECTED'}: {', '.join(named)}{more}"
     yield from (f"ended by itself: {crash}" for crash in outcome.crashes)
+    yield from (f"ended by itself while it started: {crash}" for crash in outcome.false_starts)
     for what in ("lost", "early", "stuck", "double"):
         bad = [finding for finding in outcome.findings if finding.what == what and finding.is_bad]
         for finding in bad[:SHOWN]:

@@ -11,7 +11,7 @@ from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.faults import SENTINEL_WEIGHTS, WEIGHTS, Chaos, Draw, drawn
 from tests.chaos.fleet.members import Fleet
 from tests.chaos.fleet.posts import Plan, posts
-from tests.chaos.fleet.setup import OURS
+from tests.chaos.fleet.setup import OURS, STOCK
 from tests.chaos.ledger import leftovers
 from tests.chaos.ledger.aof import blamed
 from tests.chaos.ledger.events import read
@@ -36,7 +36,8 @@ class Outcome:
         faults: Number of faults by kind.
         findings: Whatever was not right.
         left: Every key at the end.
-        crashes: Processes that ended by themselves, in words.
+        crashes: Processes that ended by themselves after they had worked, in words.
+        false_starts: Those that ended by themselves before, as Celery does where Redis is full when it starts.
         drained: Whether Redis was drained.
     """
 
@@ -47,6 +48,7 @@ class Outcome:
     findings: list[Finding]
     left: list[leftovers.Left]
     crashes: list[str]
+    false_starts: list[str]
     drained: bool
     runs_by: dict[str, int] = field(default_factory=dict)
 
@@ -57,11 +59,12 @@ class Outcome:
     def wrong(self) -> dict[str, int]:
         """Counts what our part did wrong, by what it is."""
         bad = Counter(finding.what for finding in self.findings if finding.is_bad and finding.by == OURS)
+        crashes = [crash for crash in self.crashes if not crash.startswith(f"publisher-{STOCK}-")]
         kinds = {"lost": "lost", "early": "early", "stuck": "stuck", "double without a reason": "double"}
         return {
             **{name: bad[what] for name, what in kinds.items()},
             "keys left that should not be": sum(not left.why for left in self.left),
-            "of our processes ended by themselves": sum(crash.startswith(f"{OURS}-") for crash in self.crashes),
+            "of our processes ended by themselves": sum(not crash.startswith(f"{STOCK}-") for crash in crashes),
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,6 +131,10 @@ class Chaotic:
         silent = list(silences(self._directory, self._plan.lease_s))
         findings = list(Judge([*self._faults.faults, *silent], self._plan.lease_s, stuck).findings(tasks))
         findings = self._blamed(findings, tasks)
+        crashes = [fault for fault in self._faults.faults if fault.kind == "crash"]
+        worked = {writer.main for writer, _ in read(self._directory)} if crashes else set()
+        # A transfer worker writes no ledger, and waits for a Redis that is away or full.
+        worked.update(fault.main for fault in crashes if fault.name.startswith("transfer-"))
         return Outcome(
             plan=self._plan,
             seconds={"published": published - begun, "drained": until_drained - begun, "judged": time.time() - begun},
@@ -135,7 +142,8 @@ class Chaotic:
             faults=dict(Counter(fault.kind for fault in [*self._faults.faults, *silent])),
             findings=findings,
             left=left,
-            crashes=[f"{fault.name}: {fault.note}" for fault in self._faults.faults if fault.kind == "crash"],
+            crashes=[f"{fault.name}: {fault.note}" for fault in crashes if fault.main in worked],
+            false_starts=[f"{fault.name}: {fault.note}" for fault in crashes if fault.main not in worked],
             drained=drained,
             runs_by=dict(Counter(run.writer.name for task in tasks.values() for run in task.runs)),
         )
