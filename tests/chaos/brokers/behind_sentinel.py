@@ -22,6 +22,8 @@ from tests.support.servers.sentinels import MASTER_NAME, Sentinels
 REPLICAS, LEAST, LAG_S = 2, 1, 2
 #: How long a failover may take, in s.
 FAILOVER_S = 60.0
+#: Longest DEBUG SLEEP, in s. After 0.7 s the Sentinels take a server for dead.
+PAUSE_S = 0.4
 
 
 class SentinelRedis(single.SingleRedis):
@@ -31,6 +33,8 @@ class SentinelRedis(single.SingleRedis):
         super().__init__(directory)
         least = ("--min-replicas-to-write", str(LEAST), "--min-replicas-max-lag", str(LAG_S))
         self._sentinels = Sentinels(*single.options(), *least, replicas=REPLICAS)
+        self._known: PrivateRedis | None = None
+        self._looked = 0.0
 
     def url(self, by: str) -> str:
         """Returns the broker URL for a process of ours or of stock."""
@@ -48,6 +52,7 @@ class SentinelRedis(single.SingleRedis):
         time.sleep(away_s)
         old.start()
         until(lambda: self._follows(old), FAILOVER_S, "the old primary is a replica")
+        self._known = self._sentinels.current()
         self.faults.add("primary kill", begin=begin, end=time.time())
 
     def fail_over(self) -> None:
@@ -56,6 +61,7 @@ class SentinelRedis(single.SingleRedis):
         until(self._ask, FAILOVER_S, "the Sentinels agree to fail over")
         until(lambda: self._has_other(old), FAILOVER_S, "a replica has become the primary")
         until(lambda: self._follows(old), FAILOVER_S, "the old primary is a replica")
+        self._known = self._sentinels.current()
         self.faults.add("failover", begin=begin, end=time.time())
 
     def excuse(self, at: float) -> str:
@@ -64,8 +70,20 @@ class SentinelRedis(single.SingleRedis):
         near = any(fault.begin - LAG_S <= at <= fault.end for fault in failovers)
         return "written to a primary that failed over before its replica had it" if near else ""
 
+    def pause(self, for_s: float) -> None:
+        """Makes the primary answer nobody for a while that the Sentinels do not take for its end."""
+        super().pause(min(for_s, PAUSE_S))
+
     def look(self) -> None:
-        """Keeps no log: after a failover no server's log is whole."""
+        """Notes failovers that nobody asked for. Keeps no log: after a failover no server's log is whole."""
+        now = time.time()
+        if now - self._looked < 1:
+            return
+        current, seen, known = self._sentinels.current(), self._looked, self._known
+        self._looked, self._known = now, current or known
+        if known is not None and current not in (None, known):
+            until(lambda: self._follows(known), FAILOVER_S, "the old primary is a replica")
+            self.faults.add("failover", begin=seen, end=time.time(), note="not asked for")
 
     def steps(self, ids: Collection[str]) -> dict[str, list[str]]:
         """Knows nothing of single messages."""

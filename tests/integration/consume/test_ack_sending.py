@@ -18,7 +18,7 @@ def test_many_threads_need_one_connection(redis_server: PrivateRedis, client: re
     client.hset("unacked", mapping=dict.fromkeys(tags, "[]"))
     client.zadd("unacked_index", dict.fromkeys(tags, 1))
     pool = redis.ConnectionPool(port=redis_server.port, max_connections=1)
-    store, acks = DelayStore(redis.Redis(connection_pool=pool)), Acks()
+    store, acks = DelayStore(redis.Redis(connection_pool=pool)), Acks(dict.fromkeys(tags, "orders"))
 
     def acknowledge(tag: str) -> None:
         acks.add(tag)
