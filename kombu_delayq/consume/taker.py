@@ -174,7 +174,8 @@ class Taker:
                 self._line.read()
             except (RedisError, OSError) as error:
                 logger.info("the reply to the last request for messages is lost: %s", error)
-                self._lost()
+        if self._request is not None:
+            self._lost()
 
     def _lost(self) -> None:
         """Takes note that no replies come any more over the connection that there was."""
@@ -256,8 +257,8 @@ class Taker:
             on_acked(replies[len(before) : -1])
             self._on_taken(request, replies[-1])
 
+        self._request = request  # Redis may run it even if sending it fails
         self._send([*before, *acks, take], on_replies)
-        self._request = request
 
     def _send_acks(self) -> None:
         commands, on_acked = self._acks.commands(self._store)

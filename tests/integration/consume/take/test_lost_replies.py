@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
+import redis
 from kombu import Connection
 from redis.exceptions import RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
+from kombu_delayq.consume.line import Line
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.proxies import LosesReply
@@ -65,6 +68,31 @@ def test_a_consumer_that_goes_on_puts_it_back_itself(proj: Proj, sender: Connect
         looped.until(lambda: looped.received == [1])
         looped.until(lambda: not client.exists("unacked"))
     assert not client.llen("a")
+
+
+def test_a_request_that_fails_while_it_is_sent_may_have_been_run(
+    proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Redis has taken goes back, although sending the request was an error."""
+    client = proj.server.client()
+    whole = Line.send
+
+    def fails(line: Line, commands: Any, *args: Any) -> None:
+        whole(line, commands, *args)
+        if commands[-1][1] == scripts.load("take").sha:
+            until(lambda: client.hlen("unacked") == 1, 10, "run")
+            line.close()
+            raise redis.ConnectionError("lost")
+
+    with Looped(proj.connection(), "a") as looped:
+        looped.until(looped.waits_for("a"))
+        publish(sender, "a", 1)
+        monkeypatch.setattr(Line, "send", fails)
+        with pytest.raises(redis.ConnectionError):
+            looped.until(lambda: False)
+        monkeypatch.undo()
+    assert client.llen("a") == 1
+    assert not client.exists("unacked")
 
 
 def test_an_ack_whose_reply_is_lost_is_sent_again(
