@@ -49,7 +49,8 @@ class Adoption:
         except ResponseError:
             # Redis took the message out of its queue and is too full to note that it is unacked.
             channel = self._channel
-            if not no_ack and message["properties"]["delivery_tag"] not in channel.qos._delivered:
+            tag = getattr(message, "tag", message["properties"]["delivery_tag"])
+            if not no_ack and tag not in channel.qos._delivered:
                 priority = channel._get_message_priority(message, reverse=False)
                 channel.store.delivery.give_back(queue, priority, dumps(message))
             raise

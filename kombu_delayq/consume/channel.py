@@ -10,7 +10,7 @@ from kombu.transport import virtual
 from kombu_delayq.consume import mailboxes
 from kombu_delayq.consume.adoption import Adoption
 from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.qos import TakenQoS
+from kombu_delayq.consume.qos import TakenMessage, TakenQoS
 from kombu_delayq.consume.taker import Taker
 from kombu_delayq.consume.usage import Usage
 
@@ -25,6 +25,8 @@ class ConsumingChannel(_Channel):
 
     It takes messages for consumers, adopts those that come too early, and keeps the threads of a consumer running.
     """
+
+    Message = TakenMessage
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._usage = Usage(self)

@@ -10,6 +10,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
 from kombu_delayq.consume.acks import drained
+from kombu_delayq.consume.qos import TakenPayload
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message, fault_of, read, to_json
 from kombu_delayq.store import TransportStore
@@ -95,8 +96,9 @@ class Deliveries:
         try:
             message: Message = loads(bytes_to_str(taken.body))
             if taken.tag:
-                message["properties"]["delivery_tag"] = taken.tag
-        except (ValueError, TypeError, LookupError, RecursionError):
+                message["properties"].setdefault("delivery_tag", taken.tag)
+                message = TakenPayload(message, taken.tag)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             fault = fault_of(bytes(taken.body))
             logger.error("queue %r had something that is no message, and that is dropped: %s", taken.queue, fault)
             if taken.tag:

@@ -5,10 +5,33 @@ from typing import TYPE_CHECKING, Any
 from kombu.transport import redis as stock
 from kombu.transport import virtual
 
+from kombu_delayq.message.fields import Message
 from kombu_delayq.message.redelivery import redelivered
 from kombu_delayq.store.consuming.taking import Requeued
 
 _QoS: Any = virtual.QoS if TYPE_CHECKING else stock.QoS
+_Message: Any = object if TYPE_CHECKING else virtual.Message
+
+
+class TakenPayload(dict[str, Any]):
+    """A message as its queue had it, and the delivery tag under which it is in hand.
+
+    The tag stands beside the message, which keeps the delivery tag of its publisher: that one is the same each time the
+    message is delivered, and wherever it goes from here.
+    """
+
+    def __init__(self, message: Message, tag: str) -> None:
+        super().__init__(message)
+        self.tag = tag
+
+
+class TakenMessage(_Message):
+    """kombu's message, which is acknowledged by the delivery tag under which it was taken."""
+
+    def __init__(self, payload: Message, channel: Any = None, **kwargs: Any) -> None:
+        super().__init__(payload, channel=channel, **kwargs)
+        if isinstance(payload, TakenPayload):
+            self.delivery_tag = payload.tag
 
 
 class TakenQoS(_QoS):
@@ -62,6 +85,5 @@ class TakenQoS(_QoS):
         return held
 
     def _requeued(self, tag: str, message: Any) -> Requeued:
-        raw = redelivered(message._raw, delivery_tag=self.channel._next_delivery_tag())
-        row: Requeued = self.channel.taker.deliveries.requeued(tag, self._held[tag], raw)
+        row: Requeued = self.channel.taker.deliveries.requeued(tag, self._held[tag], redelivered(message._raw))
         return row

@@ -14,6 +14,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.consuming.taking import Request, Requeued
 from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Waiting
@@ -40,6 +41,11 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "transfer": lambda store: store.delivery.transfer("q"),
     "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
     "heads": lambda store: store.delivery.heads(["q"]),
+    "take": lambda store: store.taking.take(Request("", 0, 1, ["q"], unnoted=["q"])),
+    "ack": lambda store: store.taking.ack(["unknown"]),
+    "requeue": lambda store: store.taking.requeue([Requeued("unknown", "q", 0, "body")], "next"),
+    "beat": lambda store: store.consumers.beat("host:1:name", ["q"], is_new=True),
+    "fence": lambda store: store.consumers.fence(["unknown"]),
     "stats": lambda store: store.queues.stats("q"),
     "lead": lambda store: store.leases.lead("name"),
     "release": lambda store: store.leases.release("name"),
