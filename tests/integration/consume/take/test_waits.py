@@ -134,6 +134,8 @@ def test_rights_that_are_missing_do_not_stop_a_consumer(
 ) -> None:
     """Whatever command of taking the ACL forbids, messages come, and the log says what is different."""
     client = own_proj.server.client()
+    if "|" in command and int(client.info()["redis_version"].partition(".")[0]) < 7:
+        pytest.skip("Redis takes away the right to a subcommand alone from 7.0 on")
     client.execute_command("ACL", "SETUSER", "default", f"-{command}")
     with own_proj.connection() as sender, Looped(own_proj.connection(), "a", "b", prefetch=2) as looped:
         publish(sender, "a", 1, 2, 3)
