@@ -22,7 +22,7 @@ def demo() -> None:
     except NoRedisServer as error:
         raise click.ClickException(str(error)) from error
     click.echo("\n".join(["", *table(["", "TASKS"], verdict.rows())]))
-    click.echo("(the worst is from the moments after the kill: the other worker looks at the queues once a second)")
+    click.echo("(the worst is from the moments after the kill: the other worker looks after the leader a moment later)")
     good = "nothing lost, nothing early, nothing double, nothing run that was cancelled"
     click.echo(f"\n{good if verdict.good else 'FAILED'}")
     raise SystemExit(0 if verdict.good else 1)
