@@ -15,14 +15,14 @@ from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import QueueRegistry, StoreClient
 from kombu_delayq.store.consuming.consumers import Consumers
 from kombu_delayq.store.consuming.taking import Taking
-from kombu_delayq.store.dead_letters import DeadLetters
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues
-from kombu_delayq.store.repair import Repair
 from kombu_delayq.store.scan import Scan
+from kombu_delayq.store.upkeep.dead_letters import DeadLetters
+from kombu_delayq.store.upkeep.repair import Repair
 
 OLDEST_REDIS = (6, 2)
 

@@ -15,9 +15,9 @@ from kombu_delayq import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.consuming.taking import Request, Requeued
-from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Waiting
+from kombu_delayq.store.upkeep.dead_letters import Letter
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting

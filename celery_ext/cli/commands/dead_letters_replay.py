@@ -23,7 +23,7 @@ from celery_ext.cli.stderr import LINES, print_stderr, warn_of_old_option
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.dead_letters import Letter
+from kombu_delayq.store.upkeep.dead_letters import Letter
 
 #: Decides what to do with a chosen dead letter; None if the command cannot do it.
 Action = Callable[[DeadLetter], Letter | None]
