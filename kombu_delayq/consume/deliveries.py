@@ -12,7 +12,7 @@ from kombu.utils.json import loads
 from kombu_delayq.consume.acks import drained
 from kombu_delayq.consume.qos import TakenPayload
 from kombu_delayq.message.due import eta_of
-from kombu_delayq.message.fields import Message, fault_of, read, to_json
+from kombu_delayq.message.fields import Message, fault_of, priority_of, read
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consuming.taking import Requeued, Taken
 
@@ -113,20 +113,17 @@ class Deliveries:
             store: The store to use.
             queue: Name of their queue; None for those of all queues.
         """
-        given = drained(self._taken)
-        self._taken.extend(taken for taken in given if queue not in (None, taken.queue))
-        self._put_back([taken for taken in given if queue in (None, taken.queue)], store)
-
-    def requeued(self, tag: str, queue: str, message: Message) -> Requeued:
-        """Returns a message in the form in which the store puts it back."""
-        return Requeued(tag, queue, self.priority_of(message), to_json(message))
-
-    def priority_of(self, message: Message) -> int:
-        """Returns the priority of a message, 0 to 9."""
-        return int(self._channel._get_message_priority(message, reverse=False))
+        drawn = drained(self._taken)
+        self._taken.extend(taken for taken in drawn if queue not in (None, taken.queue))
+        given = [taken for taken in drawn if queue in (None, taken.queue)]
+        try:
+            self._put_back(given, store)
+        except BaseException:
+            self._taken.extendleft(reversed(given))
+            raise
 
     def _call(self, message: Message, queue: str) -> None:
-        self._on_priority(queue, self.priority_of(message))
+        self._on_priority(queue, priority_of(message))
         before, self._busy_since = self._busy_since, monotonic()
         try:
             self._channel.connection._deliver(message, queue)
@@ -136,7 +133,7 @@ class Deliveries:
     def _put_back(self, given: Sequence[Taken], store: TransportStore) -> None:
         rows = []
         for taken in reversed(given):
-            row = Requeued(taken.tag, taken.queue, self.priority_of(read(bytes(taken.body))), taken.body)
+            row = Requeued(taken.tag, taken.queue, priority_of(read(bytes(taken.body))), taken.body)
             if taken.tag:
                 rows.append(row)
             else:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.transport import redis as stock
 from kombu.transport import virtual
 
-from kombu_delayq.message.fields import Message
+from kombu_delayq.message.fields import Message, priority_of, to_json
 from kombu_delayq.message.redelivery import redelivered
 from kombu_delayq.store.consuming.taking import Requeued
 
@@ -85,5 +85,5 @@ class TakenQoS(_QoS):
         return held
 
     def _requeued(self, tag: str, message: Any) -> Requeued:
-        row: Requeued = self.channel.taker.deliveries.requeued(tag, self._held[tag], redelivered(message._raw))
-        return row
+        raw = redelivered(message._raw)
+        return Requeued(tag, self._held[tag], priority_of(raw), to_json(raw))

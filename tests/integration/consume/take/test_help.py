@@ -5,8 +5,10 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+import redis
 from kombu import Connection
 
+from kombu_delayq.store.consuming.taking import Taking
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.workers.harness import MakeProj, Proj
@@ -31,6 +33,28 @@ def test_messages_behind_a_long_task_go_back(proj: Proj, sender: Connection) -> 
         publish(sender, "a", 0, 1, 2, 3)
         looped.until(lambda: looped.received == [0, 1, 2, 3])
         looped.until(lambda: not client.exists("unacked"))
+
+
+def test_messages_that_cannot_go_back_are_delivered(
+    proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When Redis fails while messages go back, the consumer keeps them, and loses none out of its sight."""
+    failed = Event()
+
+    def fail(*_: Any) -> None:
+        failed.set()
+        raise redis.ConnectionError("away")
+
+    def block(message: Any) -> None:
+        if message.payload == 0:
+            assert failed.wait(10)
+
+    monkeypatch.setattr(Taking, "requeue", fail)
+    with Looped(proj.connection(), "a", prefetch=4, on_message=block) as looped:
+        publish(sender, "a", 0, 1, 2, 3)
+        looped.until(lambda: looped.received == [0, 1, 2, 3])
+        monkeypatch.undo()
+        looped.until(lambda: not proj.server.client().exists("unacked"))
 
 
 def test_waits_end_while_a_long_task_runs(proj: Proj, sender: Connection) -> None:
