@@ -3,7 +3,7 @@
 -- KEYS[2] unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
 -- ARGV[...] tag
 -- Returns {tag, tag, ...} of those that were held no more
--- Atomic: each tag is told as held by one caller at most.
+-- Atomic: of several callers with the same tag, one at most removes the message.
 -- Cost: O(tags log N)
 -- @include wrong_type
 

@@ -34,9 +34,6 @@ class Acks:
         self._by_text = True  # a busy thread may read only later that Redis does not know the script
         self._sending = Lock()
 
-    def __bool__(self) -> bool:
-        return bool(self._tags)
-
     def add(self, tag: str) -> None:
         """Notes a message as acknowledged."""
         self._tags.append(tag)

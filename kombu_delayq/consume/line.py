@@ -27,14 +27,20 @@ class Line:
         pool: Where the connection comes from.
         watch: Called with the file descriptor of a new connection, before anything is sent.
         forget: Called with the same file descriptor when the connection has ended.
+        overdue_s: How late a reply may be, in s, before the connection counts as dead.
     """
 
     def __init__(
-        self, pool: redis.ConnectionPool, watch: Callable[[int, "Line"], None], forget: Callable[[int], None]
+        self,
+        pool: redis.ConnectionPool,
+        watch: Callable[[int, "Line"], None],
+        forget: Callable[[int], None],
+        overdue_s: float,
     ) -> None:
         self._pool = pool
         self._watch = watch
         self._forget = forget
+        self._overdue_s = overdue_s
         self._connection: Any = None
         self._lost: Any = None
         self._fd = -1
@@ -45,11 +51,6 @@ class Line:
     def is_open(self) -> bool:
         """Whether there is a connection."""
         return self._connection is not None and self._connection._sock is not None
-
-    @property
-    def awaits(self) -> bool:
-        """Whether replies have not come yet."""
-        return bool(self._awaited)
 
     def open(self) -> bool:
         """Connects, unless it is connected. Returns whether the connection is new.
@@ -72,13 +73,13 @@ class Line:
         self._connection.send_packed_command(self._connection.pack_command(*as_sent(command)))
         return self._connection.read_response()
 
-    def send(self, commands: Sequence[Command], on_replies: OnReplies, within_s: float) -> None:
+    def send(self, commands: Sequence[Command], on_replies: OnReplies, waits_s: float = 0.0) -> None:
         """Sends commands, and returns at once.
 
         Args:
             commands: The commands.
             on_replies: Called by ``read`` with the replies.
-            within_s: The connection counts as dead when no reply has come for so long.
+            waits_s: For how long Redis itself may wait before it replies.
         """
         self.open()
         connection = self._connection
@@ -94,7 +95,7 @@ class Line:
         if connection is not self._connection:
             raise redis.ConnectionError("the connection was lost while a command was sent")
         self._awaited.append((len(commands), on_replies))
-        self._overdue_at = monotonic() + within_s
+        self._overdue_at = monotonic() + waits_s + self._overdue_s
 
     def read(self) -> None:
         """Reads the replies to all commands sent so far, and hands them on. Waits for those that have not come.

@@ -40,18 +40,17 @@ class Lookout:
         self._landed: set[Landing] = set()
         self._looked_at = -inf
 
-    def wait(self, store: TransportStore, consumer: str, queues: Sequence[str], overdue_s: float) -> None:
+    def wait(self, store: TransportStore, consumer: str, queues: Sequence[str]) -> None:
         """Waits for messages, and now and then looks at lists that have no waiter.
 
         Args:
             store: The store of the broker.
             consumer: Name of the consumer.
             queues: The queues.
-            overdue_s: How late a reply may be before the connection counts as lost.
         """
         places = [(queue, 0) for queue in queues]
         places += [place for place in self._prioritized if place[0] in queues]
-        self._waiters.wait(store, consumer, places, overdue_s)
+        self._waiters.wait(store, consumer, places)
         if monotonic() - self._looked_at >= LOOK_S:
             self._looked_at = monotonic()
             self._look(store, queues)

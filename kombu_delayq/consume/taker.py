@@ -1,7 +1,7 @@
 """Takes messages for a channel: sends the script, and waits where queues are empty."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -52,9 +52,10 @@ class Taker:
         self._poller = poller
         if "max_connections" not in channel.connection.client.transport_options:
             pools.make_room(channel.async_pool, channel.options.max_waiters + OTHER_CONNECTIONS)
-        new_line = partial(Line, channel.async_pool, poller.watch, poller.forget)
+        overdue_s = float(getattr(channel, "health_check_interval", None) or OVERDUE_S)
+        new_line = partial(Line, channel.async_pool, poller.watch, poller.forget, overdue_s)
         self._line: Line = new_line()
-        self._lookout = Lookout(new_line, channel.options.max_waiters, self._send)
+        self._lookout = Lookout(new_line, channel.options.max_waiters, self._line.send)
         self.held: dict[str, str] = channel.consumer.held
         self._acks = Acks(self.held)
         self.deliveries = Deliveries(channel, self.ack, self._on_priority)
@@ -113,7 +114,7 @@ class Taker:
             elif self._lookout.may_have_more:
                 self._take(queues, credit)
             else:
-                self._lookout.wait(self._store, self._consumer.name, queues, self._overdue_s)
+                self._lookout.wait(self._store, self._consumer.name, queues)
         self._send_acks()
 
     def deliver_one(self) -> bool:
@@ -206,10 +207,6 @@ class Taker:
         consumer: Consumer = self._channel.consumer
         return consumer
 
-    @property
-    def _overdue_s(self) -> float:
-        return float(getattr(self._channel, "health_check_interval", None) or OVERDUE_S)
-
     def _credit(self) -> int:
         """Returns how many messages to take at most."""
         qos = self._channel.qos
@@ -258,15 +255,12 @@ class Taker:
             self._on_taken(request, replies[-1])
 
         self._request = request  # Redis may run it even if sending it fails
-        self._send([*before, *acks, take], on_replies)
+        self._line.send([*before, *acks, take], on_replies)
 
     def _send_acks(self) -> None:
         commands, on_acked = self._acks.commands(self._store)
         if commands:
-            self._send(commands, on_acked)
-
-    def _send(self, commands: Sequence[Command], on_replies: Callable[[list[Any]], None]) -> None:
-        self._line.send(commands, on_replies, self._overdue_s)
+            self._line.send(commands, on_acked)
 
     def _on_taken(self, request: Request, reply: Any) -> None:
         self._request = None
@@ -277,7 +271,8 @@ class Taker:
         if isinstance(reply, ResponseError) and _DENIED.search(str(reply)):
             self._channel.stop_taking(reply)
             return
-        _checked(reply)
+        if isinstance(reply, Exception):
+            raise reply
         self._lookout.emptied(request.landings)
         if request.most:
             try:
@@ -302,10 +297,3 @@ class Taker:
     def _deliver(self) -> None:
         if self.deliveries.deliver_turn():
             self._poller.wake()
-
-
-def _checked(reply: Any) -> Any:
-    """Returns a reply; raises it if it is an error."""
-    if isinstance(reply, Exception):
-        raise reply
-    return reply

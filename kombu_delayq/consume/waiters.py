@@ -79,14 +79,13 @@ class Waiters:
             if waiter.is_blocked and not waiter.is_ending and queue in (None, place[0])
         ]
 
-    def wait(self, store: TransportStore, consumer: str, places: Iterable[Place], overdue_s: float) -> None:
+    def wait(self, store: TransportStore, consumer: str, places: Iterable[Place]) -> None:
         """Waits for messages of these lists, as far as there are connections for them.
 
         Args:
             store: The store of the broker.
             consumer: Name of the consumer.
             places: The lists.
-            overdue_s: How late a reply may be before the connection counts as lost.
         """
         if monotonic() < self._full_until:
             return
@@ -99,7 +98,7 @@ class Waiters:
             waiter.landing = Landing(*place, consumer)
             ready, landing = store.taking.landing(waiter.landing)
             command = ("BLMOVE", ready, landing, "RIGHT", "LEFT", longest_s)
-            waiter.line.send([command], self._waker(waiter), longest_s + overdue_s)
+            waiter.line.send([command], self._waker(waiter), longest_s)
             waiter.is_blocked, waiter.is_ending = True, False
 
     def end(self) -> list[Command]:

@@ -50,8 +50,8 @@ def test_a_list_for_which_no_connection_is_left_keeps_no_other_from_its_own(proj
     woken: list[Landing] = []
     with proj.connection() as connection:
         store, pool = connection.default_channel.store, connection.default_channel.async_pool
-        waiters = Waiters(partial(Line, pool, lambda fd, line: None, lambda fd: None), 1, woken.append)
-        wait = partial(waiters.wait, store, "host:1:aaaaaaaa", overdue_s=10)
+        waiters = Waiters(partial(Line, pool, lambda fd, line: None, lambda fd: None, 10.0), 1, woken.append)
+        wait = partial(waiters.wait, store, "host:1:aaaaaaaa")
         wait([("one", 0)])
         [waiter] = waiters.blocked()
         proj.server.client().lpush("one", "message")
