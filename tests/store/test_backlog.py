@@ -106,7 +106,7 @@ def test_a_chain_whose_step_has_left_is_told_from_an_unknown_id(store: DelayStor
 
     When a step was refused or removed, nothing of the chain is left, and the id is as any other.
     """
-    store.chains.step("q", "token", of_chain("i", clock_ms(store.client)))
+    store.chains.step("q", "token", of_chain("i", clock_ms(store.client) - 1))
     assert store.delivery.transfer("q").moved == 1
     assert cancel(store, "i", "unknown") == {"i": "chain_ended", "unknown": "not_delayed"}
     assert cancel(store, "i") == {"i": "chain_ended"}
