@@ -1,0 +1,89 @@
+"""Callers, and what they may do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from starlette.requests import Request
+
+from celery_ext.serve.problems import Problem
+
+
+class Action(StrEnum):
+    """What a route does. A token names the actions that its holder may use."""
+
+    READ = "read"
+    METRICS = "metrics"
+    ENQUEUE = "enqueue"
+    CANCEL = "cancel"
+    RESCHEDULE = "reschedule"
+    RUN = "run"
+    REPLAY = "replay"
+    DROP = "drop"
+    CONSUME = "consume"
+
+
+#: Actions that change nothing.
+READING = frozenset({Action.READ, Action.METRICS})
+#: Actions of an operator who is no program: everything but handing messages out over HTTP.
+OPERATING = frozenset(Action) - {Action.CONSUME}
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whoever sent a request.
+
+    Attributes:
+        name: Name of the token, or of the user whom a proxy or the mounting app names; shown in the audit.
+        actions: What the caller may do.
+        queues: Patterns of the names of the queues on which it may act, such as ``orders.*``.
+        tasks: Patterns of the names of the tasks that it may see, enqueue and change.
+    """
+
+    name: str
+    actions: frozenset[Action]
+    queues: tuple[str, ...] = ("*",)
+    tasks: tuple[str, ...] = ("*",)
+
+    def may(self, action: Action, *, queue: str | None = None, task: str | None = None) -> bool:
+        """Whether the caller may do something, with a queue and a task where they are given.
+
+        Args:
+            action: What is to be done.
+            queue: Name of the queue; None if that is not known yet, or if no queue is concerned.
+            task: Name of the task; an empty text for a message that is no task.
+        """
+        return (
+            action in self.actions
+            and (queue is None or _is_like(queue, self.queues))
+            and (task is None or _is_like(task, self.tasks))
+        )
+
+    def check(self, action: Action, *, queue: str | None = None, task: str | None = None) -> None:
+        """Raises a problem, 403, where ``may`` is false."""
+        if not self.may(action, queue=queue, task=task):
+            raise Problem(403, f"{self.name} may not {action}{_on(queue, task)}", "not-allowed", action=str(action))
+
+    def queues_of(self, names: Iterable[str]) -> list[str]:
+        """Returns those queues on which the caller may act, in the same order."""
+        return [name for name in names if _is_like(name, self.queues)]
+
+
+#: Whoever calls a server that asks for no token: someone on this machine, who may look.
+LOCAL = Caller("local", READING)
+
+
+def caller_of(request: Request) -> Caller:
+    """Returns who sent a request."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def _is_like(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _on(queue: str | None, task: str | None) -> str:
+    named = [f"{what} {name!r}" for what, name in (("queue", queue), ("task", task)) if name is not None]
+    return f" with {' and '.join(named)}" if named else ""

@@ -1,0 +1,59 @@
+"""The application: all routes behind their middleware, and every error in words."""
+
+import logging
+
+from kombu.exceptions import OperationalError
+from redis.exceptions import NoPermissionError, RedisError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from celery_ext.serve import api, metrics, page
+from celery_ext.serve.access.stack import middleware
+from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.problems import Problem, unavailable
+from celery_ext.serve.routes import ActionRoute
+from celery_ext.serve.service import Serve
+from celery_ext.serve.settings import ServeSettings
+from kombu_delayq.errors import AnswerLost, DelayqError
+
+logger = logging.getLogger(__name__)
+
+
+def make_app(broker: ServeBroker, settings: ServeSettings) -> Starlette:
+    """Makes the ASGI application of a server."""
+    kinds = (Problem, HTTPException, RedisError, OSError, OperationalError, DelayqError, Exception)
+    handlers = dict.fromkeys(kinds, _in_words)
+    app = Starlette(routes=routes(), middleware=middleware(settings), exception_handlers=handlers)
+    app.state.serve = Serve(broker, settings)
+    return app
+
+
+def routes() -> list[ActionRoute]:
+    """Returns all routes."""
+    return [*metrics.routes(), *api.routes(), *page.routes()]
+
+
+def _in_words(request: Request, error: Exception) -> Response:
+    return problem_of(error).response()
+
+
+def problem_of(error: Exception) -> Problem:
+    """Returns what the caller reads of an error."""
+    match error:
+        case Problem():
+            return error
+        case HTTPException():
+            return Problem(error.status_code, error.detail, headers=error.headers)
+        case AnswerLost():
+            return Problem(503, str(error), "answer-lost")
+        case NoPermissionError():
+            return Problem(502, "the server's Redis user may not do this", "broker-refuses")
+        case OperationalError() | RedisError() | OSError():
+            logger.warning("a request failed because Redis did: %s", error)
+            return unavailable("Redis does not answer, or refuses the command; see the server's log")
+        case DelayqError():
+            return Problem(422, str(error), "not-possible")
+    logger.error("a request failed in the server", exc_info=error)
+    return Problem(500, "the server failed; see its log", "internal-error")

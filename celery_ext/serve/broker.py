@@ -1,0 +1,73 @@
+"""The broker behind a server: its store, and the app that publishes."""
+
+from collections.abc import Callable
+from threading import Lock
+
+from celery import Celery
+from kombu.connection import Connection
+from redis import ConnectionPool
+
+from celery_ext.connection import open_store
+from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.connection import pools
+from kombu_delayq.store import OperatorStore
+
+#: Threads that handle requests at once, and so the most connections to Redis.
+THREADS = 40
+
+
+class ServeBroker:
+    """The store and the app of a server. All threads share them.
+
+    Args:
+        app: Publishes tasks, by its own routes.
+        connect: Makes a connection through our transport. It is called again for each try to connect.
+    """
+
+    def __init__(self, app: Celery, connect: Callable[[], Connection]) -> None:
+        self.app = app
+        self._connect = connect
+        self._lock = Lock()
+        self._store: OperatorStore | None = None
+        self._connection: Connection | None = None
+
+    @property
+    def store(self) -> OperatorStore:
+        """The store; connects if nobody has yet.
+
+        Raises:
+            RedisError, OSError: No broker answers. The next caller tries again.
+        """
+        if (store := self._store) is not None:
+            return store
+        with self._lock:
+            if self._store is None:
+                connection = self._connect()
+                try:
+                    self._store = open_store(connection, pool=_shared_pool)
+                finally:
+                    connection.close()
+            return self._store
+
+    @property
+    def uri(self) -> str:
+        """URL of the broker without its password."""
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._connect()
+            return self._connection.as_uri()
+
+    def close(self) -> None:
+        """Closes the connections to Redis. The next caller connects again."""
+        with self._lock:
+            store, self._store = self._store, None
+            if store is not None:
+                store.close()
+
+
+def _shared_pool(channel: DelayedChannel) -> ConnectionPool:
+    """Returns a pool for all threads of the server. Its connections wait for answers at most ``redis_timeout``."""
+    pool = channel.own_pool()
+    pools.make_room(pool, THREADS + 10)
+    pools.wait_at_most(pool, channel.options.redis_timeout)
+    return pool

@@ -1,0 +1,62 @@
+"""Errors as problem details, RFC 9457."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Exception):
+    """An error that the caller gets to read.
+
+    Args:
+        status: HTTP status.
+        detail: What is wrong with this request, a sentence for the caller. No secrets, no traceback.
+        kind: Short name of the kind of problem, stable for programs, such as ``bad-cursor``; by default the status.
+        headers: Further headers of the answer, such as ``Retry-After``.
+        extra: Further members of the problem, JSON.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        kind: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **extra: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.kind = kind or HTTPStatus(status).phrase.lower().replace(" ", "-")
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+    @property
+    def title(self) -> str:
+        """The same for each problem of a kind."""
+        return self.kind.replace("-", " ").capitalize()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the members of the problem."""
+        kind = f"urn:delayq:problem:{self.kind}"
+        return {"type": kind, "title": self.title, "status": self.status, "detail": self.detail, **self.extra}
+
+    def response(self) -> Response:
+        """Returns the answer."""
+        return Response(msgspec.json.encode(self.as_dict()), self.status, self.headers, MEDIA_TYPE)
+
+
+def bad_request(detail: str, kind: str = "bad-request", **extra: Any) -> Problem:
+    """A request that cannot be understood: 400."""
+    return Problem(400, detail, kind, **extra)
+
+
+def unavailable(detail: str, *, retry_after_s: int = 2) -> Problem:
+    """Redis does not answer, or has no room: 503."""
+    return Problem(503, detail, "broker-unavailable", headers={"Retry-After": str(retry_after_s)})
