@@ -177,6 +177,12 @@ def _collected(errors: list[ResponseError]) -> Iterator[None]:
 
 def _report(store: TransportStore, lease: ConsumerLease, returned: _Returned) -> None:
     """Says what became of the messages of a dead consumer."""
+    if lease.is_lent:
+        logger.warning(
+            "lease %s of a consumer over HTTP has ended before all of its messages were acknowledged. Of these, %s",
+            *(readable(lease.name), "; ".join(_fates(store, returned)) or "nothing was left"),
+        )
+        return
     logger.warning(
         "consumer %s, which was process %s on host %s, is dead or was silent for too long. Of what it held, %s",
         *map(readable, (lease.name, lease.pid, lease.host)),

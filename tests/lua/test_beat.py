@@ -42,6 +42,15 @@ def test_a_lease_is_renewed(store: DelayStore) -> None:
     assert store.client.hgetall(CONSUMED) == {ME.encode(): b'["z"]', OTHER.encode(): b'["q"]'}
 
 
+def test_a_lease_may_have_a_length_of_its_own(store: DelayStore) -> None:
+    """A lease lasts for as long as the caller says, longer or shorter than ``consumer_ttl``, when new and renewed."""
+    now_ms = clock_ms(store.client)
+    for ttl_s, is_new in ((120.0, True), (1.5, False)):
+        assert store.consumers.beat(ME, ["q"], is_new=is_new, ttl_s=ttl_s)
+        ends_ms = store.client.zscore(CONSUMERS, ME)
+        assert now_ms + 1000 * ttl_s <= ends_ms <= clock_ms(store.client) + 1000 * ttl_s
+
+
 @pytest.mark.parametrize("left", ["fenced", "unknown"])
 def test_a_consumer_that_is_fenced_off_never_renews_its_lease(store: DelayStore, left: str) -> None:
     """The call answers that the lease has ended, and changes nothing, not even the times of messages."""

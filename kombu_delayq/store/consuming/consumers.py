@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
@@ -12,6 +13,9 @@ from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.consuming.taking import PAGE
 from kombu_delayq.store.keys import glob_escaped
 from kombu_delayq.store.types import hidden
+
+#: In place of the host in the names of leases for consumers over HTTP, see ``lent_name``.
+LENT = "http"
 
 
 class ConsumerLease(NamedTuple):
@@ -26,6 +30,11 @@ class ConsumerLease(NamedTuple):
     name: str
     left_ms: float
     queues: list[str]
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether it is no process, but a lease that a consumer over HTTP has for the messages of one take."""
+        return self.host == LENT and not self.name.rpartition(":")[2].isalnum()
 
     @property
     def host(self) -> str:
@@ -59,23 +68,43 @@ def consumer_of(tag: str) -> str:
     return name if number.isdecimal() and name.count(":") >= 2 else ""
 
 
+def lent_name(caller: str, lease: str) -> str:
+    """Returns the name of the consumer under which messages are lent to a consumer over HTTP.
+
+    Args:
+        caller: Name of the consumer over HTTP. Another caller's lease has another name, whatever its ``lease`` is.
+        lease: Number of messages and random characters, with a hyphen in between.
+    """
+    return f"{LENT}:{quote(caller, safe='')}:{lease}"
+
+
 class Consumers(StorePart):
     """Knows which consumers live, and what those hold that do not."""
 
-    def beat(self, consumer: str, queues: Sequence[str], tags: Sequence[str] = (), *, is_new: bool = False) -> bool:
-        """Renews the lease of a consumer for ``consumer_ttl``; a round trip for each 200 tags.
+    def beat(
+        self,
+        consumer: str,
+        queues: Sequence[str],
+        tags: Sequence[str] = (),
+        *,
+        is_new: bool = False,
+        ttl_s: float | None = None,
+    ) -> bool:
+        """Renews the lease of a consumer; a round trip for each 200 tags.
 
         Args:
             consumer: Name of the consumer.
             queues: Names of the queues that it consumes.
             tags: Delivery tags of the messages that it holds. Stock workers leave these alone as well.
             is_new: Whether the name has no lease yet.
+            ttl_s: Length of the lease from now, in s; None for ``consumer_ttl``.
 
         Returns:
             Whether it has the lease. False if what it held is being reclaimed, or has been: then it needs another name.
             A lease that has ended without that is renewed.
         """
-        args = [consumer, round(self._client.options.consumer_ttl * 1000), json.dumps(sorted(queues))]
+        ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
+        args = [consumer, round(ttl_s * 1000), json.dumps(sorted(queues))]
         keys = [self._keys.consumers, self._keys.consumed, self._keys.unacked_index]
         for page in [*pages(tags, PAGE)] or [[]]:
             if as_text(self._client.run("beat", keys, [*args, int(is_new), *page])) == "ended":
@@ -86,6 +115,16 @@ class Consumers(StorePart):
         """Forgets a consumer that holds nothing any more."""
         # No transaction: a full Redis refuses any. The lease goes last, so that a call cut short can be repeated.
         self._client.send([("HDEL", self._keys.consumed, consumer), ("ZREM", self._keys.consumers, consumer)])
+
+    def find(self, consumer: str) -> ConsumerLease | None:
+        """Returns a consumer, or None if Redis does not know it: it has left, or what it held has gone back."""
+        with self._client.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            pipe.zscore(as_bytes(self._keys.consumers), consumer)
+            (seconds, microseconds), ends_ms = pipe.execute()
+        if ends_ms is None:
+            return None
+        return self._leases(seconds * 1000 + microseconds / 1000, [(consumer.encode(), ends_ms)])[0]
 
     def all(self) -> list[ConsumerLease]:
         """Returns all consumers, those first whose lease ends first."""

@@ -164,6 +164,21 @@ class Taking(StorePart):
             missing += self.missing(self._client.run("requeue", [*self._held, *lists], args))
         return missing
 
+    def ready(self, queues: Sequence[str]) -> list[int]:
+        """Counts the messages that wait for a consumer, in all lists of each queue; one round trip.
+
+        A queue with another key in the place of a list counts as one message, so that its ``take`` says so.
+        """
+        keys = [self._lists(queue) for queue in queues]
+        replies = iter(self._client.replies([("LLEN", key) for lists in keys for key in lists]))
+        counts = [[next(replies) for _ in lists] for lists in keys]
+        return [sum(count if isinstance(count, int) else _count_of(count) for count in found) for found in counts]
+
+    def held(self, tags: Sequence[str]) -> list[str]:
+        """Returns those of some hundred delivery tags whose messages are still held; one round trip."""
+        scores = self._client.ask("ZMSCORE", self._keys.unacked_index, *tags)
+        return [tag for tag, score in zip(tags, scores, strict=True) if score is not None]
+
     def recover(self, request: Request) -> list[str]:
         """Puts back what Redis has taken by a request whose reply was lost.
 
@@ -225,3 +240,10 @@ class Taking(StorePart):
         keys += [ready for of_step in zip(*of_queues, strict=True) for ready in of_step]
         counts = [request.first, request.most, len(request.landings), len(request.queues), int(request.in_turns)]
         return keys, [consumer, *counts, *routing]
+
+
+def _count_of(error: Exception) -> int:
+    """Returns 1 for a key of the wrong type; raises any other error."""
+    if not str(error).startswith("WRONGTYPE"):
+        raise error
+    return 1

@@ -8,6 +8,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.consumers import lent_name
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, message
@@ -59,6 +60,21 @@ def test_one_warning_tells_of_a_dead_consumer(
     assert logged(caplog) == [
         f"consumer {ME}, which was process 1 on host host, is dead or was silent for too long. Of what it held, 3 went "
         "back (1 to 'a', 2 to 'b')"
+    ]
+
+
+def test_one_warning_tells_of_a_lease_that_ended(
+    store: DelayStore, reclaim: Reclaim, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a consumer over HTTP it names the lease, not a process and a host, which nobody knows."""
+    publish(store, 1)
+    dead_with(store, 1, name=(lent := lent_name("billing", "1-00ff")))
+    with caplog.at_level(logging.INFO, LOG):
+        reclaim()
+        until(lambda: gone(store, lent))
+    assert logged(caplog) == [
+        "lease http:billing:1-00ff of a consumer over HTTP has ended before all of its messages were acknowledged. Of "
+        "these, 1 went back (1 to 'q')"
     ]
 
 

@@ -1,0 +1,82 @@
+"""Messages that are lent to consumers over HTTP: their leases, and what waits for them."""
+
+from math import inf
+
+import pytest
+import redis
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consuming.consumers import consumer_of, lent_name
+from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
+from tests.support.store.keyspace import clock_ms
+
+LENT = lent_name("billing", "10-0123abcd")
+
+
+@pytest.fixture
+def backup() -> str:
+    """Consuming does not regard the form of backup."""
+    return "hash"
+
+
+@pytest.mark.parametrize("caller", ["billing", "a:b", "a.1", "ü %3A", "", "a/b"])
+def test_a_lease_belongs_to_its_caller(caller: str) -> None:
+    """Tags lead back to the lease, and no two callers have leases of the same name."""
+    name = lent_name(caller, "10-0123abcd")
+    assert consumer_of(f"{name}.7") == name
+    assert name.count(":") == 2
+    assert name != lent_name(f"{caller}:10-0123abcd", "")
+    assert name != lent_name(caller + "x", "10-0123abcd")
+
+
+def test_a_lease_is_told_from_a_process(store: DelayStore) -> None:
+    """Only names of leases are taken for leases, also on a host called http."""
+    lives(store, LENT, ME, "http:1:0123abcd")
+    assert {lease.name: lease.is_lent for lease in store.consumers.all()} == {
+        LENT: True,
+        ME: False,
+        "http:1:0123abcd": False,
+    }
+
+
+def test_one_consumer_is_found(store: DelayStore) -> None:
+    """A consumer is found with its queues and what is left of its lease; one that Redis does not know is None."""
+    lives(store, ME, OTHER, queues=("b", "a"))
+    found = store.consumers.find(ME)
+    assert found is not None
+    assert (found.name, found.queues) == (ME, ["a", "b"])
+    left_ms = store.client.zscore(CONSUMERS, ME) - clock_ms(store.client)
+    assert left_ms <= found.left_ms <= left_ms + 5000
+    end_lease(store)
+    store.consumers.fence([ME])
+    assert (store.consumers.find(ME) or found).left_ms == -inf
+    store.consumers.leave(ME)
+    assert store.consumers.find(ME) is None
+
+
+def test_held_messages_are_known_by_their_tags(store: DelayStore) -> None:
+    """Of some tags those are returned whose messages are still held, in the order of the tags."""
+    lives(store)
+    store.client.lpush("q", "1", "2", "3")
+    tags = [taken.tag for taken in take(store)]
+    store.taking.ack(tags[1:2])
+    assert store.taking.held([*reversed(tags), f"{ME}.9"]) == [tags[2], tags[0]]
+
+
+def test_messages_of_all_priorities_are_counted(store: DelayStore) -> None:
+    """What waits in all lists of a queue counts, and queues without a list have none."""
+    store.client.lpush("a", "1", "2")
+    store.client.lpush("a\x06\x166", "3")
+    store.client.lpush("b\x06\x169", "4")
+    assert store.taking.ready(["a", "none", "b"]) == [3, 0, 1]
+    assert store.taking.ready([]) == []
+
+
+def test_another_key_in_the_place_of_a_queue_counts_as_one_message(store: DelayStore) -> None:
+    """So a consumer goes on to take, which names the key; the counts of other queues are right."""
+    store.client.set("a", "x")
+    store.client.lpush("b", "1")
+    assert store.taking.ready(["a", "b"]) == [1, 1]
+    lives(store)
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE key a "):
+        take(store, 1, "a")
