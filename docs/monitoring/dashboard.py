@@ -1,0 +1,345 @@
+"""Writes ``dashboard.json`` for Grafana: ``python docs/monitoring/dashboard.py``, with ``--check`` it only looks.
+
+Needs ``grafana-foundation-sdk``. Every expression takes the largest value of all exporters of one Redis, so any number
+of exporters may run.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from grafana_foundation_sdk.builders import bargauge, common, heatmap, stat, timeseries
+from grafana_foundation_sdk.builders.dashboard import (
+    Dashboard,
+    DatasourceVariable,
+    QueryVariable,
+    Row,
+    ThresholdsConfig,
+)
+from grafana_foundation_sdk.builders.prometheus import Dataquery
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import (
+    BigValueColorMode,
+    BigValueGraphMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    ReduceDataOptions,
+    TimeZoneBrowser,
+    VizOrientation,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DataSourceRef,
+    Threshold,
+    ThresholdsMode,
+    ValueMap,
+    ValueMappingResult,
+    VariableRefresh,
+    VariableSort,
+)
+from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+TARGET = Path(__file__).with_suffix(".json")
+SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+OF_JOB, OF_QUEUE = '{job=~"$job"}', '{job=~"$job", queue=~"$queue"}'
+#: Bounds of ``delayq_due_within_messages`` in s, as people write them.
+WITHIN = {"5": "5 s", "60": "1 min", "300": "5 min", "900": "15 min", "3600": "1 h", "14400": "4 h", "28800": "8 h"}
+WITHIN["86400"] = "1 day"
+GREEN, ORANGE, RED = "green", "orange", "red"
+
+
+def by_queue(metric: str, *labels: str) -> str:
+    """Returns the expression of a gauge by queue."""
+    return f"max by ({', '.join(['queue', *labels])}) ({metric}{OF_QUEUE})"
+
+
+def rate_by_queue(metric: str, *labels: str) -> str:
+    """Returns the expression of a counter's rate by queue, per s."""
+    return f"max by ({', '.join(['queue', *labels])}) (rate({metric}{OF_QUEUE}[$__rate_interval]))"
+
+
+class ReduceOptions(common.ReduceDataOptions):
+    """The last value of each query."""
+
+    def build(self) -> ReduceDataOptions:
+        return ReduceDataOptions(calcs=["lastNotNull"])
+
+
+def query(expr: str, legend: str = "__auto", *, now: bool = False, ref: str = "A") -> Dataquery:
+    """Returns a query, over the range of time that is shown or of ``now``; queries of one panel differ in ``ref``."""
+    made = Dataquery().expr(expr).legend_format(legend).datasource(SOURCE).ref_id(ref)
+    return made.instant() if now else made.range()
+
+
+def steps(*marks: tuple[float, str], base: str = GREEN) -> ThresholdsConfig:
+    """Returns colours: ``base``, and from each value on the colour beside it."""
+    found = [Threshold(value=None, color=base), *(Threshold(value=value, color=color) for value, color in marks)]
+    return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(found)
+
+
+def figure(title: str, expr: str, says: str, colours: ThresholdsConfig, **more: Any) -> stat.Panel:
+    """Returns one number, as it is now."""
+    panel = (
+        stat.Panel()
+        .title(title)
+        .description(says)
+        .datasource(SOURCE)
+        .with_target(query(expr))
+        .reduce_options(ReduceOptions())
+        .thresholds(colours)
+        .color_mode(BigValueColorMode.VALUE)
+        .graph_mode(BigValueGraphMode.AREA if not more.get("words") else BigValueGraphMode.NONE)
+        .unit(more.get("unit", "short"))
+        .span(more.get("span", 3))
+        .height(4)
+    )
+    if words := more.get("words"):
+        results = {value: ValueMappingResult(text=text, color=color) for value, (text, color) in words.items()}
+        panel = panel.mappings([ValueMap(options=results)])
+    return panel
+
+
+def lines(title: str, says: str, *queries: Dataquery, unit: str = "short", span: int = 12) -> timeseries.Panel:
+    """Returns lines over time, with a table of the last and the largest value."""
+    legend = common.VizLegendOptions().display_mode(LegendDisplayMode.TABLE).placement(LegendPlacement.BOTTOM)
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(says)
+        .datasource(SOURCE)
+        .unit(unit)
+        .min(0)
+        .fill_opacity(8)
+        .legend(legend.show_legend(True).calcs(["lastNotNull", "max"]))
+        .span(span)
+        .height(9)
+    )
+    for each in queries:
+        panel = panel.with_target(each)
+    return panel
+
+
+def due_bars() -> bargauge.Panel:
+    """Returns bars: how much is due within each span of time."""
+    panel = (
+        bargauge.Panel()
+        .title("Due within")
+        .description("Delayed tasks that are due within this time from now, overdue ones among them.")
+        .datasource(SOURCE)
+        .orientation(VizOrientation.HORIZONTAL)
+        .reduce_options(ReduceOptions())
+        .thresholds(steps(base="blue"))
+        .unit("short")
+        .min(0)
+        .span(12)
+        .height(9)
+    )
+    for number, (within, name) in enumerate(WITHIN.items()):
+        selected = f'{{job=~"$job", queue=~"$queue", within="{within}"}}'
+        expr = f"sum(max by (queue) (delayq_due_within_messages{selected}))"
+        panel = panel.with_target(query(expr, name, now=True, ref="ABCDEFGH"[number]))
+    return panel
+
+
+def lateness_map() -> heatmap.Panel:
+    """Returns how many tasks were delivered how late, over time."""
+    expr = f"sum by (le) ({rate_by_queue('delayq_delivery_lateness_seconds_bucket', 'le')})"
+    return (
+        heatmap.Panel()
+        .title("Lateness of all deliveries")
+        .description("Tasks per second by how late they were delivered.")
+        .datasource(SOURCE)
+        .with_target(query(expr, "{{le}}").format(PromQueryFormat.HEATMAP))
+        .color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(32).exponent(0.5))
+        .y_axis(heatmap.YAxisConfig().unit("s"))
+        .span(12)
+        .height(9)
+    )
+
+
+def quantile(share: float) -> str:
+    """Returns the expression of a quantile of the lateness by queue."""
+    return f"histogram_quantile({share}, {rate_by_queue('delayq_delivery_lateness_seconds_bucket', 'le')})"
+
+
+def variables(board: Dashboard) -> Dashboard:
+    """Adds what the reader chooses: data source, job and queues."""
+    job = (
+        QueryVariable("job")
+        .label("Job")
+        .datasource(SOURCE)
+        .query({"query": "label_values(delayq_redis_up, job)", "refId": "job"})
+    )
+    queue = (
+        QueryVariable("queue")
+        .label("Queue")
+        .datasource(SOURCE)
+        .query({"query": 'label_values({__name__=~"delayq_.*", job=~"$job"}, queue)', "refId": "queue"})
+    )
+    for each in (job, queue):
+        each.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(VariableSort.ALPHABETICAL_ASC)
+        each.multi(True).include_all(True).all_value(".*")
+    source = DatasourceVariable("datasource").label("Data source").type("prometheus")
+    return board.with_variable(source).with_variable(job).with_variable(queue)
+
+
+def now(board: Dashboard) -> Dashboard:
+    """Adds the row of single numbers."""
+    total = "sum({})".format
+    leads = {"1": ("leads", GREEN), "0": ("nobody", RED)}
+    reached = {"1": ("up", GREEN), "0": ("away", RED)}
+    many = steps(base="text")
+    for panel in (
+        figure("Redis", f"max(delayq_redis_up{OF_JOB})", "Whether an exporter reaches it.", steps(), words=reached),
+        figure(
+            "Transfer", f"max(delayq_leader_present{OF_JOB})", "Whether a transfer worker leads.", steps(), words=leads
+        ),
+        figure("Delayed", total(by_queue("delayq_delayed_messages")), "Tasks that wait for their time.", many),
+        figure("Ready", total(by_queue("delayq_ready_messages")), "Tasks that wait for a worker.", many),
+        figure("In hand", total(by_queue("delayq_unacked_messages")), "Tasks that workers have.", many),
+        figure(
+            "Overdue by",
+            f"max(delayq_overdue_seconds{OF_QUEUE})",
+            "How long the oldest task has been due that is not delivered.",
+            steps((1, ORANGE), (5, RED)),
+            unit="s",
+        ),
+        figure(
+            "Next due in",
+            f"min(delayq_next_due_timestamp_seconds{OF_QUEUE}) - time()",
+            "Time until the next delayed task is due.",
+            many,
+            unit="s",
+        ),
+        figure(
+            "Dead letters",
+            total(by_queue("delayq_dead_letter_messages")),
+            "Tasks that have failed for good.",
+            steps((1, ORANGE), base="text"),
+        ),
+    ):
+        board = board.with_panel(panel)
+    return board
+
+
+def dashboard() -> Dashboard:
+    """Returns the dashboard."""
+    board = (
+        Dashboard("Delayed tasks (kombu-delayq)")
+        .uid("delayq")
+        .description("What waits, when it is due, how late it is delivered, and what was lost.")
+        .tags(["celery", "redis", "kombu-delayq"])
+        .timezone(TimeZoneBrowser)
+        .refresh("30s")
+        .time("now-3h", "now")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+    )
+    board = now(variables(board).with_row(Row("Now")))
+    return (
+        board.with_row(Row("What comes"))
+        .with_panel(due_bars())
+        .with_panel(
+            lines(
+                "Delayed, by queue",
+                "Tasks that wait for their time.",
+                query(by_queue("delayq_delayed_messages"), "{{queue}}"),
+            )
+        )
+        .with_row(Row("Delivery"))
+        .with_panel(
+            lines(
+                "Lateness, by queue",
+                "Half of the tasks were delivered sooner than p50, 99 of 100 sooner than p99.",
+                query(quantile(0.5), "{{queue}} p50"),
+                query(quantile(0.99), "{{queue}} p99", ref="B"),
+                unit="s",
+            )
+        )
+        .with_panel(lateness_map())
+        .with_panel(
+            lines(
+                "Delivered, by queue",
+                "Tasks per second that came due and went to their queue.",
+                query(rate_by_queue("delayq_transferred_messages_total"), "{{queue}}"),
+                unit="ops",
+            )
+        )
+        .with_panel(
+            lines(
+                "Overdue, by queue",
+                "How long the oldest task has been due that is not delivered.",
+                query(by_queue("delayq_overdue_seconds"), "{{queue}}"),
+                unit="s",
+            )
+        )
+        .with_row(Row("Workers"))
+        .with_panel(
+            lines(
+                "Ready, by queue",
+                "Tasks that wait for a worker.",
+                query(by_queue("delayq_ready_messages"), "{{queue}}"),
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "In hand, by queue",
+                "Tasks that workers have and have not acknowledged.",
+                query(by_queue("delayq_unacked_messages"), "{{queue}}"),
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Consumers, by queue",
+                "Connections of workers that consume the queue.",
+                query(by_queue("delayq_consumers"), "{{queue}}"),
+                span=8,
+            )
+        )
+        .with_row(Row("What went another way"))
+        .with_panel(
+            lines(
+                "Changed by people and programs",
+                "Tasks per second that were cancelled, rescheduled, run at once, purged, replayed or dropped.",
+                query(f"sum by (operation) ({rate_by_queue('delayq_operations_total', 'operation')})", "{{operation}}"),
+                unit="ops",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Delivered again, and lost",
+                "Tasks per hour that came back from dead workers, and that had lost their message.",
+                query(
+                    f"max by (queue) (increase(delayq_redelivered_messages_total{OF_QUEUE}[1h]))",
+                    "{{queue}} again",
+                ),
+                query(
+                    f"max by (queue) (increase(delayq_lost_messages_total{OF_QUEUE}[1h]))", "{{queue}} lost", ref="B"
+                ),
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Dead letters, by queue",
+                "Tasks that have failed for good.",
+                query(by_queue("delayq_dead_letter_messages"), "{{queue}}"),
+                span=8,
+            )
+        )
+    )
+
+
+def text() -> str:
+    """Returns the JSON of the dashboard."""
+    return JSONEncoder(sort_keys=True, indent=2).encode(dashboard().build()) + "\n"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        current = TARGET.read_text(encoding="utf-8") == text()
+        sys.exit(0 if current else f"{TARGET.name} is not current: run python docs/monitoring/dashboard.py")
+    TARGET.write_text(text(), encoding="utf-8")

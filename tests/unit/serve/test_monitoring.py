@@ -1,0 +1,59 @@
+"""What ``docs/monitoring`` gives to Prometheus, Grafana and KEDA, without a running Prometheus."""
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import ROOT
+from tests.support.serve.prometheus import promtool
+
+MONITORING = ROOT / "docs/monitoring"
+ALERTS = MONITORING / "alerts.yaml"
+
+
+def alerts() -> list[dict[str, Any]]:
+    """Returns the alert rules."""
+    [group] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
+def test_prometheus_takes_the_alert_rules() -> None:
+    """`promtool check rules` has nothing against them."""
+    assert f"SUCCESS: {len(alerts())} rules found" in promtool("check", "rules", str(ALERTS))
+
+
+def test_each_alert_fires_when_it_should_and_only_then() -> None:
+    """`promtool test rules` passes, and has for each alert a time at which it fires and one at which it does not."""
+    tests = MONITORING / "alerts_test.yaml"
+    assert "SUCCESS" in promtool("test", "rules", str(tests))
+    cases = [
+        case for test in yaml.safe_load(tests.read_text(encoding="utf-8"))["tests"] for case in test["alert_rule_test"]
+    ]
+    fire = {case["alertname"] for case in cases if case["exp_alerts"]}
+    quiet = {case["alertname"] for case in cases if not case["exp_alerts"]}
+    assert fire == quiet == {rule["alert"] for rule in alerts()}
+
+
+@pytest.mark.parametrize("rule", alerts(), ids=lambda rule: str(rule["alert"]))
+def test_each_alert_leads_to_its_runbook(rule: dict[str, Any]) -> None:
+    """Each alert has a severity, a summary, a description, and a runbook under its own name."""
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert rule["annotations"]["summary"].endswith(".")
+    assert rule["annotations"]["description"]
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert anchor == rule["alert"].lower()
+    assert re.search(rf"^### {rule['alert']}$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_dashboard_is_the_one_that_its_script_writes() -> None:
+    """The committed JSON is current."""
+    pytest.importorskip("grafana_foundation_sdk", reason="the extra `test` brings grafana-foundation-sdk")
+    done = subprocess.run(
+        [sys.executable, MONITORING / "dashboard.py", "--check"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
