@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import compress, islice
 from math import ceil, inf, isfinite
 from typing import Any
 
@@ -66,11 +66,19 @@ class Scan(StorePart):
             more[form], rows[form] = as_text(reply[0]) == "more", list(rows_of(reply[1], 5))
         read = list(_next_due(rows, more, count))
         found = [waiting_of(queue, form, row[:4]) for form, row in read]
-        messages = [one for one in found if (_whole_ms(one.due_ms), one.body, one.backup) not in moved]
-        ends |= {form: (as_bytes(row[4]), as_bytes(row[1])) for form, row in read}
+        is_new = [(_whole_ms(one.due_ms), one.body, one.backup) not in moved for one in found]
+        places = [(form, (as_bytes(row[4]), as_bytes(row[1]))) for form, row in read]
+        ends |= dict(places)
         is_more = any(more.values()) or len(read) < sum(map(len, rows.values()))
         nowhere = (b"", b"")
-        return Page(messages, ends.get(own, nowhere), is_more, own, ends.get(another, nowhere))
+        return Page(
+            list(compress(found, is_new)),
+            ends.get(own, nowhere),
+            is_more,
+            own,
+            ends.get(another, nowhere),
+            tuple(compress(places, is_new)),
+        )
 
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""

@@ -188,6 +188,7 @@ class Page(NamedTuple):
         more: Whether there is a next page.
         backup: The store's own form.
         other: Where this page ends among the messages of the other form.
+        places: For each message its form, and where a page would end that has this message last.
     """
 
     messages: list[Waiting]
@@ -195,6 +196,7 @@ class Page(NamedTuple):
     more: bool
     backup: str
     other: Cursor = (b"", b"")
+    places: tuple[tuple[str, Cursor], ...] = ()
 
 
 class Part(NamedTuple):

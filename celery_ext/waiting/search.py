@@ -1,0 +1,272 @@
+"""Searches the waiting messages of a broker, in the order of their due times. Knows the store, and no app.
+
+A search is no snapshot: it may or may not find a message that comes or goes meanwhile. It finds a message that waits
+all the time once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from time import monotonic
+from typing import NamedTuple
+
+from redis.exceptions import ResponseError
+
+from celery_ext.waiting import cursor as cursors
+from celery_ext.waiting.cursor import Position
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.selection import Selection
+from kombu_delayq.store import WaitingStore
+from kombu_delayq.store.types import Page, Waiting
+
+#: How many messages one call reads at most. The store bounds the bytes, too, so that Redis is busy for about 1 ms.
+MOST_A_CALL, LEAST_A_CALL = 100, 10
+#: About how many messages are kept in memory, over all queues.
+KEPT = 2_000
+#: How often a search tells its progress, in s.
+EVERY_S = 0.25
+#: For how long a page is looked for, in s.
+PAGE_S = 2.0
+
+
+class Progress(NamedTuple):
+    """How far a search is.
+
+    Attributes:
+        looked: How many messages were looked at.
+        of: How many there were between where the search began and the end of its range.
+    """
+
+    looked: int
+    of: int
+
+
+class Skipped(NamedTuple):
+    """A queue that cannot be read, such as for a key of another type. The search goes on without it.
+
+    Attributes:
+        queue: Its name.
+        error: Why.
+    """
+
+    queue: str
+    error: str
+
+
+class Done(NamedTuple):
+    """The end of a search, which is its last event.
+
+    Attributes:
+        cursor: Where another search goes on; None if this one has come to the end of its range.
+    """
+
+    cursor: str | None
+
+
+class TaskPage(NamedTuple):
+    """Some messages for a table.
+
+    Attributes:
+        tasks: The messages, the next due first.
+        cursor: Where the next page begins; None if there is none.
+        progress: How many messages were looked at for this page, and how many there are from its beginning on.
+        skipped: Queues that cannot be read.
+    """
+
+    tasks: list[DelayedTask]
+    cursor: str | None
+    progress: Progress
+    skipped: list[Skipped]
+
+
+def search(
+    store: WaitingStore,
+    selection: Selection,
+    cursor: str | None = None,
+    *,
+    limit: int | None = None,
+    for_s: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[DelayedTask | Progress | Skipped | Done]:
+    """Yields the messages that match, the next due first, and how far the search is; last of all a ``Done``.
+
+    Args:
+        store: The broker's store.
+        selection: Which messages.
+        cursor: Where an earlier search ended.
+        limit: Most messages to find.
+        for_s: The search ends after this time in s.
+        stop: The search ends when this returns True. It is asked before each call of Redis, and between messages.
+
+    Raises:
+        ValueError: The cursor is damaged, or belongs to another filter.
+    """
+    position = None if cursor is None else cursors.read(cursor, selection)
+    return _search(store, selection, position, limit, for_s, stop)
+
+
+def page(
+    store: WaitingStore, selection: Selection, cursor: str | None = None, limit: int = 50, for_s: float = PAGE_S
+) -> TaskPage:
+    """Returns the next messages that match.
+
+    Args:
+        store: The broker's store.
+        selection: Which messages.
+        cursor: Where the page before ends.
+        limit: Most messages of the page.
+        for_s: The page has fewer messages, and a cursor, if no more were found in this time in s.
+
+    Raises:
+        ValueError: The cursor is damaged, or belongs to another filter.
+    """
+    tasks, skipped, progress, end = [], [], Progress(0, 0), Done(None)
+    for event in search(store, selection, cursor, limit=limit, for_s=for_s):
+        match event:
+            case DelayedTask():
+                tasks.append(event)
+            case Skipped():
+                skipped.append(event)
+            case Progress():
+                progress = event
+            case Done():
+                end = event
+    return TaskPage(tasks, end.cursor, progress, skipped)
+
+
+def _search(
+    store: WaitingStore,
+    selection: Selection,
+    position: Position | None,
+    limit: int | None,
+    for_s: float | None,
+    stop: Callable[[], bool],
+) -> Iterator[DelayedTask | Progress | Skipped | Done]:
+    began = told = monotonic()
+    queues = store.queues.names() if selection.queues is None else list(selection.queues)
+    left, skipped = _sizes(store, queues, selection, position)
+    yield from skipped
+    of, looked, found = sum(left.values()), 0, 0
+    count = MOST_A_CALL if limit is None or selection.reads_bodies else limit + 1
+    readers = [
+        _Reader(store, queue, selection, position, _count(count, len(left))) for queue, size in left.items() if size
+    ]
+    here = position or cursors.BEGINNING
+    end: Position | None = None
+    for row in _merged(readers):
+        if isinstance(row, Skipped):
+            yield row
+            continue
+        now = monotonic()
+        if found == limit or stop() or (for_s is not None and looked and now - began >= for_s):
+            end = here
+            break
+        here = row.position
+        looked += 1
+        task = DelayedTask(row.message)
+        if selection.accepts(task):
+            found += 1
+            yield task
+        if now - told >= EVERY_S:
+            told = now
+            yield Progress(looked, max(of, looked))
+    yield Progress(looked, max(of, looked))
+    yield Done(None if end is None else cursors.write(end, selection))
+
+
+def _count(most: int, queues: int) -> int:
+    """Returns how many messages to read from a queue at a time."""
+    fair = min(KEPT, 2 * most) // max(queues, 1)
+    return max(min(fair, most, MOST_A_CALL), LEAST_A_CALL)
+
+
+def _sizes(
+    store: WaitingStore, queues: Sequence[str], selection: Selection, position: Position | None
+) -> tuple[dict[str, int], list[Skipped]]:
+    """Counts the messages of queues from a position on, about; and names the queues that cannot be read."""
+    from_ms = selection.from_ms if position is None else max(selection.from_ms, position.due_ms)
+    try:
+        return _sum(store, queues, from_ms, selection.to_ms), []
+    except ResponseError:
+        sizes, skipped = dict[str, int](), list[Skipped]()
+        for queue in queues:
+            try:
+                sizes |= _sum(store, [queue], from_ms, selection.to_ms)
+            except ResponseError as error:
+                skipped.append(Skipped(queue, str(error)))
+        return sizes, skipped
+
+
+def _sum(store: WaitingStore, queues: Sequence[str], from_ms: float, to_ms: float) -> dict[str, int]:
+    sizes = dict.fromkeys(queues, 0)
+    for form, size in store.scan.sizes(queues, from_ms, to_ms).items():
+        sizes[form.queue] += size
+    return sizes
+
+
+class _Row(NamedTuple):
+    message: Waiting
+    position: Position
+
+
+class _Reader:
+    """Reads the messages of one queue, a page at a time.
+
+    Attributes:
+        queue: Its name.
+        least_ms: No message that is still to come is due before this.
+    """
+
+    def __init__(
+        self, store: WaitingStore, queue: str, selection: Selection, position: Position | None, count: int
+    ) -> None:
+        self.queue = queue
+        self._store, self._count = store, count
+        self._page, self._from_ms = (
+            (None, selection.from_ms) if position is None else position.start(queue, store.backup)
+        )
+        self._from_ms, self._to_ms = max(self._from_ms, selection.from_ms), selection.to_ms
+        self._more = True
+        self._rows: list[_Row] = []  # the next due last
+        self.least_ms = self._from_ms
+
+    def peek(self) -> _Row | None:
+        """Returns the next message; None if there is none."""
+        while not self._rows and self._more:
+            read = self._store.scan.browse(self.queue, self._page, self._from_ms, self._to_ms, self._count)
+            self._page, self._more = read, read.more
+            self._rows = self._rows_of(read)[::-1]
+        if not self._rows:
+            return None
+        self.least_ms = self._rows[-1].message.due_ms
+        return self._rows[-1]
+
+    def take(self) -> None:
+        """Goes on behind the message of ``peek``."""
+        self._rows.pop()
+        if self._rows:
+            self.least_ms = self._rows[-1].message.due_ms
+
+    def _rows_of(self, read: Page) -> list[_Row]:
+        return [
+            _Row(message, Position(due, self.queue, form, member))
+            for message, (form, (member, due)) in zip(read.messages, read.places, strict=True)
+        ]
+
+
+def _merged(readers: Sequence[_Reader]) -> Iterator[_Row | Skipped]:
+    """Yields the messages of all queues, ordered by due time and queue, and the queues that cannot be read."""
+    waiting = [(reader.least_ms, reader.queue, reader) for reader in readers]
+    heapify(waiting)
+    while waiting:
+        least_ms, queue, reader = heappop(waiting)
+        try:
+            row = reader.peek()
+        except ResponseError as error:
+            yield Skipped(queue, str(error))
+            continue
+        if row is None:
+            continue
+        if row.message.due_ms <= least_ms:
+            yield row
+            reader.take()
+        heappush(waiting, (reader.least_ms, queue, reader))

@@ -1,0 +1,179 @@
+"""``search`` and ``page``: find waiting messages by a filter, over queues and both forms of backup."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.search import Done, Progress, Skipped, page, search
+from celery_ext.waiting.selection import Selection
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer
+from tests.support.messages import changed_message
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import other_form
+from tests.support.store.keyspace import BACKUP, FUTURE_MS, ODD_IDS, in_form, odd, waiting
+
+
+def task(identity: str, due_ms: float = FUTURE_MS, name: str = "shop.pay", **kwargs: Any) -> Offer:
+    """Makes an offer of a task with keyword arguments."""
+    message = changed_message(json.dumps([[], kwargs, {}]).encode(), headers={"id": identity, "task": name})
+    return Offer(identity, repr(due_ms), 0, json.dumps(message))
+
+
+def ids_of(events: Iterator[object]) -> list[str]:
+    """Returns the ids of the messages that a search finds."""
+    return [event.message.id for event in events if isinstance(event, DelayedTask)]
+
+
+def paged(
+    store: DelayStore, selection: Selection, limit: int, between: Callable[[list[DelayedTask]], object] = lambda _: None
+) -> list[str]:
+    """Returns queue and id of the messages on all pages, each with a cursor that came as text."""
+    found, cursor = [], None
+    for _ in count():
+        part = page(store, selection, cursor, limit)
+        assert len(part.tasks) <= limit
+        found += [f"{task.queue} {task.message.id}" for task in part.tasks]
+        between(part.tasks)
+        cursor = part.cursor
+        if cursor is None:
+            return found
+        assert len(part.tasks) == limit
+        assert len(found) < 10_000
+    raise AssertionError
+
+
+@pytest.fixture
+def both(store: DelayStore, make_store: MakeStore) -> DelayStore:
+    """A store with messages of three queues in both forms of backup, many with equal due times, and some marked."""
+    other = make_store(backup=other_form(store))
+    for n in range(60):
+        for of, at in ((store, n // 20), (other, n // 10)):
+            offer = waiting(f"{of.backup}{n:02}", FUTURE_MS + at, priority=n % 2)
+            of.delivery.offer(("a", "b", "c")[n % 3], offer)
+    return store
+
+
+@pytest.mark.parametrize("limit", [1, 7, 10, 119, 120, 500])
+def test_pages_of_any_size_hold_each_message_once(both: DelayStore, limit: int) -> None:
+    """Pages of any size have each message of all queues and both forms once, in one order, and end with no cursor."""
+    found = paged(both, Selection(), limit)
+    dues = [event.message.due_ms for event in search(both, Selection()) if isinstance(event, DelayedTask)]
+    assert dues == sorted(dues)
+    assert found == paged(both, Selection(), 1000)
+    assert len(set(found)) == len(found) == 120
+
+
+@pytest.mark.parametrize("limit", [1, 7])
+def test_what_leaves_between_pages_hides_no_other(both: DelayStore, limit: int) -> None:
+    """While all messages of each page leave before the next page is read, each message is on a page once."""
+    expected = paged(both, Selection(), 1000)
+
+    def cancel(tasks: list[DelayedTask]) -> None:
+        both.lookup.cancel(["a", "b", "c"], [task.message.id for task in tasks])
+
+    assert paged(both, Selection(), limit, cancel) == expected
+
+
+@pytest.mark.parametrize("identity", ODD_IDS)
+def test_a_page_may_end_at_any_id(store: DelayStore, identity: str) -> None:
+    """The next page begins right behind a message of any id, in a queue of any name."""
+    queue = "ü \udcff}"
+    store.delivery.offer(queue, waiting("before", FUTURE_MS - 1), odd(identity), waiting("zz", FUTURE_MS + 1))
+    assert paged(store, Selection(), 1) == [f"{queue} before", f"{queue} {identity}", f"{queue} zz"]
+
+
+def test_a_page_has_what_the_filter_selects(store: DelayStore) -> None:
+    """Queues, range, task name and arguments narrow a page; the page says how many messages it has looked at."""
+    for n in range(300):
+        store.delivery.offer(
+            f"q{n % 3}", task(f"{n:03}", FUTURE_MS + n, "shop.pay" if n % 2 else "mail.send", order={"id": n})
+        )
+    selection = Selection(queues=("q0", "q1"), from_ms=FUTURE_MS + 30, task="shop.*")
+    expected = [f"q{n % 3} {n:03}" for n in range(30, 300) if n % 3 != 2 and n % 2]
+    assert paged(store, selection, 10) == expected
+    found = page(store, Selection(q="kwargs.order.id=217", to_ms=FUTURE_MS + 299))
+    assert [task.id for task in found.tasks] == ["217"]
+    assert (found.cursor, found.progress, found.skipped) == (None, Progress(299, 299), [])
+    assert page(store, Selection(queues=())).tasks == page(store, Selection(queues=("unknown",))).tasks == []
+
+
+def test_a_search_that_is_stopped_goes_on_where_it_ended(store: DelayStore) -> None:
+    """A search ends when it is asked to, and its cursor finds the rest: nothing twice, and nothing left out."""
+    store.delivery.offer("q", *(task(f"{n:04}", FUTURE_MS + n // 300) for n in range(1000)))
+    found, cursor = list[str](), None
+    for _ in range(100):
+        begun = len(found)
+
+        def stop(most: int = begun + 333) -> bool:
+            return len(found) >= most
+
+        for event in search(store, Selection(task="shop.pay"), cursor, stop=stop):
+            if isinstance(event, DelayedTask):
+                found.append(event.id)
+            last = event
+        assert isinstance(last, Done)
+        cursor = last.cursor
+        if cursor is None:
+            break
+        assert len(found) - begun == 333
+    assert found == [f"{n:04}" for n in range(1000)]
+
+
+def test_a_search_that_stops_at_once_has_a_cursor(store: DelayStore) -> None:
+    """A search that looks at nothing says so, and its cursor begins at the beginning."""
+    store.delivery.offer("q", task("i"))
+    *_, progress, end = search(store, Selection(), stop=lambda: True)
+    assert progress == Progress(0, 1)
+    assert isinstance(end, Done)
+    assert ids_of(search(store, Selection(), end.cursor)) == ["i"]
+
+
+def test_a_search_is_bounded_in_time(store: DelayStore) -> None:
+    """A search that finds little ends after its time, looks at one message at least, and can go on."""
+    store.delivery.offer("q", *(task(f"{n:04}") for n in range(3)))
+    cursor: str | None = None
+    for looked in (1, 1, 1):
+        found = page(store, Selection(task="other"), cursor, for_s=0.0)
+        assert found.progress.looked == looked
+        cursor = found.cursor
+    assert cursor is None
+
+
+def test_a_search_reads_little_at_a_time(store: DelayStore) -> None:
+    """However large messages are, no call keeps Redis busy for 10 ms: the bytes of a call are bounded, too."""
+    assert store.client.config_get("slowlog-log-slower-than") == {b"slowlog-log-slower-than": b"10000"}
+    store.delivery.offer("q", *(task(f"{n:03}", text="x" * 100_000) for n in range(40)))
+    store.client.slowlog_reset()
+    assert len(ids_of(search(store, Selection(q="xxx")))) == 40
+    assert store.client.slowlog_len() == 0
+
+
+def test_a_queue_that_cannot_be_read_is_named(store: DelayStore) -> None:
+    """Where somebody else's key is in the way of one queue, the others are searched and that one is named."""
+    for queue in ("a", "q", "z"):
+        store.delivery.offer(queue, waiting(f"in {queue}"))
+    store.client.delete(in_form(store, BACKUP))
+    store.client.sadd(in_form(store, BACKUP), "somebody else's")
+    found = page(store, Selection())
+    assert [task.message.id for task in found.tasks] == ["in a", "in z"]
+    [skipped] = found.skipped
+    assert isinstance(skipped, Skipped)
+    assert (skipped.queue, "WRONGTYPE" in skipped.error) == ("q", True)
+
+
+def test_a_message_that_moves_forward_comes_again_and_the_search_ends(store: DelayStore) -> None:
+    """A message that is rescheduled behind the place of a search may come twice; the others come once."""
+    store.delivery.offer("q", *(waiting(f"{n:02}", FUTURE_MS + n) for n in range(30)))
+
+    def postpone(tasks: list[DelayedTask]) -> None:
+        if any(task.message.id == "03" for task in tasks):
+            store.lookup.reschedule("q", [Change(tasks[-1].message, FUTURE_MS + 100, b"new")])
+
+    found = paged(store, Selection(to_ms=FUTURE_MS + 101), 4, postpone)
+    assert found == [f"q {n:02}" for n in range(30)] + ["q 03"]
