@@ -30,7 +30,7 @@ PACKAGES = ("kombu_delayq", "celery_ext")
 #: Columns of the help texts, whatever the terminal has.
 WIDTH = 100
 #: What the docstring of a key or channel begins with.
-_TYPE = re.compile(r"(STRING|HASH|SET|ZSET|LIST|Channel)\b")
+_TYPE = re.compile(r"(STRING|HASH|SET|ZSET|LIST|STREAM|Channel)\b")
 #: What those keys are named after that belong to no queue, or to more than a queue.
 _NAMES: dict[str, list[object]] = {
     **{key: ["nightly"] for key in ("job", "guard", "staged")},

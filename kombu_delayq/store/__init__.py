@@ -20,9 +20,11 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues
-from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.upkeep.dead_letters import DeadLetters
 from kombu_delayq.store.upkeep.repair import Repair
+from kombu_delayq.store.viewing.audit import Audit
+from kombu_delayq.store.viewing.figures import Figures
+from kombu_delayq.store.viewing.scan import Scan
 
 OLDEST_REDIS = (6, 2)
 
@@ -93,7 +95,7 @@ class WaitingStore(Store, Protocol):
 
 
 class OperatorStore(WaitingStore, Protocol):
-    """The parts of a store that keep queues in order: for export and import, dead letters, conversion and repair."""
+    """The parts of a store that keep queues in order, and show them: for the shell and for ``delayq serve``."""
 
     delivery: Delivery
     taking: Taking
@@ -101,6 +103,8 @@ class OperatorStore(WaitingStore, Protocol):
     leases: Leases
     letters: DeadLetters
     repair: Repair
+    figures: Figures
+    audit: Audit
 
 
 class SparkStore(WaitingStore, Protocol):
@@ -132,6 +136,8 @@ class DelayStore(Store):
         letters: Reads dead letters and sends them on.
         jobs: Begins, writes and ends bulk jobs.
         repair: Finds and mends damage.
+        figures: Counts the messages of many queues, and what has happened to them.
+        audit: Notes who did what.
     """
 
     def __init__(
@@ -155,3 +161,5 @@ class DelayStore(Store):
         self.letters = DeadLetters(shared)
         self.jobs = BulkJobs(shared, registry)
         self.repair = Repair(shared)
+        self.figures = Figures(shared)
+        self.audit = Audit(shared)

@@ -63,6 +63,10 @@ class Keys:
         """HASH beside Redisson's keys: id of each delayed message, with its due time and the mark of its entry."""
         return self._of_queue(queue, "ids")
 
+    def counts(self, queue: str) -> str:
+        """HASH: what has happened to a queue's messages so far: how many were transferred, how late, and more."""
+        return self._of_queue(queue, "counts")
+
     def stored(self, queue: str, backup: str) -> list[str]:
         """Names of the keys in which one form of backup keeps a queue's delayed messages.
 
@@ -190,6 +194,16 @@ class Keys:
         if step.isdecimal() and key == self.landing(queue, int(step), consumer):
             return queue, int(step), consumer
         return None
+
+    @property
+    def dead_letters(self) -> str:
+        """SET: names of the queues into which dead letters were put."""
+        return f"{self.prefix}delayq:dead_letters"
+
+    @property
+    def audit(self) -> str:
+        """STREAM: the latest of who did what to waiting messages, through ``delayq serve``."""
+        return f"{self.prefix}delayq:audit"
 
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""

@@ -48,6 +48,7 @@ class QueueStats:
         ready: Number of messages that wait for a consumer.
         overdue: Number of delayed messages whose due time is past.
         next_due_ms: When the next delayed message is due, or None.
+        error: Why Redis refuses to count the queue, whose numbers are 0 then; else empty.
     """
 
     queue: str
@@ -56,6 +57,7 @@ class QueueStats:
     ready: int
     overdue: int
     next_due_ms: float | None
+    error: str = ""
 
     @property
     def overdue_ms(self) -> float:

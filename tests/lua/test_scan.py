@@ -7,8 +7,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.formats.hash import body_of
 from kombu_delayq.store.formats.list import priority_of
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.scan import PAGE_BYTES
 from kombu_delayq.store.types import Scanned
+from kombu_delayq.store.viewing.scan import PAGE_BYTES
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only, list_only

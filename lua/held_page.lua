@@ -1,0 +1,41 @@
+-- Counts by queue the messages that consumers hold, a page of them.
+-- KEYS[1] unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
+-- KEYS[2] unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
+-- ARGV[1] start  how many messages to skip, those that are held for longest
+-- ARGV[2] count  how many messages to look at, at most
+-- ARGV[3] bytes  about how many bytes to look at, at most
+-- Returns {number looked at, 0 at the end; then for each queue: its name as a JSON text, or '', number of messages}
+-- Atomic: reads only.
+-- Cost: O(log N + messages looked at)
+-- @include wrong_type
+
+-- Longer names are not looked for.
+local NAME = 300
+
+local unacked_index, unacked = KEYS[1], KEYS[2]
+local start, count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local wrong = wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' })
+if wrong then
+  return wrong
+end
+local tags = redis.call('ZRANGE', unacked_index, start, start + count - 1)
+local found, looked, size, slice = {}, 0, 0, 1
+while looked < #tags and size < bytes do
+  local last = math.min(looked + slice, #tags)
+  for _, note in ipairs(redis.call('HMGET', unacked, unpack(tags, looked + 1, last))) do
+    if note then
+      size = size + #note
+      -- A quote inside the name has a backslash before it; that at the name's beginning has none.
+      local name = string.match(string.sub(note, -NAME), '.*[^\\](".*")%]$') or ''
+      found[name] = (found[name] or 0) + 1
+    end
+  end
+  looked, slice = last, math.min(slice * 2, 64)
+end
+local reply = { looked }
+for name, number in pairs(found) do
+  reply[#reply + 1] = name
+  reply[#reply + 1] = number
+end
+return reply

@@ -1,0 +1,87 @@
+"""What the store counts for those who look on: queues together, and what has happened to their messages."""
+
+from math import inf
+
+import pytest
+import redis
+from redis.exceptions import NoPermissionError
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.viewing import figures
+from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S, OPERATIONS, Lateness, QueueCounts
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
+
+
+def test_overview_has_the_stats_of_each_queue(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues are counted together, in either form, in the order asked for, also over several round trips."""
+    monkeypatch.setattr(figures, "QUEUES_A_ROUND_TRIP", 2)
+    store = make_store()
+    for backup in ("hash", "list"):
+        make_store(backup=backup).delivery.offer("both", waiting(backup, PAST_MS))
+    store.delivery.offer("later", waiting("i"))
+    store.client.lpush("ready\x06\x163", "message")
+    names = ["ready", "both", "unknown", "later"]
+    found = store.figures.overview(names)
+    assert [stats.queue for stats in found] == names
+    assert [(stats.delayed, stats.ready, stats.overdue) for stats in found] == [
+        (0, 1, 0),
+        (2, 0, 2),
+        (0, 0, 0),
+        (1, 0, 0),
+    ]
+    assert [stats.next_due_ms for stats in found] == [None, PAST_MS, None, FUTURE_MS]
+    assert {stats.error for stats in found} == {""}
+    assert store.figures.overview([]) == []
+
+
+def test_overview_says_why_a_queue_is_not_counted(store: DelayStore) -> None:
+    """Somebody else's key in the way of one queue does not keep others from being counted."""
+    store.delivery.offer("q", waiting("i"))
+    key = store.keys.stored("broken", store.backup)[0]
+    store.client.set(key, "somebody else's")
+    broken, whole = store.figures.overview(["broken", "q"])
+    assert f"WRONGTYPE key {key}" in broken.error
+    assert (broken.delayed, whole.delayed, whole.error) == (0, 1, "")
+
+
+def test_a_user_with_the_rights_for_one_form_sees_that_form(own_server: PrivateRedis) -> None:
+    """A user that may not read Redisson's keys sees the other form; one that may read nothing gets Redis's error."""
+    admin = own_server.client()
+    for user, keys in (("half", "~delayq:* ~q*"), ("none", "~nothing")):
+        admin.execute_command("ACL", "SETUSER", user, "on", ">password", "+@all", *keys.split())
+    with_form, without = (
+        DelayStore(redis.Redis(port=own_server.port, username=user, password="password"), options=Options())
+        for user in ("half", "none")
+    )
+    with_form.delivery.offer("q", waiting("i"))
+    assert [stats.delayed for stats in with_form.figures.overview(["q"])] == [1]
+    assert with_form.figures.due_counts(["q"], [FUTURE_MS, inf]) == {"q": [1]}
+    for look in (lambda: without.figures.overview(["q"]), lambda: without.figures.counts(["q"])):
+        with pytest.raises(NoPermissionError):
+            look()
+    with_form.close()
+    without.close()
+
+
+NOTHING = QueueCounts(0, 0, 0, dict.fromkeys(OPERATIONS, 0), Lateness((0,) * len(LATENESS_BOUNDS_S), 0.0, 0))
+
+
+def test_a_queue_of_which_nothing_is_counted_has_zeros(store: DelayStore) -> None:
+    """An unknown queue has zeros, and so has one with somebody else's key in the place of its counters."""
+    store.client.set(store.keys.counts("wrong"), "somebody else's")
+    store.client.hset(store.keys.counts("odd"), "transferred", "somebody else's")
+    assert store.figures.counts(["unknown", "wrong", "odd"]) == dict.fromkeys(("unknown", "wrong", "odd"), NOTHING)
+    assert store.figures.counts([]) == {}
+
+
+def test_lateness_is_cumulative(store: DelayStore) -> None:
+    """A bucket has all messages that were late by no more than its bound; those beyond the last are in the count."""
+    fields = {"transferred": 10, "lost": 1, "late:1": 2, "late:3": 1, "late:16": 4, "late_us": 1_500_000, "drop": 3}
+    store.client.hset(store.keys.counts("q"), mapping=fields)
+    found = store.figures.counts(["q"])["q"]
+    assert found.lateness == Lateness((3, 5, 5, *[6] * 13), 1.5, 10)
+    assert (found.transferred, found.lost, found.redelivered) == (10, 1, 0)
+    assert found.operations == {**NOTHING.operations, "drop": 3}
