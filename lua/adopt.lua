@@ -13,8 +13,8 @@
 -- ARGV[6] due_ms    due time, ms since the epoch
 -- ARGV[7] priority  0-9
 -- ARGV[8] body
--- Returns 'first' | 'head' | 'behind' when the store has the message now; 'due', with nothing changed, when the message
--- is due already
+-- Returns 'first' | 'head' | 'behind' when the store has the message now; with nothing changed: 'due' when the message
+-- is due already, 'gone' when the consumer holds it no more
 -- Atomic: the message moves from the unacked messages into the store.
 -- Cost: O(log N)
 -- @include announce clock lifetime put wrong_type
@@ -31,6 +31,9 @@ if wrong then
 end
 if tonumber(due_ms) <= now then
   return 'due'
+end
+if tag ~= '' and redis.call('HEXISTS', unacked, tag) == 0 then
+  return 'gone'
 end
 local life = life_of(keys, now, expire)
 local place = announce(keys, wake, queue, function()

@@ -56,7 +56,7 @@ class Adoption:
             raise
 
     def _adopt(self, queue: str, no_ack: bool, message: Message, due: Due) -> bool:
-        """Moves a message into the store. Returns whether the store has it.
+        """Moves a message into the store. Returns whether the consumer is rid of it.
 
         If Redis refuses the script, the consumer keeps the message, as with stock kombu. If Redis is gone, the message
         stays among the unacked ones, like every message of a lost consumer.
@@ -70,13 +70,13 @@ class Adoption:
                 channel.qos.append(held, tag := held.delivery_tag)
             prefix = channel.global_keyprefix
             unacked = (prefix + channel.unacked_index_key, prefix + channel.unacked_key)
-            adopted: bool = channel.store.delivery.adopt(queue, offer, tag, *unacked, channel.expire_ms(queue))
+            is_gone: bool = channel.store.delivery.adopt(queue, offer, tag, *unacked, channel.expire_ms(queue)) != "due"
         except RedisError as error:
             if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
                 raise
             logger.warning("a message of queue %r that is due later stays with this consumer: %s", queue, error)
             return False
-        if adopted and not no_ack:
-            virtual.QoS.ack(channel.qos, tag)  # the script has removed it from Redis
+        if is_gone and not no_ack:
+            virtual.QoS.ack(channel.qos, tag)  # the script has removed it from Redis, or somebody else before
             channel.consumer.held.pop(tag, None)
-        return adopted
+        return is_gone

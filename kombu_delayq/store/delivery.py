@@ -71,7 +71,7 @@ class Delivery(StorePart):
         command = client.eval_command("put", keys, args)
         return self._registry.around(queue, command) if is_delayed else [command]
 
-    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> bool:
+    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> str:
         """Moves a message that a consumer holds into the store.
 
         Args:
@@ -83,11 +83,12 @@ class Delivery(StorePart):
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
-            Whether the store has the message; False if it is already due by Redis's clock and stays with the consumer.
+            ``first``, ``head`` or ``behind``, as in ``Offered``, if the store has the message now; ``due`` if it is due
+            already by Redis's clock and stays with the consumer; ``gone`` if the consumer does not hold it any more.
         """
         args = [self._client.wake(queue), queue, expire_ms, tag, *offer]
         keys = [*self._client.stored(queue), unacked_index, unacked]
-        return as_text(self._registry.run("adopt", queue, keys, args)) != "due"
+        return as_text(self._registry.run("adopt", queue, keys, args))
 
     def give_back(self, queue: str, priority: int, body: str) -> int:
         """Returns a message that a consumer could not keep to the list it came from, even in a full Redis.

@@ -177,6 +177,10 @@ class Keys:
         """HASH: names of the consumers, with the names of the queues that each consumes, a JSON list."""
         return f"{self.prefix}delayq:consumers:queues"
 
+    def bindings(self, exchange: str) -> str:
+        """SET of kombu's: the queues bound to an exchange, each with routing key and pattern before its name."""
+        return f"{self.prefix}_kombu.binding.{exchange}"
+
     def landing(self, queue: str, step: int, consumer: str) -> str:
         """LIST: message on its way from one of a queue's lists, by its number, into the hand of a consumer."""
         return self._of_queue(queue, f"landing:{step}:{consumer}")

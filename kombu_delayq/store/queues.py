@@ -10,14 +10,17 @@ from typing import NamedTuple
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.store.client import QueueRegistry, ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.keys import glob_escaped
 
 #: Largest number of messages, and about the largest number of bytes, that one call converts.
 CONVERT_COUNT, CONVERT_BYTES = 60, 300_000
 #: Consumers note the use of a queue, and the leader looks for unused ones, every 1/24 of ``forget_after``.
 FORGET_SHARE = 1 / 24
-#: Limits of the search for other key prefixes: calls of SCAN, keys that a call looks at, prefixes, queues of a prefix.
+#: Limits of a search for other key prefixes, or for the bindings of a queue: calls of SCAN, keys that a call looks at,
+#: prefixes, queues of a prefix.
 PREFIX_SCANS, SCAN_KEYS, PREFIXES, PREFIX_QUEUES = 10, 1000, 20, 1000
 
 
@@ -75,6 +78,23 @@ class Queues(StorePart):
     def names(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
         return sorted(map(as_text, self._client.redis.smembers(self._keys.queues)))
+
+    def exists(self, queue: str) -> bool:
+        """Whether anybody has published to a queue or consumes it, as far as Redis can say.
+
+        Redis has no list of an empty queue, but kombu's bindings stay. One round trip, and for a queue that is bound to
+        exchanges of other names only, a look at a few thousand keys.
+        """
+        looks = [("EXISTS", key) for key in (self._keys.bindings(queue), *self._client.ready(queue))]
+        consumed, *found = self._client.replies(
+            [("HVALS", self._keys.consumed), ("SISMEMBER", self._keys.queues, queue), *looks]
+        )
+        for reply in (consumed, *found):
+            if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
+                raise reply
+        name = to_json(queue).encode()
+        is_consumed = isinstance(consumed, list) and any(name in as_bytes(names) for names in consumed)
+        return is_consumed or 1 in found or self._is_bound(queue)
 
     def know(self, queue: str) -> bool:
         """Makes a queue known to the transfer workers. Returns False if a full Redis has no room for the name."""
@@ -202,6 +222,18 @@ class Queues(StorePart):
             sizes = Counter({prefix: self._size_under(prefix) for prefix in others})
             return {prefix: size for prefix, size in sizes.most_common() if size}
         return {}
+
+    def _is_bound(self, queue: str) -> bool:
+        end, cursor = as_bytes(f"{self._keys.separator}{queue}"), -1
+        pattern = glob_escaped(self._keys.bindings("")) + "*"
+        for _ in range(PREFIX_SCANS):
+            cursor, keys = self._client.redis.scan(max(cursor, 0), match=as_bytes(pattern), count=SCAN_KEYS)
+            for reply in self._client.replies([("SMEMBERS", key) for key in keys]):
+                if not isinstance(reply, Exception) and any(as_bytes(bound).endswith(end) for bound in reply):
+                    return True
+            if not cursor:
+                break
+        return False
 
     def _size_under(self, prefix: str) -> int:
         keys = replace(self._keys, prefix=prefix)

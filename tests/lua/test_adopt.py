@@ -59,9 +59,25 @@ def test_a_message_that_is_due_stays_with_its_consumer(store: DelayStore, ear: E
     store.client.sadd("delayq:queues", "q")
     before = contents(store.client)
     for due_ms in (PAST_MS, clock_ms(store.client)):
-        assert not store.delivery.adopt("q", waiting("i", due_ms), "tag", *UNACKED)
+        assert store.delivery.adopt("q", waiting("i", due_ms), "tag", *UNACKED) == "due"
     assert contents(store.client) == before
     assert ear.heard() == []
+
+
+def test_a_message_that_its_consumer_has_lost_is_left_alone(store: DelayStore, ear: Ear) -> None:
+    """What has gone back to its queue meanwhile, because the lease of its consumer ended, is not stored as well."""
+    deliver(store, "another")
+    store.client.sadd("delayq:queues", "q")
+    before = contents(store.client)
+    assert store.delivery.adopt("q", waiting("i"), "tag", *UNACKED) == "gone"
+    assert contents(store.client) == before
+    assert ear.heard() == []
+
+
+def test_a_consumer_that_does_not_acknowledge_holds_nothing(store: DelayStore) -> None:
+    """Its message is stored without a look at what is held."""
+    assert store.delivery.adopt("q", waiting("i"), "", *UNACKED) == "first"
+    assert store.queues.size("q") == 1
 
 
 def test_a_message_that_waits_already_is_stored_once(store: DelayStore) -> None:

@@ -137,7 +137,7 @@ BRING: dict[str, Callable[[DelayStore], object]] = {
         store.delivery.offer_commands("q", [waiting("i")])
     ),
     "put": lambda store: store.delivery.put("q", PageId("s", 1), [waiting("i")]),
-    "adopt": lambda store: store.delivery.adopt("q", waiting("i"), "tag", "unacked_index", "unacked"),
+    "adopt": lambda store: store.delivery.adopt("q", waiting("i"), "", "unacked_index", "unacked"),
     "step": lambda store: store.chains.step("q", "chain", waiting("i", body="chain")),
     "enqueue": _enqueue,
     "publish": _publish,

@@ -56,7 +56,7 @@ def publish(store: DelayStore, due_ms: float) -> None:
 
 
 def adopt(store: DelayStore, due_ms: float) -> None:
-    assert store.delivery.adopt("q", waiting("late", due_ms), "tag", "unacked_index", "unacked", EXPIRE_MS)
+    assert store.delivery.adopt("q", waiting("late", due_ms), "", "unacked_index", "unacked", EXPIRE_MS)
 
 
 def convert(store: DelayStore, due_ms: float) -> None:
@@ -71,9 +71,7 @@ LATER: dict[str, Callable[[DelayStore, float], object]] = {
     "offer, x-expires unknown": lambda store, due_ms: store.delivery.offer("q", waiting("late", due_ms)),
     "step": lambda store, due_ms: store.chains.step("q", "chain", waiting("late", due_ms, "chain"), EXPIRE_MS),
     "adopt": adopt,
-    "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt(
-        "q", waiting("late", due_ms), "tag", "i", "u"
-    ),
+    "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt("q", waiting("late", due_ms), "", "i", "u"),
     "reschedule": lambda store, due_ms: store.lookup.reschedule("q", [Change(only(store, "i"), due_ms, b"new")]),
     "convert": convert,
     "enqueue": lambda store, due_ms: store.jobs.enqueue("q", job(store), [waiting("late", due_ms)]),

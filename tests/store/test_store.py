@@ -37,7 +37,7 @@ def _publish(store: DelayStore) -> None:
 
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "offer": lambda store: store.delivery.offer("q", waiting("i")),
-    "adopt": lambda store: store.delivery.adopt("q", waiting("j"), "tag", "unacked_index", "unacked"),
+    "adopt": lambda store: store.delivery.adopt("q", waiting("j"), "", "unacked_index", "unacked"),
     "transfer": lambda store: store.delivery.transfer("q"),
     "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
     "heads": lambda store: store.delivery.heads(["q"]),
@@ -164,7 +164,7 @@ def test_a_queue_is_known_again_after_its_own_purge(store: DelayStore) -> None:
 
 def test_an_adopted_message_makes_its_queue_known(store: DelayStore) -> None:
     """A queue whose first delayed message is an adopted one is known."""
-    store.delivery.adopt("q", waiting("i"), "tag", "unacked_index", "unacked")
+    store.delivery.adopt("q", waiting("i"), "", "unacked_index", "unacked")
     assert store.queues.names() == ["q"]
 
 

@@ -187,7 +187,8 @@ def test_adopting_what_is_due_changes_nothing(client: redis.Redis) -> None:
     client.zadd("unacked_index", {"tag": 1})
     client.hset("unacked", "tag", "message")
     now_ms = store.delivery.heads([]).now_ms
-    assert not store.delivery.adopt("q", Offer("id", repr(now_ms), 0, "message"), "tag", "unacked_index", "unacked")
+    due = store.delivery.adopt("q", Offer("id", repr(now_ms), 0, "message"), "tag", "unacked_index", "unacked")
+    assert due == "due"
     assert store.queues.size("q") == 0
     assert client.hgetall("unacked") == {"tag": "message"}
 
