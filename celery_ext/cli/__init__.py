@@ -22,8 +22,10 @@ from celery_ext.cli.commands.purge import purge
 from celery_ext.cli.commands.repair import repair
 from celery_ext.cli.commands.reschedule import reschedule
 from celery_ext.cli.commands.run_now import run_now
+from celery_ext.cli.commands.serve import serve
 from celery_ext.cli.commands.show import show
 from celery_ext.cli.commands.status import status
+from celery_ext.cli.commands.tokens import tokens
 from celery_ext.cli.commands.transfer import transfer
 from celery_ext.cli.stderr import QuietGroup
 from celery_ext.worker import bootstrap
@@ -76,7 +78,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
 
 for _command in (
     *(status, list_, show, cancel, reschedule, run_now, purge),
-    *(dead_letters, export, import_, repair, convert, transfer, demo),
+    *(dead_letters, export, import_, repair, convert, transfer, serve, tokens, demo),
 ):
     delayq.add_command(_command)
 bootstrap.attach()

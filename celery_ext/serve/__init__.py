@@ -3,6 +3,7 @@
 It needs the extra ``serve``: ``pip install 'kombu-delayq[serve]'``.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery import Celery
@@ -13,18 +14,37 @@ from celery_ext.serve.application import make_app
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.settings import ServeSettings
 
-__all__ = ["ServeSettings", "asgi"]
+__all__ = ["ServeSettings", "asgi", "wsgi"]
 
 
 def asgi(app: Celery, **settings: Any) -> ASGIApp:
-    """Returns an ASGI application for an app's broker, to run by itself or to mount into another one.
+    """Returns an ASGI application for an app's broker, to mount into FastAPI, Starlette and the like.
+
+    The app around it decides who may call: by ``identify``, by tokens, or by a header of a proxy. It also decides by
+    which names it may be called.
 
     Args:
         app: The Celery app.
         settings: Fields of ``ServeSettings``.
+
+    Raises:
+        ValueError: The settings do not say who may call.
     """
+    given = ServeSettings(**{"allowed_hosts": ("*",), **settings})
+    if not given.knows_callers and given.anonymous is None:
+        raise ValueError(
+            "who may call? Give identify, tokens, or trust_header with trusted_proxies; "
+            "or anonymous=True, to let everybody look who can reach the app"
+        )
 
     def connect() -> Any:
         return app.connection_for_read(transport=TRANSPORT)
 
-    return make_app(ServeBroker(app, connect), ServeSettings(**settings))
+    return make_app(ServeBroker(app, connect), given)
+
+
+def wsgi(app: Celery, **settings: Any) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
+    """Returns the same for WSGI, to mount into Flask and the like."""
+    from celery_ext.serve.as_wsgi import AsWSGI
+
+    return AsWSGI(asgi(app, **settings))

@@ -6,7 +6,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import NoPermissionError, RedisError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from celery_ext.serve import api, metrics, page
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 def make_app(broker: ServeBroker, settings: ServeSettings) -> Starlette:
     """Makes the ASGI application of a server."""
-    kinds = (Problem, HTTPException, RedisError, OSError, OperationalError, DelayqError, Exception)
+    kinds = (Problem, HTTPException, RedisError, OSError, OperationalError, DelayqError)
     handlers = dict.fromkeys(kinds, _in_words)
-    app = Starlette(routes=routes(), middleware=middleware(settings), exception_handlers=handlers)
+    app = Starlette(routes=routes(), middleware=middleware(settings, _in_words), exception_handlers=handlers)
     app.state.serve = Serve(broker, settings)
     return app
 
@@ -46,6 +46,8 @@ def problem_of(error: Exception) -> Problem:
             return error
         case HTTPException():
             return Problem(error.status_code, error.detail, headers=error.headers)
+        case ClientDisconnect():  # nobody reads this
+            return Problem(400, "the body ended too soon")
         case AnswerLost():
             return Problem(503, str(error), "answer-lost")
         case NoPermissionError():

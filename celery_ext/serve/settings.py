@@ -25,6 +25,8 @@ class ServeSettings:
         trusted_proxies: Addresses or networks of the proxies that may set ``trust_header``.
         allowed_hosts: Names by which the server may be called, beside those of this machine's loopback; ``*`` for any.
         identify: Names the caller of a request, for an app that mounts the server; returns None for nobody.
+        anonymous: Whether a caller without proof may look; None: only if there are no other callers, so that neither
+            tokens, a header of a proxy nor ``identify`` are given.
     """
 
     allow_write: bool = False
@@ -36,3 +38,14 @@ class ServeSettings:
     trusted_proxies: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     identify: "Callable[[Request], Caller | None] | None" = None
+    anonymous: bool | None = None
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether callers can prove who they are."""
+        return not (self.tokens is None and self.trust_header is None and self.identify is None)
+
+    @property
+    def lets_anybody_look(self) -> bool:
+        """Whether a caller without proof may look."""
+        return self.anonymous if self.anonymous is not None else not self.knows_callers

@@ -26,8 +26,8 @@ class Action(StrEnum):
 
 #: Actions that change nothing.
 READING = frozenset({Action.READ, Action.METRICS})
-#: Actions of an operator who is no program: everything but handing messages out over HTTP.
-OPERATING = frozenset(Action) - {Action.CONSUME}
+#: Actions of an operator, who is no program. To enqueue a task is to run code, and to consume takes it from workers.
+OPERATING = frozenset(Action) - {Action.ENQUEUE, Action.CONSUME}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,9 @@ class Caller:
         )
 
     def check(self, action: Action, *, queue: str | None = None, task: str | None = None) -> None:
-        """Raises a problem, 403, where ``may`` is false."""
+        """Raises a problem, 403, where ``may`` is false; 401 if nobody is known to call."""
+        if not self.name:
+            raise unauthorized("this needs a token: send it as `Authorization: Bearer dq_…`, or log in on the page")
         if not self.may(action, queue=queue, task=task):
             raise Problem(403, f"{self.name} may not {action}{_on(queue, task)}", "not-allowed", action=str(action))
 
@@ -72,6 +74,19 @@ class Caller:
 
 #: Whoever calls a server that asks for no token: someone on this machine, who may look.
 LOCAL = Caller("local", READING)
+#: Whoever did not prove who they are, where that is needed.
+NOBODY = Caller("", frozenset())
+
+
+def unauthorized(detail: str, *, invalid: bool = False) -> Problem:
+    """A request that does not prove who sent it: 401.
+
+    Args:
+        detail: For the caller.
+        invalid: Whether there was a token.
+    """
+    challenge = 'Bearer realm="delayq"' + (', error="invalid_token"' if invalid else "")
+    return Problem(401, detail, "unauthorized", headers={"WWW-Authenticate": challenge})
 
 
 def caller_of(request: Request) -> Caller:

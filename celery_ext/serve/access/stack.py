@@ -1,48 +1,126 @@
 """The middleware in front of all routes."""
 
-from typing import Any
+import logging
+from collections.abc import Callable
+from time import monotonic
+from urllib.parse import quote
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from celery_ext.serve.access.identity import LOCAL, READING, Caller
+from celery_ext.serve.access.gate import Gate
+from celery_ext.serve.access.headers import SecurityHeaders
+from celery_ext.serve.access.limits import BodyLimit
+from celery_ext.serve.access.origins import SAFE
 from celery_ext.serve.settings import ServeSettings
 
+logger = logging.getLogger(__name__)
 
-def middleware(settings: ServeSettings) -> list[Middleware]:
-    """Returns the middleware of a server, the outermost first."""
-    return [Middleware(_RawPath), Middleware(_Identify, settings)]
+#: Turns an error into the answer to a request.
+InWords = Callable[[Request, Exception], Response]
+#: Characters of a path that stay as they are.
+_PATH_CHARACTERS = "/:@!$&'()*+,;=~-._"
 
 
-class _RawPath:
-    """Routes by the path as it was sent, percent-encoded, so that a name in it may contain a slash."""
+def middleware(settings: ServeSettings, in_words: InWords) -> list[Middleware]:
+    """Returns the middleware of a server, the outermost first.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        settings: Those of the server.
+        in_words: Answers in place of what failed.
+
+    Raises:
+        InvalidTokens: The file of tokens cannot be read.
+        ValueError: A trusted proxy is no address.
+    """
+    gate = Gate(settings)
+    return [
+        Middleware(SecurityHeaders),
+        Middleware(_Errors, in_words),
+        Middleware(_Paths, settings, gate),
+        Middleware(BodyLimit),
+        Middleware(_Admission, gate),
+    ]
+
+
+class _Errors:
+    """Answers in words when something below fails, and logs what was asked: never a query, a header or a body."""
+
+    def __init__(self, app: ASGIApp, in_words: InWords) -> None:
         self._app = app
+        self._in_words = in_words
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raw = scope.get("raw_path")
-        if scope["type"] == "http" and raw:
-            scope = {**scope, "path": raw.decode("latin-1")}
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope["state"] = dict(scope.get("state", {}))
+        begun, status = monotonic(), 0
+
+        async def send_noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noted)
+        except Exception as error:
+            response = self._in_words(Request(scope), error)
+            if status:
+                raise  # half of an answer is out: the server ends the connection
+            await response(scope, receive, send_noted)
+        finally:
+            visit = state.get("visit")
+            level = logging.DEBUG if status < 400 and scope["method"] in SAFE else logging.INFO
+            took_ms = (monotonic() - begun) * 1000
+            who = visit.caller.name if visit and visit.caller.name else "nobody"
+            logger.log(level, "%s %s %s by %s in %.1f ms", status, scope["method"], _shown(scope), who, took_ms)
 
 
-class _Identify:
-    """Finds out who calls."""
+class _Paths:
+    """Says where the server is: below which prefix, and by which scheme browsers call it.
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+    Routes go by the path as it was sent, percent-encoded, so that a name in it may contain a slash.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings, gate: Gate) -> None:
         self._app = app
-        self._settings = settings
+        self._prefix = settings.root_path.rstrip("/")
+        self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope.setdefault("state", {})["caller"] = self._caller(Request(scope))
+            request, proxies = Request(scope), self._gate.proxies
+            raw = scope.get("raw_path")
+            path = raw.decode("latin-1") if raw else quote(scope["path"], safe=_PATH_CHARACTERS)
+            prefix = proxies.prefix_of(request)
+            prefix = self._prefix if prefix is None else prefix
+            if not path.startswith(f"{prefix}/"):  # the proxy stripped it
+                path = prefix + path
+            scheme = proxies.scheme_of(request) or scope.get("scheme", "http")
+            root_path = prefix + scope.get("root_path", "")
+            scope = {**scope, "path": path, "root_path": root_path, "scheme": scheme}
         await self._app(scope, receive, send)
 
-    def _caller(self, request: Request) -> Caller:
-        identify: Any = self._settings.identify
-        caller: Caller = (identify(request) if identify else None) or LOCAL
-        if self._settings.allow_write:
-            return caller
-        return Caller(caller.name, caller.actions & READING, caller.queues, caller.tasks)
+
+class _Admission:
+    """Lets in whom the gate admits."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            visit = self._gate.admit(Request(scope))
+            scope["state"].update(gate=self._gate, visit=visit, caller=visit.caller)
+        await self._app(scope, receive, send)
+
+
+def _shown(scope: Scope) -> str:
+    """Returns the path for a log: as it was sent, so that it has no line ends."""
+    raw: bytes | None = scope.get("raw_path")
+    return raw.decode("latin-1") if raw else quote(scope["path"])

@@ -1,0 +1,234 @@
+"""Tokens: a file has the hash of each, and what its holder may do."""
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from celery_ext.serve.access.identity import Action, Caller
+from celery_ext.serve.access.rates import Rate
+from kombu_delayq.errors import DelayqError
+
+logger = logging.getLogger(__name__)
+
+#: What every token begins with, so that programs that look for leaked secrets find it.
+PREFIX = "dq_"
+#: Random bytes of a token: nobody guesses 256 bits, so the hash needs no salt and may be fast.
+_RANDOM_BYTES = 32
+#: Name of a token: it stands in logs, in the audit and in a cookie.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_REQUIRED = {"name", "sha256", "actions", "queues", "tasks"}
+_OPTIONAL = {"rate", "expires"}
+#: Rights of others than the owner: with the hashes anybody could sign a cookie of the page.
+_OTHERS = 0o077
+
+
+class InvalidTokens(DelayqError, ValueError):
+    """The file of tokens cannot be read, or is not written as one."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """What the file says of a token.
+
+    Attributes:
+        name: Its name, which is no secret.
+        sha256: Hash of the token, 64 hexadecimal digits.
+        actions: What its holder may do.
+        queues: Patterns of names of queues, such as ``orders.*``.
+        tasks: Patterns of names of tasks.
+        rate: How many requests its holder may send; None for any number.
+        expires: From when on it is refused; None for never.
+    """
+
+    name: str
+    sha256: str
+    actions: frozenset[Action]
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    rate: Rate | None = None
+    expires: datetime | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Its holder."""
+        return Caller(self.name, self.actions, self.queues, self.tasks)
+
+    def has_expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and datetime.now(UTC) >= self.expires
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the entry of the file."""
+        entry: dict[str, Any] = {"name": self.name, "sha256": self.sha256}
+        entry |= {"actions": [str(action) for action in Action if action in self.actions]}
+        entry |= {"queues": list(self.queues), "tasks": list(self.tasks)}
+        if self.rate:
+            unit = {1: "s", 60: "m", 3600: "h", 86_400: "d"}[int(self.rate.period_s)]
+            entry["rate"] = f"{self.rate.count}/{unit}"
+        if self.expires:
+            entry["expires"] = self.expires.isoformat()
+        return entry
+
+    @classmethod
+    def parse(cls, entry: Any) -> "Token":
+        """Reads an entry of the file.
+
+        Raises:
+            ValueError: It is not written as one; the text says what is wrong, without the hash.
+        """
+        if not isinstance(entry, Mapping):
+            raise ValueError("an entry is no object")
+        name = entry.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"name {name!r} is not 1 to 64 letters, digits, or . _ @ -")
+        if wrong := sorted((_REQUIRED - entry.keys()) | (entry.keys() - _REQUIRED - _OPTIONAL)):
+            what = "is missing" if wrong[0] in _REQUIRED else "is not known"
+            raise ValueError(f"token {name}: {wrong[0]} {what}")
+        if not isinstance(entry["sha256"], str) or not _HASH.fullmatch(entry["sha256"]):
+            raise ValueError(f"token {name}: sha256 is not 64 hexadecimal digits")
+        texts = {field: _texts(name, field, entry[field]) for field in ("actions", "queues", "tasks")}
+        try:
+            actions = frozenset(map(Action, texts["actions"]))
+            rate = Rate.parse(entry["rate"]) if entry.get("rate") is not None else None
+            expires = _moment(entry["expires"]) if entry.get("expires") is not None else None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"token {name}: {error}") from None
+        return cls(name, entry["sha256"], actions, texts["queues"], texts["tasks"], rate, expires)
+
+
+def _texts(name: str, field: str, given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        raise ValueError(f"token {name}: {field} is no list of texts")
+    return tuple(given)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"expires {text!r} has no zone: write it with Z at the end")
+    return moment
+
+
+class Tokens:
+    """The tokens of a file.
+
+    Args:
+        tokens: In the order of the file.
+
+    Raises:
+        ValueError: Two have one name or one hash.
+    """
+
+    def __init__(self, tokens: Iterable[Token] = ()) -> None:
+        self.all = tuple(tokens)
+        self._by_name = {token.name: token for token in self.all}
+        self._by_hash = {token.sha256: token for token in self.all}
+        if not len(self.all) == len(self._by_name) == len(self._by_hash):
+            raise ValueError("two tokens have one name, or one hash")
+
+    def named(self, name: str) -> Token | None:
+        """Returns the token of this name."""
+        return self._by_name.get(name)
+
+    def of_secret(self, secret: str) -> Token | None:
+        """Returns the entry of a token.
+
+        The search goes by the hash of what came. The time it takes says nothing of the hashes in the file: nobody can
+        choose a token by the hash that it has.
+        """
+        sha256 = hash_of(secret)
+        found = self._by_hash.get(sha256)
+        return found if found and hmac.compare_digest(found.sha256, sha256) else None
+
+
+class TokenFile:
+    """A file of tokens, read again whenever it changes.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InvalidTokens: The file cannot be read, or is not written as one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = _version(path)
+        self._tokens = read_tokens(path)
+
+    @property
+    def tokens(self) -> Tokens:
+        """What the file has now; if it cannot be read any more, what it had before that."""
+        seen = _version(self._path)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._tokens = read_tokens(self._path)
+            except InvalidTokens as error:
+                logger.error("the tokens stay as they were: %s", error)
+        return self._tokens
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """Returns what changes with the file, an empty tuple without a file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def read_tokens(path: Path) -> Tokens:
+    """Reads a file of tokens.
+
+    Raises:
+        InvalidTokens: The file cannot be read, or is not written as one.
+    """
+    try:
+        if path.stat().st_mode & _OTHERS:
+            logger.warning("others may read or write the file of tokens %s: change its mode to 0600", path)
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or not isinstance(content.get("tokens"), list):
+            raise ValueError('it is not {"tokens": [...]}')
+        return Tokens(map(Token.parse, content["tokens"]))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidTokens(f"file of tokens {path}: {reason}") from None
+
+
+def write_tokens(path: Path, tokens: Iterable[Token]) -> None:
+    """Writes a file of tokens that only its owner may read, in one step: a reader finds the old or the new one.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    content = json.dumps({"tokens": [token.as_dict() for token in tokens]}, indent=2)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{content}\n")
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def new_secret() -> str:
+    """Returns a new token: the prefix and 256 random bits, 46 characters."""
+    return PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+
+
+def hash_of(secret: str) -> str:
+    """Returns the hash of a token, as the file has it."""
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
