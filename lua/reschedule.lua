@@ -5,9 +5,9 @@
 -- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
--- ARGV[3...] four a message: id under which it is stored, SHA-1 of its body, new due time, new body
--- Returns for each message: 'rescheduled', or, with nothing changed, 'not_delayed', 'changed' (another body waits
--- under the id) or 'due' (the new due time is past)
+-- ARGV[3...] five a message: id under which it is stored, SHA-1 of its body, due time, new due time, new body
+-- Returns for each message: 'rescheduled', or, with nothing changed, 'not_delayed', 'changed' (another body or
+-- another due time waits under the id) or 'due' (the new due time is past)
 -- Atomic: a message that was not transferred before waits until its new due time.
 -- Cost: O(log N) a message
 -- @include announce clock find lifetime wrong_type
@@ -21,11 +21,11 @@ if wrong then
   return wrong
 end
 
-local function reschedule(id, sha, due_ms, body)
+local function reschedule(id, sha, was_ms, due_ms, body)
   local message = stored(keys, id)
   if not message then
     return 'not_delayed'
-  elseif redis.sha1hex(message.body) ~= sha then
+  elseif tonumber(message.due) ~= tonumber(was_ms) or redis.sha1hex(message.body) ~= sha then
     return 'changed'
   elseif tonumber(due_ms) <= now then
     return 'due'
@@ -38,8 +38,8 @@ end
 local life = life_of(keys, now, 0)
 local reply = {}
 announce(keys, wake, queue, function()
-  for i = 3, #ARGV, 4 do
-    reply[#reply + 1] = reschedule(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  for i = 3, #ARGV, 5 do
+    reply[#reply + 1] = reschedule(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
   end
 end)
 live_on(keys, life, now)

@@ -4,10 +4,10 @@
 -- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
 -- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
--- ARGV[1...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 11th on three a message:
--- id under which it is stored, SHA-1 of its body, new body
--- Returns for each message: 'transferred', or, with nothing changed, 'not_delayed' or 'changed' (another body waits
--- under the id)
+-- ARGV[1...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 11th on four a message:
+-- id under which it is stored, SHA-1 of its body, due time, new body
+-- Returns for each message: 'transferred', or, with nothing changed, 'not_delayed' or 'changed' (another body or
+-- another due time waits under the id)
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
 -- @include clock find lifetime push wrong_type
@@ -20,11 +20,11 @@ if wrong then
 end
 local expire = life_of(keys, now_ms(), 0).margin
 
-local function run_now(id, sha, body)
+local function run_now(id, sha, was_ms, body)
   local message = stored(keys, id)
   if not message then
     return 'not_delayed'
-  elseif redis.sha1hex(message.body) ~= sha then
+  elseif tonumber(message.due) ~= tonumber(was_ms) or redis.sha1hex(message.body) ~= sha then
     return 'changed'
   end
   local ready = KEYS[5 + tonumber(ARGV[1 + tonumber(message.priority)])]
@@ -34,7 +34,7 @@ local function run_now(id, sha, body)
 end
 
 local reply = {}
-for i = 11, #ARGV, 3 do
-  reply[#reply + 1] = run_now(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+for i = 11, #ARGV, 4 do
+  reply[#reply + 1] = run_now(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
 end
 return reply

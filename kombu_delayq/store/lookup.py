@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from hashlib import sha1
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
@@ -14,6 +14,8 @@ from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.types import QueueForm, Waiting, hidden, rows_of, waiting_of
 
 logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 #: Largest number of further messages of one id that one call finds.
 MAX_TWINS = 100
@@ -76,16 +78,16 @@ class Lookup(StorePart):
 
         Returns:
             A word for each change: ``rescheduled``; or, with nothing changed, ``not_delayed``, ``changed`` (another
-            body waits under the id by now) or ``due`` (the new due time is past by Redis's clock).
+            body, or another due time, waits under the id by now) or ``due`` (the new due time is past).
         """
 
         def call(backup: str, part: Sequence[Change]) -> ScriptCall:
             args: list[Any] = [self._client.wake(queue, backup), queue]
             for message, due_ms, body in part:
-                args += [as_bytes(message.id), _sha(message.body), repr(due_ms), body]
+                args += [*_as_read(message), repr(due_ms), body]
             return self._client.stored(queue, backup), args, backup
 
-        return self._change("reschedule", changes, call)
+        return self._in_each_form("reschedule", [(change.message.backup, change) for change in changes], call)
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Pushes messages of one queue to its lists before they are due. Ignores the due times of the changes.
@@ -98,10 +100,30 @@ class Lookup(StorePart):
         def call(backup: str, part: Sequence[Change]) -> ScriptCall:
             args: list[Any] = [*self._client.list_of_priority]
             for message, _, body in part:
-                args += [as_bytes(message.id), _sha(message.body), body]
+                args += [*_as_read(message), body]
             return [*self._client.stored(queue, backup), *self._client.ready(queue)], args, backup
 
-        return self._change("run_now", changes, call)
+        return self._in_each_form("run_now", [(change.message.backup, change) for change in changes], call)
+
+    def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
+        """Removes messages of one queue that are still as they were read; other messages of their ids stay.
+
+        Args:
+            queue: Its name.
+            messages: Each message, and the id of the delay chain of which it is a step, which ends; else an empty text.
+
+        Returns:
+            A word for each message: ``cancelled``; or, with nothing changed, ``not_delayed`` or ``changed``, as in
+            ``reschedule``.
+        """
+
+        def call(backup: str, part: Sequence[tuple[Waiting, str]]) -> ScriptCall:
+            args: list[Any] = [round(self._client.options.cancelled_ttl * 1000)]
+            for message, chain in part:
+                args += [*_as_read(message), as_bytes(chain)]
+            return [*self._client.stored(queue, backup), self._keys.cancelled, self._keys.chains], args, backup
+
+        return self._in_each_form("discard", [(message.backup, (message, chain)) for message, chain in messages], call)
 
     def index(self, queue: str) -> int:
         """Makes messages that other clients have offered in Redisson's form findable by their ids. Returns how many."""
@@ -114,14 +136,14 @@ class Lookup(StorePart):
             if as_text(word) == "end":
                 return found
 
-    def _change(
-        self, operation: str, changes: Sequence[Change], call: Callable[[str, Sequence[Change]], ScriptCall]
+    def _in_each_form(
+        self, operation: str, items: Sequence[tuple[str, T]], call: Callable[[str, Sequence[T]], ScriptCall]
     ) -> list[str]:
-        """Runs a script for changes of one queue, once for each form of backup in which the messages are."""
-        words = [""] * len(changes)
-        for backup in dict.fromkeys(change.message.backup for change in changes):
-            places = [at for at, change in enumerate(changes) if change.message.backup == backup]
-            replies = self._client.run(operation, *call(backup, [changes[at] for at in places]))
+        """Runs a script for items of one queue, once for each form of backup in which they are."""
+        words = [""] * len(items)
+        for backup in dict.fromkeys(form for form, _ in items):
+            places = [at for at, (form, _) in enumerate(items) if form == backup]
+            replies = self._client.run(operation, *call(backup, [items[at][1] for at in places]))
             for at, word in zip(places, replies, strict=True):
                 words[at] = as_text(word)
         return words
@@ -209,5 +231,6 @@ class Lookup(StorePart):
             return 0
 
 
-def _sha(body: bytes | None) -> str:
-    return sha1(body or b"", usedforsecurity=False).hexdigest()
+def _as_read(message: Waiting) -> list[Any]:
+    """Returns what a script compares, so that it changes no other message under the same id."""
+    return [as_bytes(message.id), sha1(message.body or b"", usedforsecurity=False).hexdigest(), repr(message.due_ms)]

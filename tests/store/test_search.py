@@ -147,7 +147,6 @@ def test_a_search_is_bounded_in_time(store: DelayStore) -> None:
 
 def test_a_search_reads_little_at_a_time(store: DelayStore) -> None:
     """However large messages are, no call keeps Redis busy for 10 ms: the bytes of a call are bounded, too."""
-    assert store.client.config_get("slowlog-log-slower-than") == {b"slowlog-log-slower-than": b"10000"}
     store.delivery.offer("q", *(task(f"{n:03}", text="x" * 100_000) for n in range(40)))
     store.client.slowlog_reset()
     assert len(ids_of(search(store, Selection(q="xxx")))) == 40

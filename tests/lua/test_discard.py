@@ -1,0 +1,117 @@
+"""``discard.lua``: removes waiting messages that are still as they were read."""
+
+import pytest
+
+from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Waiting
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
+    BACKUP,
+    DUE,
+    FUTURE_MS,
+    ODD_IDS,
+    TWINS,
+    clock_ms,
+    contents,
+    in_form,
+    look,
+    lose_body,
+    lose_index,
+    odd,
+    only,
+    refuses_a_key_of_the_wrong_type,
+    twin_id,
+    waiting,
+)
+
+
+def discard(store: DelayStore, *messages: Waiting, chain: str = "") -> list[str]:
+    return store.lookup.discard("q", [(message, chain) for message in messages])
+
+
+def test_a_discarded_message_leaves_no_trace(store: DelayStore) -> None:
+    """What is discarded is gone from every key, and nothing else is touched."""
+    store.delivery.offer("q", waiting("kept"))
+    before = look(store)
+    store.delivery.offer("q", waiting("i", FUTURE_MS + 1), waiting("marked", priority=3))
+    assert discard(store, only(store, "i"), only(store, "marked")) == ["cancelled", "cancelled"]
+    assert look(store) == before
+    assert not store.client.exists("delayq:cancelled")
+
+
+def test_only_what_is_as_it_was_read_is_discarded(store: DelayStore) -> None:
+    """A message that has another body or another due time by now stays, and the others of the call go."""
+    store.delivery.offer("q", *(waiting(name) for name in ("body", "due", "gone", "same")))
+    read = [only(store, name) for name in ("body", "due", "gone", "same", "same")]
+    store.lookup.reschedule("q", [Change(read[0], FUTURE_MS, b"new"), Change(read[1], FUTURE_MS + 1, b"body of due")])
+    store.lookup.cancel(["q"], ["gone"])
+    assert discard(store, *read) == ["changed", "changed", "not_delayed", "cancelled", "not_delayed"]
+    assert {message.id for message in store.scan.browse("q").messages} == {"body", "due"}
+
+
+def test_of_several_messages_with_an_id_each_may_be_discarded_alone(store: DelayStore) -> None:
+    """Of messages that share an id one goes, and the others wait and are found."""
+    store.delivery.offer("q", *(waiting("i", body=body) for body in ("one", "two", "three")))
+    messages = {message.id: message for message in store.lookup.get(["q"], ["i"])["i"]}
+    assert discard(store, messages[twin_id("i", "two")]) == ["cancelled"]
+    assert {message.body for message in store.lookup.get(["q"], ["i"])["i"]} == {b"one", b"three"}
+    assert discard(store, messages["i"]) == ["cancelled"]
+    assert discard(store, only(store, "i")) == ["cancelled"]
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
+
+
+@pytest.mark.parametrize("identity", ODD_IDS)
+def test_any_id(store: DelayStore, identity: str) -> None:
+    """A message of any id is discarded alone."""
+    store.delivery.offer("q", waiting("other"))
+    before = look(store)
+    store.delivery.offer("q", odd(identity))
+    assert discard(store, only(store, identity)) == ["cancelled"]
+    assert look(store) == before
+
+
+def test_the_chain_of_a_step_ends(make_store: MakeStore) -> None:
+    """The chain of a discarded step takes no further step, as after a cancel; a message that stays ends none."""
+    store = make_store(cancelled_ttl=3600)
+    for name in ("step", "moved"):
+        assert store.chains.step("q", "chain", waiting(name, body=f"{CHAIN_ID} of chain")) in ("first", "behind")
+    read = {name: only(store, name) for name in ("step", "moved")}
+    store.lookup.reschedule("q", [Change(read["moved"], FUTURE_MS + 1, read["moved"].body or b"")])
+    assert discard(store, read["moved"], chain="moved") == ["changed"]
+    assert discard(store, read["step"], chain="step") == ["cancelled"]
+    assert set(store.client.zrange("delayq:chains", 0, -1)) == {b"", b"moved"}
+    [(name, until)] = store.client.zrange("delayq:cancelled", 0, -1, withscores=True)
+    assert (name, 3500_000 < until - clock_ms(store.client) <= 3600_000) == (b"step", True)
+    assert 3500_000 < store.client.pttl("delayq:cancelled") <= 3600_000
+    for name, word in (("step", "cancelled"), ("moved", "waits")):
+        assert store.chains.step("q", "chain", waiting(name, body=f"{CHAIN_ID} of chain")) == word
+
+
+def test_notes_that_are_out_of_date_go(store: DelayStore) -> None:
+    """Each chain that ends takes up to two old notes with it, so that their number falls."""
+    store.client.zadd("delayq:cancelled", {f"old{n}": n for n in range(5)})
+    for name in ("a", "b"):
+        store.chains.step("q", "chain", waiting(name, body=f"{CHAIN_ID} of chain"))
+        discard(store, only(store, name), chain=name)
+    assert store.client.zrange("delayq:cancelled", 0, -1) == [b"old4", b"a", b"b"]
+
+
+def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
+    """A message whose body or whose index entry is lost stays for `delayq repair`."""
+    store.delivery.offer("q", waiting("i"), waiting("j"))
+    i, j = only(store, "i"), only(store, "j")
+    lose_body(store, "i")
+    lose_index(store, "j")
+    before = contents(store.client)
+    assert discard(store, i, j) == ["not_delayed", "not_delayed"]
+    assert contents(store.client) == before
+
+
+@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS, "delayq:cancelled", "delayq:chains"])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it and nothing is removed."""
+    store.delivery.offer("q", waiting("i"))
+    message = only(store, "i")
+    refuses_a_key_of_the_wrong_type(store, key, lambda: discard(store, message))
