@@ -12,9 +12,10 @@ from starlette.types import ASGIApp
 from celery_ext.connection import TRANSPORT
 from celery_ext.serve.application import make_app
 from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.metrics.collector import DelayqCollector
 from celery_ext.serve.settings import ServeSettings
 
-__all__ = ["ServeSettings", "asgi", "wsgi"]
+__all__ = ["DelayqCollector", "ServeSettings", "asgi", "wsgi"]
 
 
 def asgi(app: Celery, **settings: Any) -> ASGIApp:

@@ -4,9 +4,9 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Thread
 from time import monotonic
 
@@ -51,8 +51,28 @@ LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
     show_default=True,
     help="DEBUG also logs every transfer.",
 )
+@click.option(
+    "--metrics-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    help="Also answer GET /metrics, for Prometheus, and GET /healthz on this port; 0 takes a free one and logs it.",
+)
+@click.option(
+    "--metrics-host",
+    metavar="HOST",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address for --metrics-port, such as 0.0.0.0 for all of this machine.",
+)
 @click.pass_obj
-def transfer(broker: CliBroker, queues: Sequence[str], old_queues: Sequence[str], loglevel: str) -> None:
+def transfer(
+    broker: CliBroker,
+    queues: Sequence[str],
+    old_queues: Sequence[str],
+    loglevel: str,
+    metrics_port: int | None,
+    metrics_host: str,
+) -> None:
     """Run a transfer worker until it is stopped.
 
     It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
@@ -70,12 +90,39 @@ def transfer(broker: CliBroker, queues: Sequence[str], old_queues: Sequence[str]
     worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(broker)], on_transfer=_log_transfer)
 
     try:
-        with errors_in_words(connection):
+        with _metrics(broker, queues, metrics_host, metrics_port), errors_in_words(connection):
             logger.info("transfer worker %s for %s", worker.name, connection.as_uri())
             _run_until_stopped(worker, connect)
     except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
         raise click.ClickException(str(error)) from error
     logger.info("transfer worker %s stopped", worker.name)
+
+
+@contextmanager
+def _metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | None) -> Iterator[None]:
+    """Answers requests for metrics meanwhile, over a connection apart from the transfer worker's."""
+    if port is None:
+        yield
+        return
+    try:
+        from celery_ext.serve.metrics.collector import DelayqCollector, OwnBroker
+        from celery_ext.serve.metrics.exporter import Exporter
+    except ImportError as error:
+        raise click.ClickException(
+            f"--metrics-port needs the extra serve: pip install 'kombu-delayq[serve]' ({error})"
+        ) from error
+    source = OwnBroker(lambda: broker.connection(hurried=True), broker.app)
+    try:
+        exporter = Exporter(DelayqCollector(source, queues=queues), host, port)
+    except OSError as error:
+        raise click.ClickException(f"--metrics-port: cannot listen on {host}:{port}: {error.strerror}") from error
+    exporter.start()
+    logger.info("metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, exporter.port)
+    try:
+        yield
+    finally:
+        exporter.close()
+        source.close()
 
 
 def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:

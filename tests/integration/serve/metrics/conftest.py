@@ -1,0 +1,5 @@
+"""A store in each form of backup."""
+
+from tests.support.store.fixtures import backup, make_store, store
+
+__all__ = ["backup", "make_store", "store"]

@@ -1,0 +1,175 @@
+"""The collector: each scrape says what is in Redis, and never fails."""
+
+import logging
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from prometheus_client import CollectorRegistry
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.serve import DelayqCollector
+from kombu_delayq import __version__
+from kombu_delayq.store import DelayStore
+from tests.support.conditions import until
+from tests.support.serve.metrics import Series, scraped
+from tests.support.serve.prometheus import promtool
+from tests.support.store.consuming import ME, OTHER, end_lease, lives, take
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
+from tests.support.workers.transfers import offer
+
+BOUNDS = ("5", "60", "300", "900", "3600", "14400", "28800", "86400")
+
+
+def of(name: str, found: dict[Series, float]) -> dict[Any, float]:
+    """Returns the values of one metric by their labels; a single label stands for itself."""
+    return {key[1] if len(key) == 2 else key[1:]: value for key, value in found.items() if key[0] == name}
+
+
+def test_gauges_say_what_each_queue_holds(store: DelayStore) -> None:
+    """Delayed, ready of all priorities, overdue, and due within each span: of every known queue, in either form."""
+    for delay_s in (-100, 3, 50, 70, 600, 7200, 40_000, 900_000):
+        store.delivery.offer("orders", waiting(f"in {delay_s}", store.now_ms() + delay_s * 1000))
+    store.delivery.offer("mails", waiting("i", FUTURE_MS))
+    for key in ("orders", "orders\x06\x163", "orders\x06\x169"):
+        store.client.lpush(key, "message")
+    found = scraped(DelayqCollector(store))
+    assert of("delayed_messages", found) == {"orders": 8, "mails": 1}
+    assert of("ready_messages", found) == {"orders": 3, "mails": 0}
+    assert of("overdue_messages", found) == {"orders": 1, "mails": 0}
+    assert of("overdue_seconds", found)["orders"] == pytest.approx(100, abs=5)
+    assert of("overdue_seconds", found)["mails"] == 0
+    next_due = of("next_due_timestamp_seconds", found)
+    assert next_due["orders"] == pytest.approx(store.now_ms() / 1000 - 100, abs=5)
+    assert next_due["mails"] == FUTURE_MS / 1000
+    within = of("due_within_messages", found)
+    assert [within["orders", bound] for bound in BOUNDS] == [2, 3, 4, 5, 5, 6, 6, 7]
+    assert [within["mails", bound] for bound in BOUNDS] == [0] * 8
+    assert (found["redis_up",], found["leader_present",], found["build_info", __version__]) == (1, 0, 1)
+
+
+def test_a_queue_that_holds_messages_in_both_forms_counts_them_together(make_store: MakeStore) -> None:
+    """Messages in one form and in the other are of one queue."""
+    for backup in ("hash", "list"):
+        make_store(backup=backup).delivery.offer("q", waiting(backup, FUTURE_MS))
+    found = scraped(DelayqCollector(make_store()))
+    assert of("delayed_messages", found) == {"q": 2}
+
+
+def test_consumers_and_what_they_hold_count_by_queue(store: DelayStore) -> None:
+    """A consumer counts for each of its queues while its lease lasts; what it has counts for the message's queue."""
+    for queue in ("orders", "mails", "none"):
+        offer(store, queue, 900, queue)
+    lives(store, ME, queues=("orders", "mails"))
+    lives(store, OTHER, queues=("orders",))
+    store.client.lpush("orders", *['{"properties": {"delivery_info": {}}}'] * 3)
+    assert len(take(store, 2, "orders")) == 2
+    found = scraped(DelayqCollector(store))
+    assert of("consumers", found) == {"orders": 2, "mails": 1, "none": 0}
+    assert of("unacked_messages", found) == {"orders": 2, "mails": 0, "none": 0}
+    assert of("ready_messages", found)["orders"] == 1
+    end_lease(store, OTHER)
+    assert of("consumers", scraped(DelayqCollector(store)))["orders"] == 1
+
+
+def test_a_queue_of_dead_letters_is_no_other_queue(store: DelayStore) -> None:
+    """Its length is counted apart, also if the app declares it."""
+    store.client.lpush("failed", "letter")
+    store.client.lpush("failed\x06\x163", "letter")
+    found = scraped(DelayqCollector(store, queues=["orders", "failed"], dead_letters=["failed", "none yet"]))
+    assert of("dead_letter_messages", found) == {"failed": 2, "none yet": 0}
+    assert of("ready_messages", found) == {"orders": 0}
+
+
+def test_the_app_says_which_queues_there_are(redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """Queues that the app declares are shown before they are used; its password and prefix are read from it."""
+    app = Celery(broker=redis_server.url, set_as_current=False)
+    app.conf.broker_transport_options = {"global_keyprefix": "shop."}
+    app.conf.task_queues = {"orders": {}, "mails": {}}
+    client.lpush("shop.orders", "message")
+    found = scraped(DelayqCollector(app))
+    assert of("ready_messages", found) == {"orders": 1, "mails": 0}
+    options = {"global_keyprefix": "shop."}
+    by_url = DelayqCollector(redis_server.url, queues=["orders"], transport_options=options)
+    assert of("ready_messages", scraped(by_url)) == {"orders": 1}
+
+
+def test_redis_may_go_and_come_back(own_server: PrivateRedis, caplog: pytest.LogCaptureFixture) -> None:
+    """Without Redis there is `delayq_redis_up 0` and nothing else, logged once; then all is as before."""
+    caplog.set_level(logging.INFO, "celery_ext.serve")
+    collector = DelayqCollector(own_server.url, queues=["q"])
+    before = scraped(collector)
+    own_server.stop()
+    assert [scraped(collector) for _ in range(3)] == [{("redis_up",): 0}] * 3
+    own_server.start()
+    assert until(lambda: scraped(collector) == before)
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.partition(":")[0] for text in said] == [
+        "metrics cannot be read from Redis",
+        "metrics can be read from Redis again",
+    ]
+
+
+def test_to_register_a_collector_asks_redis_nothing(client: redis.Redis, redis_server: PrivateRedis) -> None:
+    """It has names before the first scrape, so that a registry refuses a second one; no connection is made for it."""
+    count = int(client.info("stats")["total_connections_received"])
+    registry = CollectorRegistry()
+    registry.register(DelayqCollector(redis_server.url))
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        registry.register(DelayqCollector(redis_server.url))
+    assert int(client.info("stats")["total_connections_received"]) == count
+
+
+def test_what_redis_refuses_is_left_out(own_server: PrivateRedis, caplog: pytest.LogCaptureFixture) -> None:
+    """A key in the way hides its queue, and a missing right the figures that need it; the log says so once."""
+    admin = own_server.client()
+    for queue in ("orders", "broken"):
+        offer(DelayStore(redis.Redis(port=own_server.port)), "1", 900, queue)
+    admin.delete("delayq:{broken}:due")
+    admin.set("delayq:{broken}:due", "somebody else's")
+    admin.execute_command("ACL", "SETUSER", "poor", "on", ">s3cret", "~delayq:*", "~orders*", "~broken*", "+@all")
+    collector = DelayqCollector(f"redis://poor:s3cret@127.0.0.1:{own_server.port}/0")
+    found = [scraped(collector) for _ in range(2)][1]
+    assert found["redis_up",] == 1
+    assert of("delayed_messages", found) == {"orders": 1}
+    assert of("unacked_messages", found) == {}
+    assert of("consumers", found) == {"orders": 0}
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert "queue 'broken'" in said[0]
+    assert said[1].startswith("metrics leave out messages in hand: ")
+    assert "s3cret" not in str(found) + caplog.text
+
+
+@pytest.mark.parametrize("backup", ["hash"], indirect=True)
+def test_any_name_of_a_queue_can_be_a_label(store: DelayStore) -> None:
+    """Quotes, line breaks, braces and bytes that are no UTF-8 end no scrape; promtool understands the whole text."""
+    names = ['"}', "a\nb", "back\\slash", "{tag}", "ü 🐇", "\udcff"]
+    for name in names:
+        store.delivery.offer(name, waiting("i", PAST_MS))
+    assert set(of("delayed_messages", scraped(DelayqCollector(store)))) == {*names[:-1], "\\udcff"}
+
+
+def test_promtool_has_nothing_against_the_metrics(store: DelayStore) -> None:
+    """`promtool check metrics` finds names, types and help texts in order."""
+    from prometheus_client import generate_latest
+
+    offer(store, "1", 900)
+    registry = CollectorRegistry()
+    registry.register(DelayqCollector(store, dead_letters=["failed"]))
+    assert promtool("check", "metrics", stdin=generate_latest(registry).decode()) == ""
+
+
+def test_no_series_tells_of_a_task(store: DelayStore) -> None:
+    """The labels are queue, within, operation, le and version: no id and no name of a task."""
+    offer(store, "an id", 900)
+    labels = {
+        label
+        for family in DelayqCollector(store, dead_letters=["failed"]).collect()
+        for sample in family.samples
+        for label in sample.labels
+    }
+    assert labels == {"queue", "within", "operation", "le", "version"}
+    assert "an id" not in str(scraped(DelayqCollector(store)))

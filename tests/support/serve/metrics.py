@@ -1,0 +1,38 @@
+"""What a collector says, as numbers by name and labels."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.registry import Collector
+
+#: Name and labels of a series, the labels in their order.
+Series = tuple[str, ...]
+
+
+def scraped(collector: Collector) -> dict[Series, float]:
+    """Scrapes a collector in both formats, which must agree. Returns the value of each series, as in ``series_in``."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    found = series_in(generate_latest(registry).decode())
+    again = parse_openmetrics(openmetrics(registry).decode())
+    assert _series(again).keys() == found.keys()
+    return found
+
+
+def series_in(text: str) -> dict[Series, float]:
+    """Returns the value of each series of a text, by its name without ``delayq_`` and its labels, sorted by name."""
+    return _series(parse_text(text))
+
+
+def _series(families: Iterable[Any]) -> dict[Series, float]:
+    samples = [sample for family in families for sample in family.samples]
+    found = {
+        (sample.name.removeprefix("delayq_"), *(sample.labels[label] for label in sorted(sample.labels))): sample.value
+        for sample in samples
+    }
+    assert len(found) == len(samples)
+    return found
