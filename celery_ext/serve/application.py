@@ -36,7 +36,8 @@ def routes() -> list[ActionRoute]:
 
 
 def _in_words(request: Request, error: Exception) -> Response:
-    return problem_of(error).response()
+    problem = problem_of(error)
+    return page.explain(request, problem) if page.is_wanted(request) else problem.response()
 
 
 def problem_of(error: Exception) -> Problem:

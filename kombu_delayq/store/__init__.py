@@ -20,6 +20,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues
+from kombu_delayq.store.types import Memory
 from kombu_delayq.store.upkeep.dead_letters import DeadLetters
 from kombu_delayq.store.upkeep.repair import Repair
 from kombu_delayq.store.viewing.audit import Audit
@@ -62,6 +63,12 @@ class Store(Protocol):
             f"Redis has maxmemory-policy {policy}: when its memory is full it may drop delayed messages and whole "
             "queues without a word. Set it to noeviction"
         )
+
+    def memory(self) -> Memory:
+        """Returns how much memory the server uses, and its version."""
+        found = self._info("memory")
+        version = str(self._info("server").get("redis_version", ""))
+        return Memory(int(found.get("used_memory", 0)), int(found.get("maxmemory", 0)), version)
 
     def close(self) -> None:
         """Closes the connections of the client; behind Sentinel also those to the Sentinels."""

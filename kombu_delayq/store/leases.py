@@ -41,6 +41,11 @@ class Leases(StorePart):
         name = self._client.redis.get(self._keys.lease)
         return None if name is None else as_text(name)
 
+    def deputies(self) -> list[str]:
+        """Returns the names of the transfer workers that lead next, if the leader dies."""
+        _, *deputies = self._keys.leases
+        return [as_text(name) for name in self._client.redis.mget(deputies) if name is not None]
+
     def oversee(self, forms: Sequence[QueueForm]) -> Overseen:
         """Reads whether the leader is there, and the heads of some queues; one round trip.
 

@@ -136,6 +136,25 @@ class Overseen(NamedTuple):
     heads: dict[QueueForm, Head]
 
 
+class Memory(NamedTuple):
+    """The memory of a Redis server.
+
+    Attributes:
+        used: Bytes in use; 0 if the server hides it.
+        limit: ``maxmemory`` in bytes; 0 without a limit.
+        version: Version of the server; empty if it hides it.
+    """
+
+    used: int
+    limit: int
+    version: str
+
+    @property
+    def share(self) -> float | None:
+        """How much of the limit is in use, 0 to 1; None without a limit."""
+        return self.used / self.limit if self.limit else None
+
+
 class Waiting(NamedTuple):
     """A waiting message, as the store keeps it.
 

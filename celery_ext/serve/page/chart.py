@@ -1,0 +1,120 @@
+"""What comes due when, as bars: for the table of queues, and for the chart where no script runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+#: What the chart shows: name, words and length in s.
+SPANS = {"hour": ("Hour", 3600), "day": ("Day", 86_400), "month": ("Month", 30 * 86_400)}
+#: Number of bars of the large chart and of a small one.
+BARS, SMALL_BARS = 120, 24
+#: A small bar is drawn at least this high where something is due.
+_LEAST = 1.5
+
+
+class Bars(NamedTuple):
+    """Bars of an SVG.
+
+    Attributes:
+        path: All bars but the first, as the data of a path.
+        first: The first bar: what is overdue.
+        width: Width of the drawing.
+        height: Its height.
+    """
+
+    path: str
+    first: str
+    width: int
+    height: int
+
+
+def bars(counts: Sequence[int], height: int, step: int = 5, gap: int = 1) -> Bars:
+    """Draws counts as bars. The highest is as high as the drawing.
+
+    Args:
+        counts: The first is what is overdue.
+        height: Height of the drawing.
+        step: Distance from bar to bar.
+        gap: Space between two bars.
+    """
+    most = max(counts, default=0) or 1
+    drawn = [
+        f"M{at * step} {height}v-{max(count / most * height, _LEAST):.1f}h{step - gap}V{height}z" if count else ""
+        for at, count in enumerate(counts)
+    ]
+    return Bars("".join(drawn[1:]), drawn[0] if drawn else "", len(counts) * step, height)
+
+
+def bounds(now_ms: float, span: str, count: int = BARS) -> list[float]:
+    """Returns the bounds of a histogram of what is due: all that is overdue, ``count`` equal parts, all that is later.
+
+    Args:
+        now_ms: Where the span begins, ms since the epoch.
+        span: A key of ``SPANS``.
+        count: Number of parts.
+    """
+    length_ms = SPANS[span][1] * 1000
+    return [-inf, *(now_ms + length_ms * at / count for at in range(count + 1)), inf]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The chart of what comes due, before a script draws a better one.
+
+    Attributes:
+        queue: Name of the queue; ``*`` for all.
+        span: A key of ``SPANS``.
+        from_ms: Where it begins: Redis's clock, ms since the epoch.
+        overdue: How many messages are overdue.
+        later: How many are due later than the span.
+        total: How many come due within it.
+        bars: The drawing.
+        links: The link to each span.
+    """
+
+    queue: str
+    span: str
+    from_ms: float
+    overdue: int
+    later: int
+    total: int
+    bars: Bars
+    links: Mapping[str, str]
+
+    @property
+    def spans(self) -> list[tuple[str, str, str]]:
+        """The spans to choose from: name, words, link."""
+        return [(name, words, self.links[name]) for name, (words, _) in SPANS.items()]
+
+    @property
+    def span_s(self) -> int:
+        """Length of the span in s."""
+        return SPANS[self.span][1]
+
+    @property
+    def summary(self) -> str:
+        """The chart in a sentence."""
+        many = f"{self.total:,} {'task' if self.total == 1 else 'tasks'}"
+        return f"{many} due in the next {'30 days' if self.span == 'month' else self.span}"
+
+
+def chart(queue: str, span: str, now_ms: float, counts: Sequence[int], links: Mapping[str, str]) -> Chart:
+    """Makes the chart.
+
+    Args:
+        queue: Name of the queue; ``*`` for all.
+        span: A key of ``SPANS``.
+        now_ms: Where it begins.
+        counts: Of ``bounds``.
+        links: The link to each span.
+    """
+    inner = counts[1:-1]
+    return Chart(queue, span, now_ms, counts[0], counts[-1], sum(inner), bars([counts[0], *inner], 100), links)
+
+
+def small_bars(counts: Sequence[int], count: int = SMALL_BARS) -> Bars:
+    """Draws a histogram of many parts small, for a row of a table."""
+    inner = counts[1:-1]
+    width = max(len(inner) // count, 1)
+    return bars([0, *(sum(inner[at : at + width]) for at in range(0, len(inner), width))], 20, step=4)

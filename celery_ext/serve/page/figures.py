@@ -1,0 +1,239 @@
+"""Numbers, durations and times as the page shows them, and what it says of queues with them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from math import inf, isfinite
+
+from celery_ext.delays.durations import in_words
+from celery_ext.serve.page.chart import Bars
+from kombu_delayq.message.times import moment_of
+from kombu_delayq.store.types import Memory
+
+#: How late the oldest overdue message of a queue may be before the page says so, in s. Transfers are faster than that.
+LATE_S = 5.0
+#: Shares of Redis's memory limit from which the page warns, and from which all is not well.
+FULL, OVERFULL = 0.8, 0.95
+
+_BYTES = ("bytes", "kB", "MB", "GB", "TB")
+_SHORT = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A time.
+
+    Attributes:
+        ms: ms since the epoch.
+        iso: In ISO 8601 and UTC; empty for a time beyond the year 9999.
+        text: For people, in UTC. The page's script writes it anew in the browser's zone.
+        words: How far away it is, such as ``in 3h 12m``.
+    """
+
+    ms: float
+    iso: str
+    text: str
+    words: str
+
+
+def moment(at_ms: float | None, now_ms: float) -> Moment | None:
+    """Returns a time as the page shows it; None for None.
+
+    Args:
+        at_ms: ms since the epoch.
+        now_ms: Redis's clock.
+    """
+    if at_ms is None:
+        return None
+    if not isfinite(at_ms):
+        return Moment(at_ms, "", "never" if at_ms > 0 else "always", "")
+    at, now = moment_of(at_ms).astimezone(UTC), moment_of(now_ms).astimezone(UTC)
+    clock = f"{at:%H:%M:%S}"
+    if at.date() != now.date():
+        clock = f"{at.day} {at:%b}{'' if at.year == now.year else f' {at.year}'}, {at:%H:%M}"
+    iso = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Moment(at_ms, iso, clock, in_words((at_ms - now_ms) / 1000))
+
+
+def number(count: float) -> str:
+    """Returns a whole number with separators: ``1,000,000``."""
+    return f"{count:,.0f}"
+
+
+def size(count: float) -> str:
+    """Returns a number of bytes: ``212 MB``."""
+    unit = 0
+    while count >= 1000 and unit < len(_BYTES) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.0f} {_BYTES[unit]}" if count >= 10 or unit == 0 else f"{count:.1f} {_BYTES[unit]}"
+
+
+def seconds(value: float) -> str:
+    """Returns a short duration: ``4 ms``, ``1.2 s``, ``5 min``."""
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    length, unit = next((length, unit) for length, unit in _SHORT if value >= length)
+    shown = f"{value / length:.1f}".removesuffix(".0")
+    return f"{shown} {unit}"
+
+
+def quantile(share: float, buckets: Sequence[int], bounds_s: Sequence[float], count: int) -> float | None:
+    """Returns the bound in s below which a share of all lateness is, between two bounds in proportion.
+
+    Args:
+        share: 0 to 1.
+        buckets: For each bound, how many were late by no more than this.
+        bounds_s: Bounds in s, ascending.
+        count: How many there were.
+
+    Returns:
+        The lateness; None without any, ``inf`` if it is beyond the last bound.
+
+    Source: the same estimate as that of Prometheus's ``histogram_quantile``.
+    """
+    if not count:
+        return None
+    rank, before, low = share * count, 0, 0.0
+    for bound, below in zip(bounds_s, buckets, strict=True):
+        if below >= rank and below > before:
+            return low + (bound - low) * (rank - before) / (below - before)
+        before, low = below, bound
+    return inf
+
+
+def late(value: float | None, bounds_s: Sequence[float]) -> str:
+    """Returns a lateness as the page shows it; empty if there is none yet."""
+    if value is None:
+        return ""
+    return seconds(value) if isfinite(value) else f"> {seconds(bounds_s[-1])}"
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    """What the page shows of a queue.
+
+    Attributes:
+        queue: Its name.
+        delayed: Number of messages that wait for their due time.
+        ready: Number of messages that wait for a consumer.
+        overdue: Number of delayed messages whose due time is past.
+        overdue_by_s: For how long the oldest of them has been due, s.
+        unacked: Number of messages in the hands of consumers; None if Redis does not say it.
+        next_due: When the next message is due.
+        p50: Median lateness.
+        p99: Lateness of which 99 % are no larger.
+        consumers: Number of consumers that live; None if Redis does not say it.
+        error: Why Redis refuses to count the queue; empty if it does not.
+        bars: What comes due, as bars.
+        bars_text: The same in words.
+    """
+
+    queue: str
+    delayed: int
+    ready: int
+    overdue: int
+    overdue_by_s: float
+    unacked: int | None
+    next_due: Moment | None
+    p50: str
+    p99: str
+    consumers: int | None
+    error: str = ""
+    bars: Bars | None = None
+    bars_text: str = ""
+
+    @property
+    def overdue_by(self) -> str:
+        """For how long the oldest overdue message has been due, in words."""
+        return in_words(self.overdue_by_s, plain=True)
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether all is well.
+
+    Attributes:
+        state: ``ok``, ``warn`` or ``bad``.
+        title: The answer, a few words.
+        reasons: Sentences that say why.
+        leader: Name of the leading transfer worker; None if nobody leads.
+        standby: Names of those that lead next.
+        memory: Redis's memory.
+    """
+
+    state: str
+    title: str
+    reasons: list[str]
+    leader: str | None
+    standby: list[str]
+    memory: Memory
+
+    @property
+    def memory_percent(self) -> float | None:
+        """How much of its limit Redis uses, 0 to 100; None without a limit."""
+        return None if self.memory.share is None else round(min(100 * self.memory.share, 100), 1)
+
+    @property
+    def memory_text(self) -> str:
+        """Memory in use; ``unknown`` if Redis hides it."""
+        return size(self.memory.used) if self.memory.used else "unknown"
+
+    @property
+    def memory_limit(self) -> str:
+        """The limit in words."""
+        return f"of {size(self.memory.limit)}" if self.memory.limit else "no limit"
+
+
+def health(rows: Sequence[QueueRow], leader: str | None, standby: Sequence[str], memory: Memory) -> Health:
+    """Judges whether all is well: the worst that was found is the title, and everything found is a reason."""
+    bad: list[tuple[str, str]] = []
+    warn: list[tuple[str, str]] = []
+    delayed = sum(row.delayed for row in rows)
+    if leader is None:
+        waits = f"{number(delayed)} delayed tasks stay" if delayed else "delayed tasks would stay"
+        bad.append(("Nobody transfers", f"No transfer worker leads, so {waits} where they are: start a worker."))
+    if late_rows := [row for row in rows if row.overdue and row.overdue_by_s >= LATE_S]:
+        worst = max(late_rows, key=lambda row: row.overdue_by_s)
+        overdue = sum(row.overdue for row in late_rows)
+        text = f"{number(overdue)} {_tasks(overdue)} overdue in {_named(late_rows)}, the oldest by {worst.overdue_by}."
+        (bad if worst.overdue_by_s >= 60 else warn).append(("Tasks are overdue", text))
+    if idle := [row for row in rows if row.ready and row.consumers == 0]:
+        ready = sum(row.ready for row in idle)
+        text = f"{number(ready)} ready {_tasks(ready)} without a consumer in {_named(idle)}."
+        warn.append(("Nobody consumes", text))
+    if (share := memory.share) is not None and share >= FULL:
+        found = ("Redis is nearly full", f"Redis uses {share:.0%} of its memory limit; beyond it, it refuses tasks.")
+        (bad if share >= OVERFULL else warn).append(found)
+    if broken := [row for row in rows if row.error]:
+        warn.append(("A queue cannot be read", f"Redis refuses to count {_named(broken)}: {broken[0].error}"))
+    found_all = bad + warn
+    if found_all:
+        return Health(
+            "bad" if bad else "warn",
+            found_all[0][0] if len(found_all) == 1 else f"{found_all[0][0]}, and {len(found_all) - 1} more",
+            [text for _, text in found_all],
+            leader,
+            list(standby),
+            memory,
+        )
+    return Health("ok", "All is well", [_calm(rows, delayed)], leader, list(standby), memory)
+
+
+def _calm(rows: Sequence[QueueRow], delayed: int) -> str:
+    if not delayed:
+        return "No task waits."
+    heads = [row.next_due for row in rows if row.next_due is not None]
+    first = min(heads, key=lambda head: head.ms, default=None)
+    queues = sum(row.delayed > 0 for row in rows)
+    where = f"{number(queues)} queues" if queues > 1 else "one queue"
+    said = f"{number(delayed)} delayed {'tasks' if delayed > 1 else 'task'} in {where}"
+    return f"{said}; the next is due {first.words}." if first and first.words else f"{said}."
+
+
+def _tasks(count: int) -> str:
+    return "task is" if count == 1 else "tasks are"
+
+
+def _named(rows: Sequence[QueueRow]) -> str:
+    """Returns the name of a queue, or how many there are."""
+    return f"“{rows[0].queue}”" if len(rows) == 1 else f"{len(rows)} queues"

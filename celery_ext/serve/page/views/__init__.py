@@ -1,0 +1,1 @@
+"""Answers with pages, one module for each kind of page."""

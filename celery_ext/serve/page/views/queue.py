@@ -1,0 +1,225 @@
+"""A queue: its figures, what comes due when, and its waiting tasks, filtered and page by page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import inf, isinf
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.page.chart import SPANS, chart
+from celery_ext.serve.page.figures import Moment, moment, number
+from celery_ext.serve.page.gather import gather
+from celery_ext.serve.page.links import Links
+from celery_ext.serve.page.rendering import Note, Page, render
+from celery_ext.serve.page.views.overview import span_of
+from celery_ext.serve.service import serve_of
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.search import TaskPage
+from celery_ext.waiting.search import page as page_of
+from celery_ext.waiting.selection import Selection
+from kombu_delayq.message.times import iso_of, ms_of
+
+#: Rows of a page, and for how long the server looks for them, in s. A script searches as a stream instead.
+ROWS, LOOK_S = 50, 1.0
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which tasks of a queue the reader wants to see, as they stand in the address.
+
+    Attributes:
+        queue: The queue.
+        from_ms: Least due time, ms since the epoch.
+        to_ms: Due time that all tasks are before.
+        task: Name of a task, or a pattern.
+        q: What to search the arguments for.
+    """
+
+    queue: str
+    from_ms: float = -inf
+    to_ms: float = inf
+    task: str = ""
+    q: str = ""
+
+    @property
+    def text(self) -> bool:
+        """Whether anything is filtered."""
+        return self != Filter(self.queue)
+
+    @property
+    def selection(self) -> Selection:
+        """The same for a search.
+
+        Raises:
+            ValueError: A part of it is wrong.
+        """
+        return Selection(
+            queues=(self.queue,), from_ms=self.from_ms, to_ms=self.to_ms, task=self.task or None, q=self.q or None
+        )
+
+    @property
+    def from_iso(self) -> str:
+        """Least due time in ISO 8601; empty without one."""
+        return _iso(self.from_ms)
+
+    @property
+    def to_iso(self) -> str:
+        """Due time that all tasks are before; empty without one."""
+        return _iso(self.to_ms)
+
+    @property
+    def from_input(self) -> str:
+        """Least due time for an input, in UTC."""
+        return self.from_iso[:19]
+
+    @property
+    def to_input(self) -> str:
+        """Due time that all tasks are before, for an input, in UTC."""
+        return self.to_iso[:19]
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The filter as it stands in an address."""
+        given = {"from": self.from_iso, "to": self.to_iso, "task": self.task, "q": self.q}
+        return {name: value for name, value in given.items() if value}
+
+    @property
+    def in_words(self) -> str:
+        """The filter as a sentence."""
+        parts = [f"Tasks of “{self.queue}”"]
+        if self.from_iso:
+            parts.append(f"due from {_utc(self.from_iso)}")
+        if self.to_iso:
+            parts.append(f"{'until' if self.from_iso else 'due'} before {_utc(self.to_iso)}")
+        if self.task:
+            parts.append(f"named {self.task}")
+        if self.q:
+            parts.append(f"with {self.q} in their arguments")
+        return f"{' '.join(parts)}." if self.text else f"All tasks that wait in “{self.queue}”."
+
+
+class TaskRow(NamedTuple):
+    """A row of the table of tasks."""
+
+    id: str
+    name: str | None
+    due: Moment | None
+    arguments: str
+    retries: int
+    priority: int
+
+
+class Search(NamedTuple):
+    """Where the table begins and goes on.
+
+    Attributes:
+        streams: Whether a script fills the table.
+        link: From where it does.
+        first: Link to the first page; empty on it.
+        more: Link to the next page; empty on the last.
+        more_text: What this link says.
+        text: How far the search is.
+    """
+
+    streams: bool = False
+    link: str = ""
+    first: str = ""
+    more: str = ""
+    more_text: str = ""
+    text: str = ""
+
+
+def queue(request: Request) -> Response:
+    """Answers with the page of a queue."""
+    name = request.path_params.get("queue") or request.query_params.get("name", "")
+    caller_of(request).check(Action.READ, queue=name)
+    page, span = Page(request, "overview"), span_of(request)
+    found = gather(serve_of(request).store, [name], span)
+    page.now_ms = found.now_ms
+    wanted = Filter(name)
+    tasks, search = list[TaskRow](), Search()
+    if "x-live" not in request.headers:
+        try:
+            wanted = filter_of(request.query_params, name)
+            tasks, search = _tasks(request, page.links, wanted, span, found.now_ms)
+        except ValueError as error:
+            page.notes.append(Note("bad", f"The filter does not work: {error}."))
+    links = {option: page.queue(name, span=option, **wanted.query) for option in SPANS}
+    return render(
+        "queue.html",
+        page,
+        row=found.rows[0],
+        chart=chart(name, span, found.now_ms, found.due, links),
+        filter=wanted,
+        tasks=tasks,
+        search=search,
+    )
+
+
+def filter_of(given: Mapping[str, str], name: str) -> Filter:
+    """Returns the filter in an address or a form.
+
+    Raises:
+        ValueError: A time is no time, or a part of the filter is wrong.
+    """
+    start, end, task, q = (given.get(part, "").strip() for part in ("from", "to", "task", "q"))
+    wanted = Filter(name, _ms(start, -inf), _ms(end, inf), task, q)
+    _ = wanted.selection  # which refuses what is wrong
+    return wanted
+
+
+def row_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> TaskRow:
+    """Returns what a table shows of a task."""
+    shown = [text for text in (task.argsrepr, task.kwargsrepr) if text and text not in ("()", "[]", "{}")]
+    arguments = "hidden" if hidden else " ".join(shown)[:300]
+    return TaskRow(task.id, task.name, moment(task.message.due_ms, now_ms), arguments, task.retries, task.priority)
+
+
+def _tasks(request: Request, links: Links, wanted: Filter, span: str, now_ms: float) -> tuple[list[TaskRow], Search]:
+    serve, caller = serve_of(request), caller_of(request)
+    cursor = request.query_params.get("cursor") or None
+    hidden = serve.settings.hide_arguments
+    if wanted.q and hidden:
+        raise ValueError("arguments are hidden on this server, so they cannot be searched")
+    selection = wanted.selection
+    first = links.queue(wanted.queue, span=span, **wanted.query) if cursor else ""
+    if request.query_params.get("stream") and selection.reads_bodies:
+        link = {"queue": wanted.queue, **wanted.query, "limit": str(ROWS)} | ({"cursor": cursor} if cursor else {})
+        more = links.queue(wanted.queue, span=span, **wanted.query)
+        return [], Search(True, f"v1/tasks?{urlencode(link)}", first, more, "Search on")
+    found = page_of(serve.store, selection, cursor, ROWS, LOOK_S)
+    may = [task for task in found.tasks if caller.may(Action.READ, queue=task.queue, task=task.name or "")]
+    more = links.queue(wanted.queue, span=span, **wanted.query, cursor=found.cursor) if found.cursor else ""
+    text = "Search on" if selection.reads_bodies else "Next page"
+    rows = [row_of(task, now_ms, hidden=hidden) for task in may]
+    return rows, Search(False, "", first, more, text, _looked(found, selection.reads_bodies))
+
+
+def _looked(found: TaskPage, searches: bool) -> str:
+    looked, of = found.progress
+    if searches:
+        return f"{len(found.tasks)} found, {number(looked)} of {number(of)} searched."
+    return f"{number(len(found.tasks))} of {number(of)}"
+
+
+def _ms(given: str, default: float) -> float:
+    if not given:
+        return default
+    try:
+        return ms_of(datetime.fromisoformat(given))
+    except ValueError:
+        raise ValueError(f"“{given[:40]}” is no time; write one like 2030-01-31T09:00:00Z") from None
+
+
+def _iso(at_ms: float) -> str:
+    iso = None if isinf(at_ms) else iso_of(at_ms)
+    return iso.replace("+00:00", "Z") if iso else ""
+
+
+def _utc(iso: str) -> str:
+    return f"{iso[:19].replace('T', ' ')} UTC"
