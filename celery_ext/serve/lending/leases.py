@@ -1,0 +1,279 @@
+"""Leases for messages: what is not acknowledged before a lease ends goes back to its queue.
+
+A lease is that of a consumer, as a worker has one, so the leading transfer worker gives back what it held. All of its
+state is in Redis. So any process can serve any request, and one that is killed loses nothing.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from secrets import token_hex
+from time import monotonic
+
+from redis.exceptions import ResponseError
+
+from kombu_delayq.connection.text import as_bytes, readable
+from kombu_delayq.message.due import Due, eta_of
+from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
+from kombu_delayq.message.redelivery import redelivered
+from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.message.seal import seal
+from kombu_delayq.message.unacked import Note, read_note
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.consuming.consumers import ConsumerLease, lent_name
+from kombu_delayq.store.consuming.taking import LeaseEnded, Request, Requeued, Taken
+from kombu_delayq.store.types import Offer
+
+logger = logging.getLogger(__name__)
+
+#: Most messages of a lease.
+MOST = 100
+#: For about how long, in s, one call goes on where messages that are due later stand before others.
+PATIENCE_S = 1.0
+_ID = re.compile(r"([1-9][0-9]{0,2})-[0-9a-f]{32}")
+
+
+class LeaseGone(Exception):
+    """The lease has ended, or holds nothing any more, or never was the caller's."""
+
+
+@dataclass(frozen=True)
+class Lent:
+    """Messages that were handed out.
+
+    Attributes:
+        lease: Id of their lease.
+        ends_ms: When it ends, by Redis's clock, ms since the epoch.
+        messages: By their tags, in the order in which they were in the queue.
+    """
+
+    lease: str
+    ends_ms: float
+    messages: dict[str, Message]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What became of messages.
+
+    Attributes:
+        done: Tags of those with which it was done.
+        missing: Tags of those that the lease did not hold any more.
+    """
+
+    done: list[str]
+    missing: list[str]
+
+
+class Lender:
+    """Lends messages to the callers of a server.
+
+    Args:
+        store: The store of the broker.
+    """
+
+    def __init__(self, store: OperatorStore) -> None:
+        self._store = store
+
+    def lend(self, caller: str, queue: str, most: int, lease_s: float) -> Lent | None:
+        """Takes messages of a queue. What is due later goes to the store, and what is no message is dropped.
+
+        Args:
+            caller: Name of the caller, who alone can use the lease.
+            queue: Name of the queue.
+            most: The most messages, 1 to ``MOST``.
+            lease_s: Length of the lease in s.
+
+        Returns:
+            The messages; None if there are none.
+        """
+        until = monotonic() + PATIENCE_S
+        while self._store.taking.ready([queue])[0]:
+            lent = self._lend(caller, queue, most, lease_s)
+            if lent is None or lent.messages:
+                return lent
+            self._store.consumers.leave(lent_name(caller, lent.lease))
+            if monotonic() > until:
+                break
+        return None
+
+    def ack(self, caller: str, lease: str, tags: Sequence[str]) -> Settled:
+        """Removes messages for good.
+
+        A lease that has just ended may still acknowledge what nobody has given back yet.
+
+        Raises:
+            LeaseGone: None of the messages is held, nor is the lease known.
+        """
+        name = _name(caller, lease, tags)
+        gone = self._store.taking.ack([f"{name}.{tag}" for tag in tags])
+        return self._settled(name, lease, tags, gone)
+
+    def release(self, caller: str, lease: str, tags: Sequence[str], delay_s: float | None = None) -> Settled:
+        """Puts messages back into their queue, marked as redelivered.
+
+        Args:
+            caller: Name of the caller.
+            lease: Id of the lease.
+            tags: Tags of the messages.
+            delay_s: After how long they are delivered again, in s; None to be the next of their queue at once.
+
+        Raises:
+            LeaseGone: None of the messages is held, nor is the lease known.
+            UnreadableMessage: The eta of a message cannot be changed; it stays in hand, and so do those after it.
+        """
+        name = _name(caller, lease, tags)
+        if delay_s is None:
+            gone = self._put_back(name, tags, lambda note: to_json(redelivered(note.message)))
+        else:
+            gone = self._put_off(name, tags, delay_s)
+        return self._settled(name, lease, tags, gone)
+
+    def undo(self, caller: str, lent: Lent) -> None:
+        """Puts messages back as they were, because the caller has gone before it got them."""
+        name = lent_name(caller, lent.lease)
+        self._put_back(name, [*lent.messages], lambda note: note.raw)
+        self._forget_if_empty(name, lent.lease)
+
+    def extend(self, caller: str, lease: str, lease_s: float) -> tuple[float, list[str]]:
+        """Lets a lease end later, or sooner, than it would have.
+
+        Args:
+            caller: Name of the caller.
+            lease: Id of the lease.
+            lease_s: Its length from now, in s.
+
+        Returns:
+            When it ends, by Redis's clock, ms since the epoch, and the tags of what it still holds.
+
+        Raises:
+            LeaseGone: The messages have gone back, or all are acknowledged.
+        """
+        name = _name(caller, lease, ())
+        consumer = self._check_known(name)
+        ends_ms = self._store.now_ms() + 1000 * lease_s
+        held = self._store.taking.held(_tags(name, lease))
+        if not self._store.consumers.beat(name, consumer.queues, held, ttl_s=lease_s):
+            raise LeaseGone
+        return ends_ms, [tag.rpartition(".")[2] for tag in held]
+
+    def _lend(self, caller: str, queue: str, most: int, lease_s: float) -> Lent | None:
+        lease = f"{most}-{token_hex(16)}"
+        name = lent_name(caller, lease)
+        now_ms = self._store.now_ms()
+        self._store.consumers.beat(name, [queue], is_new=True, ttl_s=lease_s)
+        try:
+            taken = self._store.taking.take(Request(name, 1, most, [queue]))
+        except LeaseEnded:  # Redis stood still for longer than the lease
+            return None
+        messages, stuck = {}, False
+        for one in taken:
+            if (message := self._message_of(one)) is None:
+                continue
+            due = eta_of(message)
+            if due is None or due.ms <= now_ms:
+                messages[one.tag.rpartition(".")[2]] = message
+                continue
+            try:
+                is_due = self._adopt(one.tag, queue, message, due) == "due"
+            except ResponseError as error:
+                stuck = True
+                logger.warning(
+                    "a message of queue %r that is due later stays in hand until its lease ends: %s",
+                    *map(readable, (queue, error)),
+                )
+                continue
+            if is_due:
+                messages[one.tag.rpartition(".")[2]] = message
+        return None if stuck and not messages else Lent(lease, now_ms + 1000 * lease_s, messages)
+
+    def _message_of(self, taken: Taken) -> Message | None:
+        """Returns a message; drops what is none, as a worker does."""
+        fault = fault_of(taken.body)
+        if fault is None:
+            return read(taken.body)
+        logger.error(
+            "queue %r had something that is no message, and that is dropped: %s", *map(readable, (taken.queue, fault))
+        )
+        self._store.taking.ack([taken.tag])
+        return None
+
+    def _adopt(self, tag: str, queue: str, message: Message, due: Due) -> str:
+        """Moves a message that is due later into the store. Returns what the store says."""
+        message = {**message, "properties": dict(message["properties"])}
+        identity, body = seal(message, due.task_id)
+        offer = Offer(identity, repr(due.ms), priority_of(message), body)
+        keys = self._store.keys
+        return self._store.delivery.adopt(queue, offer, tag, keys.unacked_index, keys.unacked)
+
+    def _notes(self, name: str, tags: Sequence[str]) -> dict[str, Note]:
+        """Returns what is still held, those first that came first."""
+        held = self._store.consumers.notes([f"{name}.{tag}" for tag in sorted(tags, key=int)])
+        notes = {one.tag: read_note(as_bytes(one.note)) for one in held}
+        return {tag: note for tag, note in notes.items() if note is not None}
+
+    def _put_back(self, name: str, tags: Sequence[str], body_of: Callable[[Note], str | bytes]) -> list[str]:
+        """Puts messages back to be consumed next, in their old order. Returns the tags that were not held."""
+        notes = self._notes(name, tags)
+        rows = [Requeued(tag, note.routing_key, note.priority, body_of(note)) for tag, note in notes.items()]
+        gone = self._store.taking.requeue(reversed(rows), "next")
+        return [tag for tag in (f"{name}.{tag}" for tag in tags) if tag in gone or tag not in notes]
+
+    def _put_off(self, name: str, tags: Sequence[str], delay_s: float) -> list[str]:
+        """Puts messages back to be delivered later. Returns the tags that were not held."""
+        self._store.options.check_delay(delay_s)
+        due_ms = self._store.now_ms() + 1000 * delay_s
+        notes = self._notes(name, tags)
+        gone = [tag for tag in (f"{name}.{tag}" for tag in tags) if tag not in notes]
+        for tag, note in notes.items():
+            message = redelivered(read(with_eta(note.raw, due_ms)))
+            old = eta_of(message)
+            task_id = task_id_of(headers_of(message)) or (old and old.task_id)
+            place = self._adopt(tag, note.routing_key, message, Due(due_ms, False, task_id))
+            if place == "due":  # the delay was over before Redis got the message
+                self._store.taking.requeue([Requeued(tag, note.routing_key, note.priority, to_json(message))], "next")
+            elif place == "gone":
+                gone.append(tag)
+        return gone
+
+    def _settled(self, name: str, lease: str, tags: Sequence[str], gone: Sequence[str]) -> Settled:
+        missing = [tag for tag in tags if f"{name}.{tag}" in gone]
+        if len(missing) == len(tags):
+            self._check_known(name)
+        else:
+            self._forget_if_empty(name, lease)
+        return Settled([tag for tag in tags if tag not in missing], missing)
+
+    def _check_known(self, name: str) -> ConsumerLease:
+        consumer = self._store.consumers.find(name)
+        if consumer is None or consumer.left_ms == -inf:
+            raise LeaseGone
+        return consumer
+
+    def _forget_if_empty(self, name: str, lease: str) -> None:
+        if not self._store.taking.held(_tags(name, lease)):
+            self._store.consumers.leave(name)
+
+
+def _name(caller: str, lease: str, tags: Sequence[str]) -> str:
+    """Returns the name of a lease's consumer.
+
+    Raises:
+        LeaseGone: There never was such a lease.
+        ValueError: There is no such tag in any lease.
+    """
+    match = _ID.fullmatch(lease)
+    if match is None:
+        raise LeaseGone
+    for tag in tags:
+        if not (tag.isascii() and tag.isdecimal() and 1 <= int(tag) <= int(match[1])):
+            raise ValueError(f"{tag!r} is no tag of this lease")
+    return lent_name(caller, lease)
+
+
+def _tags(name: str, lease: str) -> list[str]:
+    """Returns all tags that a lease may have."""
+    most, _, _ = lease.partition("-")
+    return [f"{name}.{number}" for number in range(1, int(most) + 1)]
