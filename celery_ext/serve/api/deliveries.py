@@ -39,8 +39,8 @@ from kombu_delayq.message.times import moment_of
 
 T = TypeVar("T")
 
-#: How many callers may wait for messages of one process.
-MOST_WAITERS = 1000
+#: How many callers may wait for messages of one process; others still get a connection then.
+MOST_WAITERS = 800
 
 
 def routes() -> list[ActionRoute]:
@@ -82,7 +82,8 @@ async def take(request: Request) -> Response:
         detail = f"{MOST_WAITERS:,} callers wait for messages here already"
         raise Problem(503, detail, "too-many-wait", headers={"Retry-After": "1"}) from None
     finally:
-        away.cancel()
+        if not away.cancel() and not away.cancelled() and (refused := away.exception()) is not None:
+            raise refused  # the body was too large
     if lent is None:
         return _answer({"lease": None, "messages": []})
     lease = {"id": lent.lease, "ends": _iso(lent.ends_ms), "seconds": lease_s}

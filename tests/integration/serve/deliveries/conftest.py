@@ -1,0 +1,46 @@
+"""A server, consumers over HTTP, and an app that publishes."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from celery import Celery
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from tests.support.serve.lending import HttpConsumer, Serve, Served, serve
+from tests.support.workers.harness import TRANSPORT
+
+__all__ = ["serve"]
+
+
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    """A server with all options at their defaults."""
+    return serve()
+
+
+@pytest.fixture
+def consumer(served: Served) -> Iterator[HttpConsumer]:
+    """A consumer of it."""
+    consumer = HttpConsumer(served)
+    yield consumer
+    consumer.client.close()
+
+
+@pytest.fixture
+def app(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[Celery]:
+    """Publishes to the broker."""
+    app = Celery("producer", broker=redis_server.url, set_as_current=False)
+    app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
+    """The store of the broker."""
+    store = DelayStore(redis.Redis(port=redis_server.port), options=Options())
+    yield store
+    store.close()
