@@ -1,6 +1,7 @@
 """The broker behind a server: its store, and the app that publishes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from celery import Celery
@@ -56,6 +57,12 @@ class ServeBroker:
             if self._connection is None:
                 self._connection = self._connect()
             return self._connection.as_uri()
+
+    @contextmanager
+    def channel(self) -> Iterator[DelayedChannel]:
+        """Opens a channel of our transport, such as to read bindings."""
+        with self._connect() as connection:
+            yield connection.default_channel
 
     def close(self) -> None:
         """Closes the connections to Redis. The next caller connects again."""

@@ -1,10 +1,12 @@
 """The page: what comes due when, queue by queue and task by task."""
 
 from celery_ext.serve.access.identity import Action
+from celery_ext.serve.page.views import audit, changes, dead_letters, login
 from celery_ext.serve.page.views.errors import explain, is_wanted
 from celery_ext.serve.page.views.overview import overview
 from celery_ext.serve.page.views.queue import queue
 from celery_ext.serve.page.views.static import static
+from celery_ext.serve.page.views.task import task
 from celery_ext.serve.routes import ActionRoute
 
 __all__ = ["explain", "is_wanted", "routes"]
@@ -16,5 +18,18 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/", overview, Action.READ),
         ActionRoute("/queues", queue, Action.READ, name="queue_by_name"),
         ActionRoute("/queues/{queue:name}", queue, Action.READ),
+        ActionRoute("/tasks", task, Action.READ, name="task_by_id"),
+        ActionRoute("/tasks/{id:name}", task, Action.READ),
+        ActionRoute("/do/run", changes.run, Action.RUN, method="POST"),
+        ActionRoute("/do/cancel", changes.cancel, Action.CANCEL, method="POST"),
+        ActionRoute("/do/reschedule", changes.reschedule, Action.RESCHEDULE, method="POST"),
+        ActionRoute("/dead-letters", dead_letters.queues, Action.READ),
+        ActionRoute("/dead-letters/{queue:name}", dead_letters.letters, Action.READ),
+        ActionRoute("/do/replay", dead_letters.replay, Action.REPLAY, method="POST"),
+        ActionRoute("/do/drop", dead_letters.drop, Action.DROP, method="POST"),
+        ActionRoute("/audit", audit.audit, Action.READ),
+        ActionRoute("/login", login.login, None),
+        ActionRoute("/login", login.log_in, None, method="POST"),
+        ActionRoute("/logout", login.leave, None, method="POST"),
         ActionRoute("/static/{path:path}", static, None),
     ]

@@ -1,5 +1,6 @@
 """What comes due when, as bars: for the table of queues, and for the chart where no script runs."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -9,6 +10,8 @@ from typing import NamedTuple
 SPANS = {"hour": ("Hour", 3600), "day": ("Day", 86_400), "month": ("Month", 30 * 86_400)}
 #: Number of bars of the large chart and of a small one.
 BARS, SMALL_BARS = 120, 24
+#: The script knows the parts of this many queues, the largest.
+MOST_PARTS = 60
 #: A small bar is drawn at least this high where something is due.
 _LEAST = 1.5
 
@@ -69,8 +72,10 @@ class Chart:
         overdue: How many messages are overdue.
         later: How many are due later than the span.
         total: How many come due within it.
+        counts: Of ``bounds``.
         bars: The drawing.
         links: The link to each span.
+        parts: For some queues, the counts of ``bounds``; the script shows the part of a queue.
     """
 
     queue: str
@@ -79,8 +84,15 @@ class Chart:
     overdue: int
     later: int
     total: int
+    counts: Sequence[int]
     bars: Bars
     links: Mapping[str, str]
+    parts: Mapping[str, Sequence[int]]
+
+    @property
+    def data(self) -> str:
+        """What the script needs to draw the chart, as JSON."""
+        return json.dumps({"from": self.from_ms, "span": self.span_s, "all": self.counts, "parts": self.parts})
 
     @property
     def spans(self) -> list[tuple[str, str, str]]:
@@ -99,18 +111,22 @@ class Chart:
         return f"{many} due in the next {'30 days' if self.span == 'month' else self.span}"
 
 
-def chart(queue: str, span: str, now_ms: float, counts: Sequence[int], links: Mapping[str, str]) -> Chart:
+def chart(queue: str, span: str, now_ms: float, due: Mapping[str, Sequence[int]], links: Mapping[str, str]) -> Chart:
     """Makes the chart.
 
     Args:
         queue: Name of the queue; ``*`` for all.
         span: A key of ``SPANS``.
         now_ms: Where it begins.
-        counts: Of ``bounds``.
+        due: For each queue, the counts of ``bounds``.
         links: The link to each span.
     """
+    counts = [sum(column) for column in zip(*due.values(), strict=True)] or [0] * (BARS + 2)
     inner = counts[1:-1]
-    return Chart(queue, span, now_ms, counts[0], counts[-1], sum(inner), bars([counts[0], *inner], 100), links)
+    largest = sorted(due, key=lambda name: -sum(due[name]))[:MOST_PARTS] if queue == "*" else []
+    parts = {name: due[name] for name in largest if any(due[name])}
+    drawn = bars([counts[0], *inner], 100)
+    return Chart(queue, span, now_ms, counts[0], counts[-1], sum(inner), counts, drawn, links, parts)
 
 
 def small_bars(counts: Sequence[int], count: int = SMALL_BARS) -> Bars:

@@ -210,7 +210,7 @@ def health(rows: Sequence[QueueRow], leader: str | None, standby: Sequence[str],
     if found_all:
         return Health(
             "bad" if bad else "warn",
-            found_all[0][0] if len(found_all) == 1 else f"{found_all[0][0]}, and {len(found_all) - 1} more",
+            found_all[0][0] if len(found_all) == 1 else f"{found_all[0][0]}, and more",
             [text for _, text in found_all],
             leader,
             list(standby),

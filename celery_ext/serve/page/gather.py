@@ -20,12 +20,12 @@ class Gathered:
     Attributes:
         now_ms: Redis's clock, ms since the epoch.
         rows: What the page shows of each queue.
-        due: How many messages come due when, of all queues together: counts of ``chart.bounds``.
+        due: How many messages of each queue come due when: counts of ``chart.bounds``.
     """
 
     now_ms: float
     rows: list[QueueRow]
-    due: list[int]
+    due: dict[str, list[int]]
 
 
 def gather(store: OperatorStore, queues: Sequence[str], span: str) -> Gathered:
@@ -43,8 +43,7 @@ def gather(store: OperatorStore, queues: Sequence[str], span: str) -> Gathered:
     due = store.figures.due_counts(queues, ends)
     held, consumers = _held(store), _consumers(store)
     rows = [_row(found, counts[found.queue], due.get(found.queue, []), held, consumers) for found in stats]
-    together = [sum(column) for column in zip(*due.values(), strict=True)] or [0] * (len(ends) - 1)
-    return Gathered(now_ms, rows, together)
+    return Gathered(now_ms, rows, due)
 
 
 def _row(

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from celery_ext.serve.access.gate import Proof
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.page import figures
 from celery_ext.serve.page.links import Links, is_in_path
@@ -18,6 +19,10 @@ from kombu_delayq import __version__
 
 #: Cookie in which the page's script keeps ``light`` or ``dark``.
 THEME = "delayq-theme"
+#: Values of at most this many characters of JSON are shown unfolded.
+SMALL = 1500
+#: To change more tasks or letters at once than this, their number has to be typed.
+BOUND = 100
 READ_ONLY = "This server is read-only. It changes tasks if it is started with --allow-write."
 
 
@@ -87,14 +92,10 @@ class Page:
         return "" if self.serve.settings.allow_write else READ_ONLY
 
     @property
-    def csrf(self) -> str:
-        """What each form sends along, if the server asks for it."""
-        return str(getattr(self.request.state, "csrf", ""))
-
-    @property
     def can_leave(self) -> bool:
         """Whether the caller has logged in, and so may log out."""
-        return bool(getattr(self.request.state, "logged_in", False))
+        visit = getattr(self.request.state, "visit", None)
+        return visit is not None and visit.proof is Proof.SESSION
 
     def refused(self, action: str, queue: str | None = None, task: str | None = None) -> str:
         """Returns why the caller may not do something; empty if it may."""
@@ -138,6 +139,11 @@ def _size(value: Any) -> str:
     return str(len(value)) if isinstance(value, (Mapping, list, tuple)) else ""
 
 
+def _is_small(value: Any) -> bool:
+    """Whether a value is short enough to be shown unfolded."""
+    return len(_json(value)) <= SMALL
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
@@ -149,4 +155,4 @@ _environment = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_environment.filters |= {"number": figures.number, "json": _json, "size": _size, "pyrepr": repr}
+_environment.filters |= {"number": figures.number, "json": _json, "size": _size, "pyrepr": repr, "is_small": _is_small}

@@ -1,7 +1,6 @@
 // The chart of what comes due: bars over time, past ones apart, with a brush that chooses a range.
 
-import { forInput, moment, now, number } from "./format.js";
-import { address, fetchFresh } from "./live.js";
+import { forInput, moment, number } from "./format.js";
 
 const PARTS = 120;
 const two = (n) => String(n).padStart(2, "0");
@@ -10,43 +9,28 @@ const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "
 export class DueChart {
   constructor(place) {
     this.place = place;
-    this.span = Number(place.dataset.span);
     this.at = document.querySelector("[data-at]");
     this.summary = this.at.textContent;
     this.log = false;
     this.chosen = null;
-    this.counts = {};
+    this.parts = {};
     this.plot = null;
   }
 
-  async load(signal) {
-    const from = now();
-    const query = new URLSearchParams({
-      from: new Date(from).toISOString(),
-      to: new Date(from + this.span * 1000).toISOString(),
-      buckets: PARTS,
-    });
-    const path = `v1/queues/${encodeURIComponent(this.place.dataset.queue)}/histogram?${query}`;
-    const response = await fetchFresh(address(path), "application/json", signal);
-    this.show(await response.json(), from);
-  }
-
-  show(found, from) {
-    const width = this.span / PARTS;
+  /** Shows what the server counted: a number for what is overdue, one for each part of the span, one for the rest. */
+  show(text) {
+    const { from, span, all, parts } = JSON.parse(text);
+    const width = span / PARTS;
+    this.span = span;
     this.from = from / 1000;
-    this.counts = found.counts;
-    this.before = found.before;
-    const add = (rows) => rows.reduce((sum, n) => sum + n, 0);
-    const later = add(Object.values(found.after)), overdue = add(Object.values(found.before));
-    const times = Array.from({ length: PARTS + 1 }, (_, at) => this.from + (at - 1) * width);
-    const total = Array(PARTS + 1).fill(0);
-    for (const row of Object.values(found.counts)) row.forEach((n, at) => { total[at + 1] += n; });
+    this.parts = parts;
+    const overdue = all[0], later = all[all.length - 1];
+    this.times = Array.from({ length: PARTS + 1 }, (_, at) => this.from + (at - 1) * width);
+    this.total = all.slice(0, -1).map((n, at) => (at ? n : 0));
     const past = Array(PARTS + 1).fill(null);
     past[0] = overdue || null;
-    this.times = times;
-    this.total = total;
-    this.data = [times, total, this.part(), past];
-    const many = add(total);
+    this.data = [this.times, this.total, this.part(), past];
+    const many = this.total.reduce((sum, n) => sum + n, 0);
     this.summary = `${number(many)} ${many === 1 ? "task" : "tasks"} due in the next ${
       this.span > 86400 ? "30 days" : this.span > 3600 ? "day" : "hour"}`;
     const rest = document.querySelector(".chart-foot .rest");
@@ -72,8 +56,8 @@ export class DueChart {
 
   /** The part of one queue, which the pointer is on. */
   part() {
-    const row = this.chosen === null ? null : this.counts[this.chosen];
-    return row ? [this.before[this.chosen] || 0, ...row] : this.times?.map(() => null) ?? [];
+    const row = this.parts[this.chosen];
+    return row ? row.slice(0, -1).map((n, at) => (at ? n : null)) : this.times.map(() => null);
   }
 
   choose(queue) {
@@ -101,10 +85,10 @@ export class DueChart {
     if (at === null || at === undefined) { this.at.textContent = this.summary; return; }
     if (at === 0) { this.at.textContent = `${number(this.data[3][0] || 0)} overdue`; return; }
     const [start, end] = [this.times[at], this.times[at] + this.span / PARTS].map((s) => moment(new Date(s * 1000)));
-    const rows = Object.entries(this.counts).map(([queue, row]) => [queue, row[at - 1]]).filter((row) => row[1]);
+    const rows = Object.entries(this.parts).map(([queue, row]) => [queue, row[at]]).filter((row) => row[1]);
     rows.sort((a, b) => b[1] - a[1]);
     const most = rows.slice(0, 3).map(([queue, n]) => `${queue} ${number(n)}`).join(", ");
-    const shown = this.place.dataset.queue === "*" && rows.length ? `: ${most}${rows.length > 3 ? ", …" : ""}` : "";
+    const shown = rows.length ? `: ${most}${rows.length > 3 ? ", …" : ""}` : "";
     this.at.textContent = `${start} – ${end}  ${number(this.total[at])} due${shown}`;
   }
 
@@ -125,9 +109,11 @@ export class DueChart {
         y: { distr: this.log ? 4 : 1, range: (_, __, most) => [0, Math.max(most * 1.04, 1)] },
       },
       axes: [
-        { ...axis, grid: { show: false }, space: 70, values: (_, splits) => splits.map((s) => this.label(s)) },
+        { ...axis, size: 26, gap: 4, grid: { show: false }, space: 70, values: (_, splits) => splits.map((s) => this.label(s)) },
         {
-          ...axis, size: 62, space: 42, grid: { stroke: () => this.tone("grid"), width: 1 },
+          ...axis, space: 42, gap: 6,
+          size: (_, texts) => 14 + 7 * Math.max(2, ...(texts ?? []).map((text) => text.length)),
+           grid: { stroke: () => this.tone("grid"), width: 1 },
           splits: this.log ? (_, __, ___, most) => [0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].filter((n) => n <= most) : undefined,
           incrs: [1, 2, 5].flatMap((n) => [1, 10, 100, 1e3, 1e4, 1e5, 1e6].map((m) => n * m)).sort((a, b) => a - b),
           values: (_, splits) => splits.map((n) => number(n)),
@@ -135,7 +121,7 @@ export class DueChart {
       ],
       series: [
         {},
-        serie(() => this.tone(this.chosen === null || !this.counts[this.chosen] ? "accent" : "soft")),
+        serie(() => this.tone(!this.parts[this.chosen] ? "accent" : "soft")),
         serie(() => this.tone("accent")),
         serie(() => this.tone("warn")),
       ],
@@ -215,6 +201,9 @@ export function beginChart() {
     rows.addEventListener("pointerleave", () => chart.choose(null));
     rows.addEventListener("focusout", () => chart.choose(null));
   }
-  chart.load().catch(() => {}); // then the server's drawing stays
-  return (signal) => chart.load(signal);
+  chart.show(place.dataset.due);
+  return (fresh) => {
+    const found = fresh.querySelector("[data-chart]");
+    if (found) chart.show(found.dataset.due);
+  };
 }

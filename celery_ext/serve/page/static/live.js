@@ -67,7 +67,7 @@ function morphRows(old, fresh) {
   for (const row of known.values()) row.remove();
 }
 
-function take(html) {
+function take(html, others) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   setNow(fresh.documentElement.dataset.now);
   localize(fresh);
@@ -76,10 +76,11 @@ function take(html) {
     if (kind === ROWS && places.length !== found.length) location.reload(); // the first queue, or the last one gone
     places.forEach((place, at) => { if (found[at]) morph(place, found[at]); });
   }
+  for (const other of others) other(fresh);
   if (document.title !== fresh.title && fresh.title) document.title = fresh.title;
 }
 
-/** Begins to ask. `others` are asked along: functions that return promises. */
+/** Begins to ask. `others` are functions that take over more from the fresh page. */
 export function keepFresh(others) {
   const lamp = document.querySelector("[data-live]");
   if (!lamp || !document.querySelector(`${PARTS}, ${ROWS}`)) return;
@@ -93,8 +94,7 @@ export function keepFresh(others) {
     asking = AbortSignal.timeout(10_000);
     try {
       const response = await fetchFresh(location.href, "text/html", asking);
-      take(await response.text());
-      await Promise.all(others.map((other) => other(asking)));
+      take(await response.text(), others);
       show("on", `updated ${moment(new Date().toISOString())}`);
       if (lost) say("Connected again");
       lost = false;

@@ -1,0 +1,95 @@
+"""Replays and drops dead letters for callers of a server."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+
+from celery_ext.dead_letters import replay as letters_of
+from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.serve.broker import ServeBroker
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.upkeep.dead_letters import Letter
+
+#: Chooses dead letters.
+Choose = Callable[[DeadLetter], bool]
+
+
+def queues(store: OperatorStore, more: tuple[str, ...] = ()) -> dict[str, int]:
+    """Returns the queues of dead letters with their lengths: those that Redis knows, and ``more``."""
+    names = sorted({*store.figures.dead_letter_queues(), *more})
+    return {name: count(store, name) for name in names}
+
+
+def count(store: OperatorStore, queue: str) -> int:
+    """Returns how many dead letters a queue holds."""
+    return sum(store.letters.lists(queue).values())
+
+
+def page(store: OperatorStore, queue: str, skip: int, limit: int) -> list[DeadLetter]:
+    """Returns dead letters of a queue, priority by priority, the oldest first, after ``skip`` of them."""
+    found: list[DeadLetter] = []
+    for key, length in store.letters.lists(queue).items():
+        if skip >= length:
+            skip -= length
+            continue
+        wanted = min(limit - len(found), length - skip)
+        found += (DeadLetter(queue, message) for message in store.letters.page(key, skip, wanted))
+        skip = 0
+        if len(found) >= limit:
+            break
+    return found
+
+
+def replay(broker: ServeBroker, queue: str, chosen: Choose) -> Counter[str]:
+    """Sends the chosen dead letters back to the queues from which they came.
+
+    Letters that are buried meanwhile stay. Others wait until this round through the queue is over.
+
+    Returns:
+        How many letters were ``replayed``, and how many stay as ``unroutable``: nobody knows their queue.
+    """
+    with broker.channel() as channel:
+        exchanges = (known.exchange for known in broker.app.amqp.queues.values())
+        fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
+        route = letters_of.route_of(channel, fanouts)
+
+        def send(letter: DeadLetter) -> Letter | None:
+            to = route(letter)
+            return None if to is None or to == queue else letters_of.to_queue(letter, to, as_before=True)
+
+        return _round(broker.store, queue, chosen, send, "replayed")
+
+
+def drop(broker: ServeBroker, queue: str, chosen: Choose) -> Counter[str]:
+    """Removes the chosen dead letters. Returns how many were ``dropped``; letters that are buried meanwhile stay."""
+    return _round(broker.store, queue, chosen, letters_of.away, "dropped")
+
+
+def _round(
+    store: OperatorStore, queue: str, chosen: Choose, act: Callable[[DeadLetter], Letter | None], word: str
+) -> Counter[str]:
+    newest: datetime | None = None
+    any_chosen = False
+    for letter in letters_of.browse(store, queue):
+        any_chosen = any_chosen or chosen(letter)
+        if letter.at is not None:
+            newest = max(letter.at, newest or letter.at)
+    done = Counter[str]()
+    if not any_chosen:
+        return done
+    unroutable: set[bytes] = set()
+
+    def decide(letter: DeadLetter) -> Letter:
+        decided = act(letter) if chosen(letter) else None
+        if decided is None:
+            if chosen(letter):
+                unroutable.add(letter.message)
+            return letters_of.back(letter)
+        return decided
+
+    for letter, decided in letters_of.replay(store, queue, decide, newest):
+        if decided.to != "back":
+            done[word] += 1
+        elif letter.message in unroutable:
+            done["unroutable"] += 1
+    return done

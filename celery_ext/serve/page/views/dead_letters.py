@@ -1,0 +1,156 @@
+"""Dead letters: their queues, why each was buried, and the way back or out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.serve import letters as letters_of
+from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.page.figures import Moment, moment, number
+from celery_ext.serve.page.links import Links
+from celery_ext.serve.page.rendering import BOUND, Note, Page, path_of, render
+from celery_ext.serve.page.views.forms import form_of
+from celery_ext.serve.problems import Problem, bad_request
+from celery_ext.serve.service import serve_of
+from kombu_delayq.message.times import ms_of
+
+#: Letters of a page.
+ROWS = 50
+#: Most characters shown of arguments.
+_MOST = 20_000
+
+
+class LetterRow(NamedTuple):
+    """What the page shows of a dead letter."""
+
+    id: str
+    name: str | None
+    reason: str | None
+    headline: str
+    error: str | None
+    arguments: str
+    at: Moment | None
+    came_from: str | None
+    retries: int
+    worker: str | None
+
+
+@dataclass(frozen=True)
+class _Queue:
+    queue: str
+    count: int
+
+
+def queues(request: Request) -> Response:
+    """Answers with the queues of dead letters, or with the letters of the queue that the query names."""
+    if request.query_params.get("name"):
+        return letters(request)
+    serve, page = serve_of(request), Page(request, "dead-letters")
+    page.now_ms = serve.store.now_ms()
+    found = letters_of.queues(serve.store, serve.settings.dead_letters)
+    rows = [_Queue(name, found[name]) for name in caller_of(request).queues_of(found)]
+    return render("letter_queues.html", page, queues=rows)
+
+
+def letters(request: Request) -> Response:
+    """Answers with the dead letters of a queue."""
+    return _page(request, request.path_params.get("queue") or request.query_params["name"], _notes(request))
+
+
+def replay(request: Request) -> Response:
+    """Sends dead letters back to their queues."""
+    return _change(request, Action.REPLAY)
+
+
+def drop(request: Request) -> Response:
+    """Removes dead letters."""
+    return _change(request, Action.DROP)
+
+
+def _page(request: Request, queue: str, notes: list[Note], status: int = 200) -> Response:
+    serve, caller, page = serve_of(request), caller_of(request), Page(request, "dead-letters", notes)
+    caller.check(Action.READ, queue=queue)
+    page.now_ms, count = serve.store.now_ms(), letters_of.count(serve.store, queue)
+    skip = _skip(request.query_params)
+    found = letters_of.page(serve.store, queue, skip, ROWS)
+    hidden = serve.settings.hide_arguments
+    rows = [_row(one, page.now_ms, hidden=hidden) for one in found if caller.may(Action.READ, task=one.name or "")]
+    more = page.letters(queue, skip=str(skip + ROWS)) if skip + len(found) < count and found else ""
+    return render("letters.html", page, status, queue=queue, count=count, letters=rows, more=more, bound=BOUND)
+
+
+def _row(letter: DeadLetter, now_ms: float, *, hidden: bool) -> LetterRow:
+    task = letter.task
+    shown = [text for text in (task.argsrepr, task.kwargsrepr) if text and text not in ("()", "[]", "{}")]
+    # The text of an error may quote an argument.
+    error = None if hidden else letter.error
+    return LetterRow(
+        letter.id,
+        letter.name,
+        letter.reason,
+        (error or "").strip().partition("\n")[0][:200],
+        error,
+        "" if hidden else " ".join(shown)[:_MOST],
+        moment(ms_of(letter.at), now_ms) if letter.at else None,
+        letter.routing_key,
+        letter.retries,
+        letter.worker,
+    )
+
+
+def _change(request: Request, action: Action) -> Response:
+    serve, caller, fields = serve_of(request), caller_of(request), form_of(request)
+    form, ids = dict(fields), {value for name, value in fields if name == "id"}
+    queue = form.get("queue", "")
+    caller.check(action, queue=queue)
+    if queue not in letters_of.queues(serve.store, serve.settings.dead_letters):
+        raise Problem(404, "there is no such queue of dead letters")
+    every = "all" in form
+    if every and (wrong := _unconfirmed(form, letters_of.count(serve.store, queue))):
+        return _page(request, queue, [Note("bad", wrong)], 422)
+    if not every and not ids:
+        return _page(request, queue, [Note("warn", "Nothing changed: no letter is ticked.")], 422)
+
+    def chosen(letter: DeadLetter) -> bool:
+        return (every or letter.id in ids) and caller.may(action, task=letter.name or "")
+
+    act = letters_of.replay if action is Action.REPLAY else letters_of.drop
+    done = act(serve.broker, queue, chosen)
+    what: dict[str, Any] = {"queue": queue} | ({"all": True} if every else {"ids": sorted(ids)[:20]})
+    changed = done["replayed"] + done["dropped"]
+    if changed:
+        serve.store.audit.note(caller.name, str(action), what, changed)
+    query = {word: str(count) for word, count in done.items()} or {"none": "1"}
+    return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
+
+
+def _unconfirmed(form: Mapping[str, str], count: int) -> str:
+    """Returns why all letters are not touched yet; empty if the number that was typed is theirs."""
+    typed = form.get("confirm", "").strip().replace(",", "")
+    if typed == str(count):
+        return ""
+    return f"Nothing changed: there are {number(count)} letters now. Type this number to go on."
+
+
+def _notes(request: Request) -> list[Note]:
+    query, notes = request.query_params, []
+    for word, kind, text in (
+        ("replayed", "ok", "{} sent back to their queues."),
+        ("dropped", "ok", "{} dropped: they will never run."),
+        ("unroutable", "warn", "{} stay: nobody knows from which queue they came."),
+        ("none", "warn", "Nothing changed: these letters are no longer here."),
+    ):
+        if (given := query.get(word, "")).isdecimal() and len(given) < 12:
+            notes.append(Note(kind, text.format(number(int(given)))))
+    return notes
+
+
+def _skip(query: Mapping[str, str]) -> int:
+    given = query.get("skip", "0")
+    if not (given.isdecimal() and len(given) < 10):
+        raise bad_request("skip is no number of letters")
+    return int(given)

@@ -1,0 +1,209 @@
+"""A waiting task: when it is due, its arguments, and its delay chain with the steps behind and ahead."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.durations import in_words
+from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.page.figures import Moment, moment
+from celery_ext.serve.page.rendering import Note, Page, render
+from celery_ext.serve.service import serve_of
+from celery_ext.waiting import by_id
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.errors import InvalidDelayChain
+from kombu_delayq.store import WaitingStore
+
+#: What became of a task, as the page that follows says it.
+DONE = {
+    "transferred": Note("ok", "Sent to its queue: the next free worker runs it."),
+    "rescheduled": Note("ok", "Rescheduled."),
+    "cancelled": Note("ok", "Cancelled: it will never run."),
+    "chain_ended": Note("ok", "It did not wait just now. Its delay chain has ended: a step that runs now is the last."),
+    "not_delayed": Note("warn", "Nothing changed: it does not wait any more."),
+    "unreadable": Note("bad", "Nothing changed: its message cannot be rewritten."),
+}
+#: Larger and deeper arguments are shown as text, and only their beginning: characters of JSON, and levels.
+_LARGE, _DEEP, _MOST = 30_000, 12, 100_000
+#: Steps of a chain that are shown around the present one.
+_STEPS = 24
+
+
+class Fold(NamedTuple):
+    """A part of a message to fold and unfold.
+
+    Attributes:
+        title: What it is.
+        value: It as JSON has it; None where only text is shown.
+        text: That text.
+    """
+
+    title: str
+    value: Any
+    text: str = ""
+
+
+class ChainStep(NamedTuple):
+    """A step of a delay chain: ``behind``, ``here`` or ``ahead``; one that is ahead waits ``until`` then."""
+
+    where: str
+    text: str
+    until: Moment | None = None
+
+
+class Chain(NamedTuple):
+    """A delay chain: as it was written, and its steps."""
+
+    text: str
+    steps: list[ChainStep]
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """What the page shows of a task. ``twins`` counts the waiting tasks of its id."""
+
+    id: str
+    name: str | None
+    queue: str
+    due: Moment
+    priority: int
+    retries: int
+    twins: int
+    hidden: bool
+    facts: list[tuple[str, str]]
+    folds: list[Fold]
+    chain: Chain | None
+
+
+def task(request: Request) -> Response:
+    """Answers with the page of a task."""
+    task_id = request.path_params.get("id") or request.query_params.get("id", "")
+    note = DONE.get(request.query_params.get("done", ""))
+    return task_page(request, task_id.strip(), [note] if note else [])
+
+
+def task_page(request: Request, task_id: str, notes: list[Note], status: int = 200) -> Response:
+    """Answers with the page of a task, or with one that says that it does not wait.
+
+    Args:
+        request: The request.
+        task_id: Its id.
+        notes: Sentences at the head of the page.
+        status: HTTP status for a task that waits.
+    """
+    serve, page = serve_of(request), Page(request, "overview", notes)
+    page.now_ms = serve.store.now_ms()
+    found = find(serve.store, caller_of(request), task_id)
+    if not found:
+        return render("gone.html", page, 200 if notes else 404, id=task_id)
+    view = _view(found, page.now_ms, hidden=serve.settings.hide_arguments)
+    return render("task.html", page, status, task=view)
+
+
+def find(store: WaitingStore, caller: Caller, task_id: str) -> list[DelayedTask]:
+    """Returns the waiting tasks of an id that a caller may see, the next due first."""
+    if not task_id:
+        return []
+    [(_, messages)] = by_id.get(store, [task_id])
+    found = [DelayedTask(message) for message in sorted(messages, key=lambda message: message.due_ms)]
+    return [one for one in found if caller.may(Action.READ, queue=one.queue, task=one.name or "")]
+
+
+def _view(found: list[DelayedTask], now_ms: float, *, hidden: bool) -> TaskView:
+    first = found[0]
+    due = moment(first.message.due_ms, now_ms)
+    assert due is not None  # noqa: S101  # it has a due time
+    return TaskView(
+        first.id,
+        first.name,
+        first.queue,
+        due,
+        first.priority,
+        first.retries,
+        len(found),
+        hidden,
+        list(_facts(first)),
+        [] if hidden else list(_folds(first)),
+        _chain(first, now_ms),
+    )
+
+
+def _facts(task: DelayedTask) -> Iterator[tuple[str, str]]:
+    names = {"origin": "Sent by", "expires": "Expires", "group": "Group", "parent_id": "Parent", "root_id": "Root"}
+    for key, name in names.items():
+        value = task.headers.get(key)
+        if isinstance(value, str) and value and value != task.id:
+            yield name, value
+
+
+def _folds(task: DelayedTask) -> Iterator[Fold]:
+    yield _fold("Positional arguments", task.args, task.argsrepr)
+    yield _fold("Keyword arguments", task.kwargs, task.kwargsrepr)
+    linked = {name: value for name, value in task.embed.items() if value}
+    if linked:
+        yield _fold("Callbacks and chain", linked, "")
+    yield _fold("Headers", task.headers, "")
+    yield _fold("Properties", task.properties, "")
+
+
+def _fold(title: str, value: Any, text: str) -> Fold:
+    if value is None:
+        return Fold(title, None, text[:_MOST])
+    if not isinstance(value, (Mapping, list, tuple)):
+        return Fold(title, None, str(value)[:_MOST])
+    try:
+        written = json.dumps(value, ensure_ascii=False, default=str, indent=2)
+    except (ValueError, TypeError, RecursionError):  # no JSON, or nested too deeply
+        return Fold(title, None, text[:_MOST])
+    if len(written) > _LARGE or _depth(value) > _DEEP:
+        cut = f"\n… and {len(written) - _MOST:,} characters more" if len(written) > _MOST else ""
+        return Fold(title, None, written[:_MOST] + cut)
+    return Fold(title, value)
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return 1 + max((_depth(item) for item in inner), default=0)
+
+
+def _chain(task: DelayedTask, now_ms: float) -> Chain | None:
+    text = task.delay_chain
+    if text is None:
+        return None
+    try:
+        chain = DelayChain.parse(text)
+    except InvalidDelayChain:
+        return Chain(text[:200], [])
+    return Chain(text[:200], _around(list(_steps(chain, task, now_ms)), task.retries))
+
+
+def _steps(chain: DelayChain, task: DelayedTask, now_ms: float) -> Iterator[ChainStep]:
+    if not task.retries:
+        yield ChainStep("here", "Waits for its first run")
+    at_ms = task.message.due_ms
+    for number, (delay, jitter) in enumerate(zip(chain.delays, chain.jitters, strict=True), 1):
+        wait = in_words(delay.total_seconds(), plain=True).removesuffix(" 0s") + (f" ± {jitter:g} %" if jitter else "")
+        if number < task.retries:
+            yield ChainStep("behind", f"Retry {number} waited {wait}")
+        elif number == task.retries:
+            yield ChainStep("here", f"Retry {number} waits {wait}")
+        else:
+            at_ms += delay.total_seconds() * 1000
+            yield ChainStep("ahead", f"Retry {number} will wait {wait}", moment(at_ms, now_ms))
+
+
+def _around(steps: list[ChainStep], here: int) -> list[ChainStep]:
+    """Returns the steps around the present one; a chain may have a thousand."""
+    start = max(min(here - _STEPS // 2, len(steps) - _STEPS), 0)
+    shown = steps[start : start + _STEPS]
+    before, after = start, len(steps) - start - len(shown)
+    return [
+        *([ChainStep("behind", f"{before:,} earlier steps")] if before else []),
+        *shown,
+        *([ChainStep("ahead", f"{after:,} more steps")] if after else []),
+    ]
