@@ -89,14 +89,14 @@ def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: d
     while full:
         more: dict[str, list[Waiting]] = {}
         try:
-            with _naming_ids("cancelled", full):
+            with naming_ids("cancelled", full):
                 store.lookup.cancel(queues, full, more)
         finally:
             for task_id, messages in more.items():
                 found[task_id] = [*found.get(task_id, ()), *messages]
         full = [task_id for task_id, messages in more.items() if len(messages) >= MAX_TWINS]
         # Redis takes the refusal of an id back if one call finds messages, but no step. These ids have steps, too.
-        mixed = [task_id for task_id in more if {True, False} == set(map(_is_step, found[task_id]))]
+        mixed = [task_id for task_id in more if {True, False} == set(map(is_step, found[task_id]))]
         if mixed:
             queues = store.chains.refuse(mixed).queues
             full = list(dict.fromkeys([*full, *mixed]))
@@ -115,16 +115,7 @@ def reschedule(store: WaitingStore, ids: Iterable[str], due_ms: float) -> Iterat
         AnswerLost: Redis did not answer while it transferred tasks whose new time is past.
     """
     store.options.check_delay((due_ms - store.now_ms()) / 1000)
-
-    def change(queue: str, changes: list[Change]) -> list[str]:
-        words = store.lookup.reschedule(queue, changes)
-        due = [at for at, word in enumerate(words) if word == "due"]
-        if due:
-            for at, word in zip(due, _run_now(store, queue, [changes[at] for at in due]), strict=True):
-                words[at] = word
-        return words
-
-    return _change(store, ids, due_ms, change)
+    return _change(store, ids, due_ms, partial(move, store))
 
 
 def run_now(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
@@ -133,7 +124,35 @@ def run_now(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, Outc
     Raises:
         AnswerLost: Redis did not answer.
     """
-    return _change(store, ids, store.now_ms(), partial(_run_now, store))
+    return _change(store, ids, store.now_ms(), partial(push, store))
+
+
+def move(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
+    """Gives messages of one queue new due times, and pushes those whose new time is past to the queue.
+
+    Returns:
+        A word for each change: ``rescheduled`` or ``transferred``; or, with nothing changed, ``not_delayed`` or
+        ``changed``.
+
+    Raises:
+        AnswerLost: Redis did not answer while it pushed messages.
+    """
+    words = store.lookup.reschedule(queue, changes)
+    due = [at for at, word in enumerate(words) if word == "due"]
+    if due:
+        for at, word in zip(due, push(store, queue, [changes[at] for at in due]), strict=True):
+            words[at] = word
+    return words
+
+
+def push(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
+    """Pushes messages to their queue. Returns ``transferred``, ``not_delayed`` or ``changed`` for each.
+
+    Raises:
+        AnswerLost: Redis did not answer.
+    """
+    with naming_ids("sent to their queues", [waiting.message.id for waiting in changes]):
+        return store.lookup.run_now(queue, changes)
 
 
 def browse(
@@ -155,13 +174,8 @@ def _browse(store: WaitingStore, queue: str, from_ms: float, to_ms: float, count
         yield from page.messages
 
 
-def _run_now(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
-    with _naming_ids("sent to their queues", [waiting.message.id for waiting in changes]):
-        return store.lookup.run_now(queue, changes)
-
-
 @contextmanager
-def _naming_ids(done: str, ids: Sequence[str]) -> Iterator[None]:
+def naming_ids(done: str, ids: Sequence[str]) -> Iterator[None]:
     """Names the tasks when the answer of Redis is lost; the error of redis-py does not."""
     try:
         yield
@@ -215,7 +229,8 @@ def _change_once(
     return list(dict.fromkeys(changed))  # each id once: looking it up finds all its messages
 
 
-def _is_step(message: Waiting) -> bool:
+def is_step(message: Waiting) -> bool:
+    """Whether a message is a step of a delay chain."""
     # A step may have been delivered twice, and its other copy may run: then the step after it has to be refused.
     return CHAIN_ID.encode() in (message.body or b"")
 

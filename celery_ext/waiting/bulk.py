@@ -1,0 +1,232 @@
+"""Cancels, reschedules or runs the messages of a snapshot. Knows the store, and no app."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Literal, NamedTuple
+
+from redis.exceptions import ResponseError
+
+from celery_ext.waiting import by_id
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.snapshot import Slot, Snapshot, forms_of, pages
+from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
+from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.store import WaitingStore
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import QueueForm, Waiting
+
+ActionName = Literal["cancel", "reschedule", "run_now"]
+
+#: What became of a message: ``cancelled``, ``rescheduled``, ``transferred`` (it is in its queue now), ``unreadable``
+#: (it cannot be rewritten), ``too_long`` (its new time is farther away than ``max_delay`` allows),
+#: ``gone`` (it no longer waited, or no longer matched: somebody else has changed it, it came due, or it lost its body).
+Outcome = Literal["cancelled", "rescheduled", "transferred", "unreadable", "too_long", "gone"]
+
+#: Most messages, and about the most bytes, that one call of Redis changes.
+COUNT_A_CALL, BYTES_A_CALL = 100, 300_000
+#: How often it looks for messages that another client has changed while they were read.
+TRIES = 3
+#: How often it goes through the range: once more for messages that have moved to a due time it was past.
+PASSES = 2
+
+
+@dataclass(frozen=True)
+class Action:
+    """What to do with each message.
+
+    Attributes:
+        name: ``cancel``, ``reschedule`` or ``run_now``.
+        due_ms: For ``reschedule``: the new due time of all messages, ms since the epoch.
+        shift_s: Instead: by how many s each message is to be due later; earlier if it is negative.
+
+    Raises:
+        ValueError: One of them is missing, too much, or no number.
+    """
+
+    name: ActionName
+    due_ms: float | None = None
+    shift_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in ("cancel", "reschedule", "run_now"):
+            raise ValueError(f"{quoted(self.name)} is no action; cancel, reschedule and run_now are")
+        given = [value for value in (self.due_ms, self.shift_s) if value is not None]
+        if len(given) != (self.name == "reschedule"):
+            raise ValueError(
+                "reschedule takes either a new time or a shift"
+                if self.name == "reschedule"
+                else f"{self.name} takes no time"
+            )
+        for value in given:
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+                raise ValueError(f"{quoted(value)} is no time to reschedule to or by")
+
+    def due_of(self, message: Waiting) -> float:
+        """Returns when a message is to be due, ms since the epoch."""
+        return message.due_ms + (self.shift_s or 0) * 1000 if self.due_ms is None else self.due_ms
+
+
+class _Found(NamedTuple):
+    slot: Slot
+    message: Waiting
+
+
+class Bulk:
+    """An action on the messages of a snapshot that still wait and still match. Messages that came later stay.
+
+    Args:
+        snapshot: The messages.
+        action: What to do.
+
+    Attributes:
+        outcomes: How many messages each outcome had so far. ``gone`` is counted at the end.
+        of: How many messages there are.
+    """
+
+    def __init__(self, snapshot: Snapshot, action: Action) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self.of = len(snapshot)
+        self._snapshot, self._action = snapshot, action
+        self._intended: dict[Slot, float] = {}
+
+    @property
+    def done(self) -> int:
+        """How many messages have an outcome."""
+        return self.outcomes.total()
+
+    def run(
+        self,
+        store: WaitingStore,
+        *,
+        progress: Callable[[int, int], object] = lambda done, of: None,
+        stop: Callable[[], bool] = lambda: False,
+        announce: Callable[[list[Waiting]], object] = lambda messages: None,
+    ) -> bool:
+        """Acts on all messages that have no outcome yet. After a stop or an error it may be called again.
+
+        Args:
+            store: The broker's store.
+            progress: Called with ``done`` and ``of`` after each call that changes messages, and at the end.
+            stop: Whether to stop; it is asked before each call of Redis.
+            announce: Called with the messages that a call has cancelled.
+
+        Returns:
+            Whether it has come to its end; False if it was stopped.
+
+        Raises:
+            DelayTooLong: The latest message would be due later than the transport option ``max_delay`` allows.
+            AnswerLost: Redis did not answer. Messages that it has changed nevertheless are ``gone`` when this goes on,
+                and no message is shifted twice.
+        """
+        self._check_delay(store)
+        for _ in range(PASSES):
+            for form, ids in self._parts(store):
+                if stop():
+                    return False
+                self._act_on(store, form, ids, announce)
+                progress(self.done, self.of)
+            if not self._snapshot.left:
+                break
+        if stop() and self._snapshot.left:
+            return False
+        if self.done < self.of:
+            self.outcomes["gone"] += self.of - self.done
+        progress(self.done, self.of)
+        return True
+
+    def _check_delay(self, store: WaitingStore) -> None:
+        if self._action.name == "reschedule" and self.of:
+            latest_ms = self._snapshot.latest_ms + (self._action.shift_s or 0) * 1000
+            due_ms = latest_ms if self._action.due_ms is None else self._action.due_ms
+            store.options.check_delay((due_ms - store.now_ms()) / 1000)
+
+    def _parts(self, store: WaitingStore) -> Iterator[tuple[QueueForm, list[str]]]:
+        """Yields ids of messages to act on, a queue's at a time; none for a page without any, so that it can stop."""
+        selection = self._snapshot.selection
+        for form in forms_of(store, selection)[0]:
+            reading = pages(store, form, selection)
+            while self._snapshot.left:
+                try:
+                    rows = next(reading)
+                except (StopIteration, ResponseError):  # such as for a key of another type: its messages are gone
+                    break
+                ids, size = list[str](), 0
+                for identity, _, length in rows:
+                    if self._snapshot.find(form.queue, identity) is None:
+                        continue
+                    if ids and (len(ids) >= COUNT_A_CALL or size + length > BYTES_A_CALL):
+                        yield form, ids
+                        ids, size = [], 0
+                    ids.append(identity)
+                    size += length
+                yield form, ids
+
+    def _act_on(
+        self, store: WaitingStore, form: QueueForm, ids: Sequence[str], announce: Callable[[list[Waiting]], object]
+    ) -> None:
+        left = list(dict.fromkeys(ids))
+        for _ in range(TRIES):
+            if not left:
+                return
+            found = self._found(store, form.queue, left)
+            words = self._change(store, form.queue, found) if found else []
+            left, cancelled = [], []
+            for (slot, message), word in zip(found, words, strict=True):
+                if word in ("changed", "not_delayed"):
+                    left.append(message.id)
+                    continue
+                self._finish(slot, word)  # type: ignore[arg-type]  # the words of the Lua scripts
+                if word == "cancelled":
+                    cancelled.append(message)
+            if cancelled:
+                announce(cancelled)
+
+    def _found(self, store: WaitingStore, queue: str, ids: Sequence[str]) -> list[_Found]:
+        """Reads those messages of some ids that are in the snapshot, have no outcome, and match."""
+        found = dict[Slot, _Found]()
+        for identity, messages in store.lookup.get([queue], ids).items():
+            slot = self._snapshot.find(queue, identity)
+            message = next((one for one in messages if one.id == identity), None)
+            if slot is None or message is None or not self._snapshot.selection.matches(DelayedTask(message)):
+                continue
+            intended_ms = self._intended.get(slot)
+            if intended_ms is not None and message.due_ms in (intended_ms, ceil(intended_ms)):
+                # The answer to an earlier call was lost, and the message is where that call was to move it.
+                self._finish(slot, "rescheduled")
+                continue
+            found[slot] = _Found(slot, message)
+        return list(found.values())
+
+    def _change(self, store: WaitingStore, queue: str, found: Sequence[_Found]) -> list[str]:
+        """Acts on messages of one queue. Returns a word for each."""
+        if self._action.name == "cancel":
+            messages = [message for _, message in found]
+            with by_id.naming_ids("cancelled", [message.id for message in messages]):
+                return store.lookup.discard(
+                    queue, [(one, DelayedTask(one).id if by_id.is_step(one) else "") for one in messages]
+                )
+        words: list[str] = [""] * len(found)
+        changes = dict[int, Change]()
+        now_ms = store.now_ms()
+        for at, (_, message) in enumerate(found):
+            due_ms = now_ms if self._action.name == "run_now" else self._action.due_of(message)
+            try:
+                store.options.check_delay((due_ms - now_ms) / 1000)
+                changes[at] = Change(message, due_ms, with_eta(message.body or b"", due_ms))
+            except DelayTooLong:
+                words[at] = "too_long"
+            except UnreadableMessage:
+                words[at] = "unreadable"
+        act = by_id.push if self._action.name == "run_now" else by_id.move
+        if self._action.shift_s is not None:
+            self._intended |= {found[at].slot: change.due_ms for at, change in changes.items()}
+        for at, word in zip(changes, act(store, queue, list(changes.values())) if changes else [], strict=True):
+            words[at] = word
+        return words
+
+    def _finish(self, slot: Slot, outcome: Outcome) -> None:
+        self._snapshot.finish(slot)
+        self._intended.pop(slot, None)
+        self.outcomes[outcome] += 1
