@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
+from threading import current_thread, main_thread
 from types import FrameType
 
 import uvicorn
@@ -100,58 +101,65 @@ def url_of(listening: socket.socket, root_path: str = "") -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{root_path.rstrip('/')}/"
 
 
-def run(
-    application: ASGIApp,
-    listening: socket.socket,
-    *,
-    on_ready: Callable[[], object] = lambda: None,
-    on_end: Callable[[], object] = lambda: None,
-) -> None:
-    """Serves until SIGTERM or SIGINT comes.
+class Server(uvicorn.Server):
+    """Serves until SIGTERM or SIGINT comes, or until ``should_exit`` is set.
+
+    It ends quietly: a signal is no failure, and neither is a request that waits for something to come.
 
     Args:
         application: Answers the requests.
-        listening: A bound socket; closed at the end.
         on_ready: Called when the server accepts requests.
         on_end: Called when it does so no more, before it waits for the requests under way.
     """
-    config = uvicorn.Config(
-        application,
-        http=GuardedConnection,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S,
-    )
-    with listening:
-        _Server(config, on_ready, on_end).run(sockets=[listening])
 
-
-class _Server(uvicorn.Server):
-    """A server that ends quietly: a signal is no failure, and neither is a request that waits for something to come."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object], on_end: Callable[[], object]) -> None:
-        super().__init__(config)
+    def __init__(
+        self,
+        application: ASGIApp,
+        *,
+        on_ready: Callable[[], object] = lambda: None,
+        on_end: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=GuardedConnection,
+                ws="none",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
         self._on_ready = on_ready
         self._on_end = on_end
 
+    def serve_on(self, listening: socket.socket) -> None:
+        """Serves on a bound socket, and closes it at the end."""
+        with listening:
+            self.run(sockets=[listening])
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to accept requests."""
         await super().startup(sockets)
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the connections: those without a request at once, the others after ``GRACE_S``."""
+        # It would log each request that it ends as an error.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._on_end()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        ends = (signal.SIGTERM, signal.SIGINT)
-        before = {number: signal.signal(number, self.handle_exit) for number in ends}
+        """Ends the server when a signal comes, and not the process; in a thread there are no signals."""
+        if current_thread() is not main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
@@ -159,5 +167,6 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.force_exit = self.should_exit  # the second signal does not wait for anything
+        """Ends the server; the second signal does not wait for requests under way."""
+        self.force_exit = self.should_exit
         self.should_exit = True

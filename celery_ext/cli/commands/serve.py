@@ -102,7 +102,8 @@ def serve(broker: CliBroker, /, host: str, port: int, loglevel: str, **given: An
     url = server.url_of(listening, settings.root_path)
     with errors_in_words(connection):
         _try_to_connect(shared)
-        server.run(application, listening, on_ready=lambda: click.echo(f"delayq serve: {url}  (Ctrl-C ends it)"))
+        ready = lambda: click.echo(f"delayq serve: {url}  (Ctrl-C ends it)")  # noqa: E731
+        server.Server(application, on_ready=ready).serve_on(listening)
     logger.info("the server on %s ended", url)
 
 

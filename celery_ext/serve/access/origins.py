@@ -1,5 +1,6 @@
 """Requests that a page of another site makes a browser send, and names that lead here by a trick."""
 
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
@@ -9,6 +10,8 @@ from celery_ext.serve.problems import Problem
 
 #: Methods that change nothing.
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+#: An IPv6 address in brackets, or a name, and a port.
+_HOST = re.compile(r"(?:\[([^]]+)\]|([^\[\]:]+))(?::[0-9]{1,5})?")
 #: By one of these a browser can be told from other programs.
 BROWSER_HEADERS = frozenset({"origin", "sec-fetch-site"})
 #: What ``Sec-Fetch-Site`` says of a request of our own page, and of an address that somebody typed.
@@ -74,8 +77,8 @@ def _authority_of(origin: str) -> str:
 
 def _name_of(host: str) -> str:
     """Returns the name in a header ``Host``, without port, dot at the end and brackets."""
-    name, bracket, _ = host.lower().partition("]")
-    return name.removeprefix("[") if bracket else name.partition(":")[0].rstrip(".")
+    found = _HOST.fullmatch(host.lower())
+    return (found[1] or found[2].rstrip(".")) if found else ""
 
 
 def _is_address(name: str) -> bool:

@@ -201,7 +201,7 @@ def read_tokens(path: Path) -> Tokens:
         if not isinstance(content, dict) or not isinstance(content.get("tokens"), list):
             raise ValueError('it is not {"tokens": [...]}')
         return Tokens(map(Token.parse, content["tokens"]))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidTokens(f"file of tokens {path}: {reason}") from None
 
