@@ -1,0 +1,162 @@
+"""A real Prometheus scrapes a server and a transfer worker, and every expression that the docs give answers."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from threading import Thread
+
+import pytest
+import redis
+import uvicorn
+import yaml
+from celery import Celery
+
+from celery_ext.demo.private_redis import PrivateRedis, free_port
+from celery_ext.serve import asgi
+from kombu_delayq.store import DelayStore
+from tests.support import ROOT
+from tests.support.commands.shell import BIN
+from tests.support.conditions import until
+from tests.support.serve.prometheus import Prometheus
+from tests.support.store.consuming import lives, take
+from tests.support.store.keyspace import FUTURE_MS, waiting
+from tests.support.workers.transfers import offer
+
+pytestmark = pytest.mark.xdist_group("prometheus")
+
+MONITORING = ROOT / "docs/monitoring"
+#: Messages that come due while Prometheus looks on.
+DUE = 20
+#: What the variables of Grafana stand for here.
+VARIABLES = {"$job": ".*", "$queue": ".*", "$__rate_interval": "30s"}
+
+
+def expressions() -> dict[str, str]:
+    """Returns the expressions of the dashboard, by panel and number, and of the alerts, by name."""
+    panels = json.loads((MONITORING / "dashboard.json").read_text(encoding="utf-8"))["panels"]
+    found = {
+        f"{panel['title']} {number}": target["expr"]
+        for panel in panels
+        for number, target in enumerate(panel.get("targets") or [])
+    }
+    [group] = yaml.safe_load((MONITORING / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    found |= {rule["alert"]: rule["expr"] for rule in group["rules"]}
+    for name, value in VARIABLES.items():
+        found = {key: expr.replace(name, value) for key, expr in found.items()}
+    return found
+
+
+EXPRESSIONS = expressions()
+ALERTS = {name for name in EXPRESSIONS if name.startswith("Delayq")}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[PrivateRedis]:
+    with PrivateRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def serve_port(broker: PrivateRedis) -> Iterator[int]:
+    """Port of a server whose app knows two queues, one of dead letters."""
+    app = Celery(broker=broker.url, set_as_current=False)
+    app.conf.broker_transport = "kombu_delayq.transport:Transport"
+    made = asgi(app, anonymous=True, dead_letters=("failed",))
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(made, port=port, log_level="warning", lifespan="off"))
+    thread = Thread(target=server.run)
+    thread.start()
+    yield port
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def transfer_port(broker: PrivateRedis) -> Iterator[int]:
+    """Port of a transfer worker that answers for metrics."""
+    port = free_port()
+    command = [BIN / "delayq", "--broker", broker.url, "transfer", "--metrics-port", str(port)]
+    with subprocess.Popen(command) as process:
+        yield port
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def prometheus(
+    broker: PrivateRedis, serve_port: int, transfer_port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Prometheus]:
+    """Prometheus, once it has seen messages come due."""
+    targets = {"serve": serve_port, "transfer": transfer_port}
+    prometheus = Prometheus(tmp_path_factory.mktemp("prometheus"), MONITORING / "alerts.yaml", targets)
+    try:
+        prometheus.ready()
+        _happen(broker, prometheus)
+        yield prometheus
+    finally:
+        prometheus.close()
+
+
+def _happen(broker: PrivateRedis, prometheus: Prometheus) -> None:
+    """Lets messages wait, come due, be taken, be cancelled and fail."""
+    store = DelayStore(redis.Redis(port=broker.port))
+    store.delivery.offer("orders", waiting("later", FUTURE_MS))
+    store.delivery.offer("orders", waiting("cancelled", FUTURE_MS))
+    store.client.lpush("failed", "letter")
+    until(lambda: prometheus.values('count(delayq_transferred_messages_total{queue="orders"})') == [2], 30)
+    lives(store, queues=("orders",))
+    for number in range(DUE):
+        offer(store, f"{number}", 0.1, "orders")
+    store.lookup.cancel(["orders"], ["cancelled"])
+    until(lambda: store.client.llen("orders") == DUE)
+    take(store, 3, "orders")
+    until(lambda: prometheus.values('min(delayq_ready_messages{queue="orders"})') == [DUE - 3], 30)
+
+
+def test_both_targets_are_up(prometheus: Prometheus) -> None:
+    """Prometheus scrapes the server and the transfer worker without an error."""
+    targets = {each["labels"]["job"]: each for each in prometheus.ask("targets")["activeTargets"]}
+    assert {name: (each["health"], each["lastError"]) for name, each in targets.items()} == {
+        "serve": ("up", ""),
+        "transfer": ("up", ""),
+    }
+    assert prometheus.values("delayq_leader_present") == [1, 1]
+
+
+@pytest.mark.parametrize("name", [name for name in EXPRESSIONS if name not in ALERTS])
+def test_each_panel_of_the_dashboard_has_data(prometheus: Prometheus, name: str) -> None:
+    """Each expression of the dashboard answers, with at least one series."""
+    assert prometheus.values(EXPRESSIONS[name]) != []
+
+
+@pytest.mark.parametrize("name", sorted(ALERTS))
+def test_each_alert_can_be_evaluated_and_is_quiet(prometheus: Prometheus, name: str) -> None:
+    """Each expression of an alert answers, Prometheus evaluates its rule without an error, and none fires."""
+    assert prometheus.values(EXPRESSIONS[name]) == []
+    [group] = prometheus.ask("rules")["groups"]
+    [rule] = [rule for rule in group["rules"] if rule["name"] == name]
+    assert (rule["health"], rule["state"]) == ("ok", "inactive"), rule
+
+
+def test_the_figures_are_those_of_what_happened(prometheus: Prometheus) -> None:
+    """Both exporters say the same of the messages that came due, were taken and cancelled."""
+    assert prometheus.values('delayq_delayed_messages{queue="orders"}') == [1, 1]
+    assert prometheus.values('delayq_unacked_messages{queue="orders"}') == [3, 3]
+    assert prometheus.values('delayq_consumers{queue="orders"}') == [1, 1]
+    assert prometheus.values("delayq_dead_letter_messages") == [1]
+
+
+def test_every_metric_is_on_a_page_and_every_expression_names_one(prometheus: Prometheus) -> None:
+    """The page on Prometheus lists exactly the metrics that there are; the expressions use no other."""
+    page = (ROOT / "docs/how-to/prometheus.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `(delayq_\w+)`", page, re.MULTILINE))
+    names = prometheus.ask("label/__name__/values")
+    there = {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("delayq_")}
+    assert there == listed
+    used = {name for expr in EXPRESSIONS.values() for name in re.findall(r"delayq_\w+", expr)}
+    assert {re.sub("_bucket$", "", name) for name in used} <= there
+
+
+def test_the_scrape_takes_little_time(prometheus: Prometheus) -> None:
+    """A scrape of a few queues takes less than a tenth of the time that Prometheus allows by default."""
+    assert max(prometheus.values("scrape_duration_seconds")) < 1
