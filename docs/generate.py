@@ -36,6 +36,7 @@ _NAMES: dict[str, list[object]] = {
     **{key: ["nightly"] for key in ("job", "guard", "staged")},
     "stream": ["clicks"],
     "sender": ["5f0e5c7e"],
+    "answer": ["9b74c989"],
     "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
 }
 _GENERATED = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

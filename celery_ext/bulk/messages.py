@@ -62,8 +62,13 @@ class BulkMessages:
         self._now_s = 0.0
         self._task_ids, self._delivery_tags = _uuids(version_4=True), _uuids(version_4=False)
 
-    def of(self, call: Call) -> Offer:
+    def of(self, call: Call, *, expires: Any = None, headers: Mapping[str, Any] | None = None) -> Offer:
         """Makes the message of a call. The due time of the offer is empty when the task is due at once.
+
+        Args:
+            call: The call.
+            expires: Its own expiry, in a form that Celery takes, if the template has one at all.
+            headers: Its own headers, beside those of the template.
 
         Raises:
             TypeError: The task does not take the arguments.
@@ -75,11 +80,13 @@ class BulkMessages:
         self._check_arguments(args, kwargs)
         task_id = call.task_id or next(self._task_ids)
         eta, due = self._due(call, task_id)
-        expires, expiration = ("null", "null") if self._expires is None else self._expiry()
+        expires = self._expires if expires is None else expires
+        expiry, expiration = ("null", "null") if expires is None else self._expiry(expires)
         task_id_json = f'"{task_id}"' if call.task_id is None else text_to_json(task_id)
         body = f'"{b2a_base64(self._serialize(args, kwargs), newline=False).decode()}"'
         argsrepr = self._repr(self._argsrepr, args, self._argsrepr_most)
         kwargsrepr = self._repr(self._kwargsrepr, kwargs, self._kwargsrepr_most)
+        more = f", {to_json(headers)[1:-1]}" if headers else ""
 
         def write(delivery_tag: str) -> str:
             return self._template.fill(
@@ -87,14 +94,14 @@ class BulkMessages:
                     body=body,
                     task_id=task_id_json,
                     eta=eta,
-                    expires=expires,
+                    expires=expiry,
                     expiration=expiration,
                     group_id="",
                     root_id="",
                     parent_id="",
                     argsrepr=argsrepr,
                     kwargsrepr=kwargsrepr,
-                    headers="",
+                    headers=more,
                     delivery_tag=f'"{delivery_tag}"',
                 )
             )
@@ -133,9 +140,8 @@ class BulkMessages:
         self._check_delay(delay_ms / 1000, f"task {task_id}")
         return text, repr(due_ms)
 
-    def _expiry(self) -> tuple[str, str]:
+    def _expiry(self, expires: Any) -> tuple[str, str]:
         """Returns the expiry, and the ms until then, both as JSON text. Source: Celery.send_task."""
-        expires = self._expires
         if isinstance(expires, Real):
             seconds = float(expires)
             return f'"{self._after(seconds).isoformat()}"', _in_ms(seconds)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import RLock
+from typing import Any, TypeVar
 
 from celery import Celery
 from kombu.connection import Connection
@@ -12,6 +13,8 @@ from celery_ext.connection import open_store
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.connection import pools
 from kombu_delayq.store import OperatorStore
+
+T = TypeVar("T")
 
 #: Threads that handle requests at once, and so the most connections to Redis.
 THREADS = 40
@@ -28,7 +31,8 @@ class ServeBroker:
     def __init__(self, app: Celery, connect: Callable[[], Connection]) -> None:
         self.app = app
         self._connect = connect
-        self._lock = Lock()
+        self._lock = RLock()
+        self._parts: dict[Any, Any] = {}
         self._store: OperatorStore | None = None
         self._connection: Connection | None = None
 
@@ -50,6 +54,14 @@ class ServeBroker:
                     connection.close()
             return self._store
 
+    def part(self, make: "Callable[[ServeBroker], T]") -> T:
+        """Returns what a function makes of this broker: the same object each time, such as a thread that publishes."""
+        with self._lock:
+            if make not in self._parts:
+                self._parts[make] = make(self)
+            found: T = self._parts[make]
+            return found
+
     @property
     def uri(self) -> str:
         """URL of the broker without its password."""
@@ -60,13 +72,20 @@ class ServeBroker:
 
     @contextmanager
     def channel(self) -> Iterator[DelayedChannel]:
-        """Opens a channel of our transport, such as to read bindings."""
+        """Opens a channel of our transport, such as to read bindings. Redis has a limited time for each answer."""
+        patience_s = self.store.options.redis_timeout
+        limits = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), patience_s)
         with self._connect() as connection:
+            connection.transport_options = {**limits, **(connection.transport_options or {})}
             yield connection.default_channel
 
     def close(self) -> None:
         """Closes the connections to Redis. The next caller connects again."""
         with self._lock:
+            parts, self._parts = self._parts, {}
+            for part in parts.values():
+                if hasattr(part, "close"):
+                    part.close()
             store, self._store = self._store, None
             if store is not None:
                 store.close()

@@ -43,6 +43,7 @@ class Doc:
         body: Type of the JSON body; None without a body.
         answers: Type of the answer by HTTP status; None for an answer without JSON.
         tag: Under which heading the route stands.
+        idempotent: Whether the route takes the header ``Idempotency-Key``.
     """
 
     summary: str
@@ -50,6 +51,7 @@ class Doc:
     body: Any = None
     answers: Mapping[int, Any] = field(default_factory=dict)
     tag: str = ""
+    idempotent: bool = False
 
 
 class ActionRoute(Route):

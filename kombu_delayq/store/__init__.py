@@ -23,6 +23,7 @@ from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.types import Memory
 from kombu_delayq.store.upkeep.dead_letters import DeadLetters
 from kombu_delayq.store.upkeep.repair import Repair
+from kombu_delayq.store.viewing.answers import Answers
 from kombu_delayq.store.viewing.audit import Audit
 from kombu_delayq.store.viewing.figures import Figures
 from kombu_delayq.store.viewing.scan import Scan
@@ -112,6 +113,7 @@ class OperatorStore(WaitingStore, Protocol):
     repair: Repair
     figures: Figures
     audit: Audit
+    answers: Answers
 
 
 class SparkStore(WaitingStore, Protocol):
@@ -145,6 +147,7 @@ class DelayStore(Store):
         repair: Finds and mends damage.
         figures: Counts the messages of many queues, and what has happened to them.
         audit: Notes who did what.
+        answers: Keeps the first answers to requests of the HTTP API.
     """
 
     def __init__(
@@ -170,3 +173,4 @@ class DelayStore(Store):
         self.repair = Repair(shared)
         self.figures = Figures(shared)
         self.audit = Audit(shared)
+        self.answers = Answers(shared)

@@ -209,6 +209,10 @@ class Keys:
         """STREAM: the latest of who did what to waiting messages, through ``delayq serve``."""
         return f"{self.prefix}delayq:audit"
 
+    def answer(self, key: str) -> str:
+        """HASH with a TTL: a request of the HTTP API with an idempotency key, and the first answer to it."""
+        return f"{self.prefix}delayq:answer:{key}"
+
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
         return f"{self.prefix}delayq:replaying:{queue}"

@@ -46,6 +46,11 @@ class Caller:
     queues: tuple[str, ...] = ("*",)
     tasks: tuple[str, ...] = ("*",)
 
+    @property
+    def unlimited(self) -> bool:
+        """Whether all queues and all tasks are the caller's, also those whose names are not known."""
+        return "*" in self.queues and "*" in self.tasks
+
     def may(self, action: Action, *, queue: str | None = None, task: str | None = None) -> bool:
         """Whether the caller may do something, with a queue and a task where they are given.
 

@@ -1,9 +1,13 @@
 """The HTTP API, ``/v1``."""
 
-from celery_ext.serve.api import deliveries, queues
+from celery_ext.serve.api import deliveries, openapi, queues
+from celery_ext.serve.api.enqueue import routes as enqueue
+from celery_ext.serve.api.tasks import by_id, listing
 from celery_ext.serve.routes import ActionRoute
+
+_PARTS = (enqueue, listing, by_id, queues, deliveries, openapi)
 
 
 def routes() -> list[ActionRoute]:
     """Returns the routes of the API."""
-    return [*queues.routes(), *deliveries.routes()]
+    return [route for part in _PARTS for route in part.routes()]

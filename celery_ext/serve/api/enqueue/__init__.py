@@ -1,0 +1,1 @@
+"""Enqueues tasks: many requests at once become one message page for Redis."""

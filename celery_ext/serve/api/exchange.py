@@ -1,0 +1,144 @@
+"""Reads requests into types, and writes answers as JSON."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache, wraps
+from math import isfinite
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec.structs import asdict
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from celery_ext.serve.problems import Problem, bad_request
+from kombu_delayq.message.times import moment_of
+
+T = TypeVar("T")
+
+#: Where an error of msgspec says in which part of a request it is.
+_PATH = re.compile(r"^(?P<what>.*) - at (?P<where>.*)$", re.DOTALL)
+_JSON = re.compile(r"application/(json|[\w.-]+\+json)\s*(;.*)?", re.IGNORECASE)
+#: A time in a query begins with a year: msgspec would take a number for seconds since the epoch.
+_YEAR = re.compile(r"\d{4}-")
+
+
+def body_of(request: Request, raw: bytes, kind: type[T]) -> T:
+    """Reads the JSON body of a request.
+
+    Raises:
+        Problem: 415 for another content type, 400 for what is no JSON, 422 for JSON that is not of the type.
+    """
+    declared = request.headers.get("content-type", "")
+    if not _JSON.fullmatch(declared):
+        raise Problem(415, "send the body as JSON, with the header Content-Type: application/json", "not-json")
+    return read_json(raw, kind)
+
+
+def read_json(raw: bytes, kind: type[T]) -> T:
+    """Reads JSON, with the errors of ``body_of``."""
+    try:
+        found: T = _decoder(cast(Any, kind)).decode(raw)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"the body is no JSON: {error or type(error).__name__}", "bad-json") from None
+    return found
+
+
+def item_of(raw: Any, kind: type[T], at: str) -> T:
+    """Reads a part of a body that was read already. at: Where the part stands, such as ``$.tasks[3]``."""
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise invalid(error, at) from None
+
+
+def query_of(request: Request, kind: type[T]) -> T:
+    """Reads the parameters of a query. Raises a Problem, 422, for others and for odd values."""
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise invalid_field(f"$.{name}", "it is given more than once")
+        given[name] = value
+    for name in ("from", "to"):
+        if name in given:
+            if not _YEAR.match(given[name]):
+                raise invalid_field(f"$.{name}", "it is no time such as 2030-01-01T09:00:00Z")
+            given[name] = given[name].replace(" ", "+")  # a plus sign that nobody encoded
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+
+
+def invalid(error: msgspec.ValidationError, at: str = "$") -> Problem:
+    """Returns the problem of a request that is not of its type."""
+    found = _PATH.match(str(error))
+    what, where = (found["what"], found["where"].replace("`", "")) if found else (str(error), "$")
+    return invalid_field(where.replace("$", at, 1), what.replace("`", ""))
+
+
+def invalid_field(path: str, message: str, kind: str = "invalid-request") -> Problem:
+    """Returns the problem of a request with a wrong field."""
+    return Problem(422, f"{path}: {message}", kind, errors=[{"path": path, "message": message}])
+
+
+def with_body(kind: type[T]) -> Callable[[Callable[[Request, T], Response]], Callable[[Request], Any]]:
+    """Makes a handler of a function that takes the request and its body, and runs in a thread."""
+
+    def decorate(handler: Callable[[Request, T], Response]) -> Callable[[Request], Any]:
+        @wraps(handler)
+        async def handle(request: Request) -> Response:
+            body = body_of(request, await request.body(), kind)
+            return await run_in_threadpool(handler, request, body)
+
+        return handle
+
+    return decorate
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns an answer with JSON."""
+    return Response(as_json(value), status, dict(headers or {}), "application/json")
+
+
+def as_json(value: Any) -> bytes:
+    """Writes JSON of anything that a message may contain: what JSON has no form for becomes its repr."""
+    try:
+        return msgspec.json.encode(value, enc_hook=repr)
+    except (UnicodeEncodeError, TypeError, ValueError):  # such as a lone surrogate, or a tuple as a key
+        return json.dumps(_plain(value)).encode()
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if isfinite(value) else None
+        case msgspec.Struct():
+            return _plain({name: one for name, one in asdict(value).items() if one is not msgspec.UNSET})
+        case dict():
+            return {key if isinstance(key, str) else repr(key): _plain(one) for key, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return list(map(_plain, value))
+    return repr(value)
+
+
+def iso(due_ms: float) -> str:
+    """Returns a time, ms since the epoch, in ISO 8601, UTC, with ms and ``Z``; rounded down."""
+    return iso_of(moment_of(due_ms))
+
+
+def iso_of(moment: datetime) -> str:
+    """Returns a moment in ISO 8601, UTC, with ms and ``Z``."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)

@@ -1,0 +1,176 @@
+"""``/openapi.json``: the API in OpenAPI 3.1, made from the table of routes and from the types of requests."""
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from celery_ext.serve.access.identity import Action
+from celery_ext.serve.api.exchange import answer
+from celery_ext.serve.api.idempotency import HEADER, LONGEST
+from celery_ext.serve.api.models.answers import ProblemDetails
+from celery_ext.serve.problems import MEDIA_TYPE
+from celery_ext.serve.routes import ActionRoute, Doc
+from kombu_delayq import __version__
+
+JSON = "application/json"
+PATH = "/openapi.json"
+_REF = "#/components/schemas/{name}"
+_NAME = re.compile(r"\{(\w+):\w+\}")
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
+_ABOUT = """\
+Enqueues, shows and changes tasks of Celery that wait in Redis until they are due.
+
+Errors are problem details, RFC 9457. A caller may use the queues, tasks and actions that its token names;
+`x-delayq-action` of an operation is its action.
+"""
+
+
+def routes() -> list[ActionRoute]:
+    """Returns the route of the document."""
+    return [ActionRoute(PATH, openapi, None, doc=Doc("Describe this API.", answers={200: dict[str, Any]}, tag="About"))]
+
+
+def openapi(request: Request) -> Response:
+    """Answers with the document, for the address under which the caller reached the server."""
+    return answer(document(request.app.routes, request.scope.get("root_path", "")))
+
+
+def document(routes: Iterable[Any], root_path: str = "") -> dict[str, Any]:
+    """Returns the OpenAPI document of those routes that are part of the API.
+
+    Args:
+        routes: All routes of the server.
+        root_path: What stands before each path.
+    """
+    shown = [route for route in routes if isinstance(route, ActionRoute) and route.doc is not None]
+    schemas = _Schemas(shown)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in shown:
+        paths.setdefault(_NAME.sub(r"{\1}", route.path), {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "delayq serve", "version": __version__, "description": _ABOUT},
+        "servers": [{"url": root_path or "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+class _Schemas:
+    """The JSON schemas of all types that routes name."""
+
+    def __init__(self, routes: Iterable[ActionRoute]) -> None:
+        kinds: list[Any] = [ProblemDetails]
+        for route in routes:
+            doc = route.doc
+            if doc is not None:
+                kinds += [kind for kind in (doc.query, doc.body, *doc.answers.values()) if kind is not None]
+        kinds = list(dict.fromkeys(kinds))
+        found, self.components = msgspec.json.schema_components(kinds, ref_template=_REF)
+        self._of = dict(zip(kinds, found, strict=True))
+        for name, kind in _structs(kinds).items():
+            if name in self.components:
+                _describe(self.components[name], kind)
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Returns the schema of a type."""
+        return dict(self._of[kind])
+
+    def query(self, kind: Any) -> list[dict[str, Any]]:
+        """Returns the parameters of a query, a field of the type each."""
+        schema = self.components[self.of(kind)["$ref"].rpartition("/")[2]]
+        needed = schema.get("required", ())
+        return [
+            {
+                "name": name,
+                "in": "query",
+                "required": name in needed,
+                "schema": _without_null(field),
+            }
+            for name, field in schema["properties"].items()
+        ]
+
+
+def _operation(route: ActionRoute, schemas: _Schemas) -> dict[str, Any]:
+    doc = route.doc or Doc("")
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _NAME.findall(route.path)
+    ]
+    parameters += schemas.query(doc.query) if doc.query is not None else []
+    if doc.idempotent:
+        about = "The first answer to a key is kept for a day, and a request that comes again with the key gets it."
+        text = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[A-Za-z0-9_.:-]+$"}
+        parameters.append({"name": HEADER, "in": "header", "description": about, "schema": text})
+    found: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": doc.summary,
+        "tags": [doc.tag] if doc.tag else [],
+        "parameters": parameters,
+        "responses": {
+            **{str(status): _answer(status, kind, schemas) for status, kind in doc.answers.items()},
+            "default": {
+                "description": "Why the request failed",
+                "content": {MEDIA_TYPE: {"schema": schemas.of(ProblemDetails)}},
+            },
+        },
+    }
+    if doc.body is not None:
+        found["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas.of(doc.body)}}}
+    if route.action is None:
+        found["security"] = []
+    else:
+        found["x-delayq-action"] = str(Action(route.action))
+    return found
+
+
+def _answer(status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
+    phrase = HTTPStatus(status).phrase
+    return {"description": phrase, **({} if kind is None else {"content": {JSON: {"schema": schemas.of(kind)}}})}
+
+
+def _structs(kinds: Iterable[Any]) -> dict[str, type]:
+    """Returns the Structs that types consist of, by name."""
+    found: dict[str, type] = {}
+    waiting = [msgspec.inspect.type_info(kind) for kind in kinds]
+    while waiting:
+        info: Any = waiting.pop()
+        if isinstance(info, msgspec.inspect.StructType):
+            if info.cls.__name__ in found:
+                continue
+            found[info.cls.__name__] = info.cls
+            waiting += [field.type for field in info.fields]
+        for part in ("types", "type", "item_type", "item_types", "key_type", "value_type"):
+            inner = getattr(info, part, None)
+            waiting += list(inner) if isinstance(inner, (list, tuple)) else [inner] if inner is not None else []
+    return found
+
+
+def _describe(schema: dict[str, Any], kind: type) -> None:
+    """Takes the docstring of a Struct apart, into the description of the whole and that of each field."""
+    text = inspect.getdoc(kind) or ""
+    schema["description"] = text.partition("\n\nAttributes:")[0]
+    names: Mapping[str, str] = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))  # type: ignore[attr-defined]
+    for name, about in _ATTRIBUTE.findall(text):
+        field = schema.get("properties", {}).get(names.get(name, name))
+        if field is not None:
+            field["description"] = re.sub(r"\s+", " ", about).replace("``", "`")
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of a query parameter: it may be left out, and it cannot be null."""
+    kept = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if not kept:
+        return {name: value for name, value in schema.items() if name != "description" or value}
+    rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
+    return {**(kept[0] if len(kept) == 1 else {"anyOf": kept}), **rest}

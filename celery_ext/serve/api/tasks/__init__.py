@@ -1,0 +1,1 @@
+"""Waiting tasks: found, listed, changed."""

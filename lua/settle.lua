@@ -1,0 +1,30 @@
+-- Ends the work on a request with an idempotency key: keeps its answer, or lets the next caller work on it.
+-- KEYS[1] answer  HASH  what was asked for, when, by whom it is worked on, and the answer; with a TTL
+-- ARGV[1] name  of the caller
+-- ARGV[2] how   'keep' (the answer), 'forget' (nothing was done: the key is new again), 'yield' (nobody knows)
+-- ARGV[3] kept  the answer, with 'keep'
+-- Returns 'settled'; or 'lost', with nothing changed, when another has claimed the key meanwhile, or it has expired
+-- Atomic: only the caller that works on the key settles it.
+-- Cost: O(1)
+-- @include wrong_type
+
+local answer = KEYS[1]
+local name, how, kept = ARGV[1], ARGV[2], ARGV[3]
+
+local wrong = wrong_type({ [answer] = 'hash' })
+if wrong then
+  return wrong
+end
+if redis.call('HGET', answer, 'by') ~= name then
+  return 'lost'
+end
+if how == 'forget' then
+  redis.call('DEL', answer)
+else
+  -- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
+  redis.call('HDEL', answer, 'till')
+  if how == 'keep' then
+    redis.call('HSET', answer, 'answer', kept)
+  end
+end
+return 'settled'

@@ -1,0 +1,273 @@
+"""``POST /v1/tasks`` and ``POST /v1/tasks:batch``."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from celery.signals import before_task_publish
+from starlette.testclient import TestClient
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.serve.access.identity import Action, Caller
+from celery_ext.waiting import control
+from celery_ext.waiting.delayed_task import DelayedTask
+from tests.integration.serve.api.conftest import MakeApi, shop
+
+REMIND = {"task": "shop.remind", "args": [1]}
+FUTURE = datetime(2040, 1, 2, 3, 4, 5, 678000, UTC)
+
+
+def waiting(server: PrivateRedis, task_id: str) -> DelayedTask:
+    """Returns a waiting task as any app finds it."""
+    found = control.get(shop(server.url), task_id)
+    assert found is not None
+    return found
+
+
+def test_a_task_waits_as_if_an_app_had_sent_it(api: TestClient, redis_server: PrivateRedis) -> None:
+    """All that a request says of a task is in its message, and the answer says where it waits until when."""
+    asked = {
+        **REMIND,
+        "kwargs": {"again": True},
+        "queue": "ü/b:c%2F",
+        "eta": FUTURE.isoformat(),
+        "expires": "2041-01-01T00:00:00+02:00",
+        "priority": 3,
+        "delay_chain": "4m,1h",
+        "id": "a/b:run%2F ü",
+        "headers": {"traceparent": "00-ab-cd-01", "x-tenant": "7"},
+    }
+    answer = api.post("/v1/tasks", json=asked)
+    assert answer.status_code == 201, answer.text
+    assert answer.json() == {
+        "id": asked["id"],
+        "task": "shop.remind",
+        "outcome": "delayed",
+        "queue": asked["queue"],
+        "due": "2040-01-02T03:04:05.678Z",
+    }
+    task = waiting(redis_server, "a/b:run%2F ü")
+    assert (task.queue, task.due, task.priority, task.delay_chain) == (asked["queue"], FUTURE, 3, "4m,1h")
+    assert (task.args, task.kwargs) == ([1], {"again": True})
+    assert task.headers["traceparent"] == "00-ab-cd-01"
+    assert task.headers["x-tenant"] == "7"
+    assert datetime.fromisoformat(task.headers["expires"]) == datetime(2040, 12, 31, 22, tzinfo=UTC)
+    where = api.get(answer.headers["Location"])
+    assert where.json()["id"] == asked["id"]
+
+
+def test_a_countdown_counts_from_the_request(api: TestClient, redis_server: PrivateRedis) -> None:
+    """A countdown is a due time that many seconds away; so is an expiry in seconds."""
+    before = datetime.now(UTC)
+    answer = api.post("/v1/tasks", json={**REMIND, "countdown": 60.5, "expires": 90})
+    task = waiting(redis_server, answer.json()["id"])
+    assert timedelta(seconds=60.4) < task.due - before < timedelta(seconds=65)
+    assert datetime.fromisoformat(answer.json()["due"]) <= task.due
+    assert timedelta(seconds=89.9) < datetime.fromisoformat(task.headers["expires"]) - before < timedelta(seconds=95)
+
+
+@pytest.mark.parametrize(
+    "when", [{}, {"countdown": 0}, {"eta": "2001-01-01T00:00:00Z"}, {"eta": "0001-01-01T00:00:00+14:00"}]
+)
+def test_a_task_that_is_due_goes_to_its_queue(api: TestClient, client: redis.Redis, when: dict[str, Any]) -> None:
+    """Without a time, or with one that is past, a task does not wait."""
+    answer = api.post("/v1/tasks", json={**REMIND, **when})
+    assert (answer.status_code, answer.json()["outcome"], answer.json()["due"]) == (201, "queued", None)
+    assert client.llen("celery") == 1
+    assert client.exists("delayq:{celery}:due") == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"countdown": -1}, "$.countdown"),
+        ({"countdown": 1e12}, "$.countdown"),
+        ({"countdown": "60"}, "$.countdown"),
+        ({"countdown": True}, "$.countdown"),
+        ({"eta": "tomorrow"}, "$.eta"),
+        ({"eta": "2030-01-01T00:00:00"}, "$.eta"),
+        ({"eta": 1893456000}, "$.eta"),
+        ({"eta": "2030-01-01T00:00:00Z", "countdown": 1}, "$"),
+        ({"expires": 0}, "$.expires"),
+        ({"priority": 10}, "$.priority"),
+        ({"delay_chain": "4x"}, "$.delay_chain"),
+        ({"id": ""}, "$.id"),
+        ({"id": "x" * 501}, "$.id"),
+        ({"task": ""}, "$.task"),
+        ({"args": "ab"}, "$.args"),
+        ({"kwargs": [1]}, "$.kwargs"),
+        ({"countdwon": 1}, "$"),
+        ({"headers": {"task": "shop.other"}}, "key in $.headers"),
+        ({"headers": {"callbacks": "x"}}, "key in $.headers"),
+    ],
+)
+def test_a_wrong_field_is_named(api: TestClient, client: redis.Redis, wrong: dict[str, Any], path: str) -> None:
+    """A request with a wrong field is refused with the path of the field, and nothing is enqueued."""
+    answer = api.post("/v1/tasks", json={**REMIND, **wrong})
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert [error["path"] for error in answer.json()["errors"]] == [path]
+    assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b'{"task":', 400),
+        (b'{"task": "shop.remind", "countdown": NaN}', 400),
+        (b'{"task": "shop.remind", "countdown": 1e999}', 422),
+        (b'{"task": "\xff"}', 400),
+        (b'{"task": "\\ud800"}', 400),
+        (b"[" * 100_000, 422),
+        (b'{"task": "t", "args": ' + b"[" * 100_000, 400),
+        (b"null", 422),
+    ],
+    ids=["empty", "cut", "nan", "huge", "latin-1", "surrogate", "deep", "deep-arguments", "null"],
+)
+def test_what_is_no_request_is_refused(make_api: MakeApi, client: redis.Redis, body: bytes, status: int) -> None:
+    """A body that is no JSON, no text or far too deep gets a clear 4xx."""
+    answer = make_api().post("/v1/tasks", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status, answer.text[:1000]
+    assert client.dbsize() == 0
+
+
+def test_other_content_types_are_refused(make_api: MakeApi) -> None:
+    """A body that does not say it is JSON is refused, so that no form of another site can send it."""
+    api = make_api()
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        answer = api.post("/v1/tasks", content=b'{"task":"t"}', headers={"Content-Type": kind})
+        assert answer.status_code == 415
+
+
+def test_wrong_arguments_are_refused_where_the_app_knows_the_task(make_api: MakeApi, client: redis.Redis) -> None:
+    """Celery's check of the arguments is the server's."""
+    answer = make_api().post("/v1/tasks", json={"task": "shop.remind", "args": [1, 2, 3]})
+    assert answer.status_code == 422
+    assert "remind() takes from 1 to 2 positional arguments" in answer.json()["detail"]
+    assert client.exists("celery") == 0
+
+
+def test_a_delay_beyond_the_option_is_refused(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """``max_delay`` of the transport bounds what may be enqueued."""
+    api = make_api(shop(redis_server.url, broker_transport_options={"max_delay": 3600}))
+    assert api.post("/v1/tasks", json={**REMIND, "countdown": 3500}).status_code == 201
+    for late in ({"countdown": 3700}, {"eta": FUTURE.isoformat()}):
+        answer = api.post("/v1/tasks", json={**REMIND, **late})
+        assert answer.status_code == 422
+        assert "max_delay" in answer.json()["detail"]
+
+
+def test_each_item_of_a_batch_has_its_own_outcome(api: TestClient, client: redis.Redis) -> None:
+    """Good items are enqueued, wrong ones say in which field they are wrong."""
+    items = [
+        {**REMIND, "id": "one"},
+        {"task": 7},
+        {**REMIND, "id": "two", "countdown": 60, "queue": "other"},
+        {**REMIND, "delay_chain": "x"},
+        {"task": "unknown.task"},
+    ]
+    answer = api.post("/v1/tasks:batch", json={"tasks": items})
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found["enqueued"] == 3
+    assert [(item["status"], item["outcome"]) for item in found["results"]] == [
+        (201, "queued"),
+        (422, "refused"),
+        (201, "delayed"),
+        (422, "refused"),
+        (201, "queued"),
+    ]
+    paths = [item["problem"]["errors"][0]["path"] for item in found["results"] if "problem" in item]
+    assert paths == ["$.tasks[1].task", "$.tasks[3].delay_chain"]
+    assert (client.llen("celery"), client.zcard("delayq:{other}:due")) == (2, 1)
+
+
+def test_a_batch_of_a_thousand(make_api: MakeApi, client: redis.Redis) -> None:
+    """1,000 tasks are enqueued in order; more are refused as a whole."""
+    api = make_api()
+    items = [{**REMIND, "id": str(number)} for number in range(1_000)]
+    found = api.post("/v1/tasks:batch", json={"tasks": items}).json()
+    assert found["enqueued"] == client.llen("celery") == 1_000
+    assert [item["id"] for item in found["results"]] == [item["id"] for item in items]
+    answer = api.post("/v1/tasks:batch", json={"tasks": [*items, REMIND]})
+    assert (answer.status_code, client.llen("celery")) == (422, 1_000)
+
+
+def test_a_caller_enqueues_its_own_tasks_to_its_own_queues(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """Patterns of queues and tasks hold for the queue to which the app routes a task, and for each item of a batch."""
+    routes = {"shop.secret": {"queue": "secret"}, "shop.fan": {"exchange": "news", "routing_key": "x"}}
+    caller = Caller("limited", frozenset({Action.ENQUEUE}), ("celery", "orders.*"), ("shop.*",))
+    api = make_api(shop(redis_server.url, task_routes=routes), caller)
+    wanted = [
+        ({"task": "shop.remind", "args": [1]}, 201),
+        ({"task": "shop.remind", "args": [1], "queue": "orders.eu"}, 201),
+        ({"task": "shop.remind", "args": [1], "queue": "secret"}, 403),
+        ({"task": "shop.secret"}, 403),
+        ({"task": "shop.secret", "queue": "orders.eu"}, 201),
+        ({"task": "shop.fan"}, 403),
+        ({"task": "bank.pay"}, 403),
+    ]
+    for body, status in wanted:
+        answer = api.post("/v1/tasks", json=body)
+        assert answer.status_code == status, (body, answer.text)
+    answer = api.post("/v1/tasks:batch", json={"tasks": [body for body, _ in wanted]})
+    assert [item["status"] for item in answer.json()["results"]] == [status for _, status in wanted]
+    sent = redis_server.client()
+    assert sorted(sent.keys("*")) == sorted(set(sent.keys("*")) - {"secret", "news"})
+
+
+def test_a_router_in_code_is_asked_once(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """The queue that was checked is the queue to which the task goes, even if the router changes its mind."""
+    asked = []
+
+    def router(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any) -> dict[str, str]:
+        asked.append(args)
+        return {"queue": "celery" if len(asked) == 1 else "secret"}
+
+    caller = Caller("limited", frozenset({Action.ENQUEUE}), ("celery",), ("shop.*",))
+    answer = make_api(shop(redis_server.url, task_routes=[router]), caller).post("/v1/tasks", json=REMIND)
+    assert (answer.status_code, answer.json()["queue"]) == (201, "celery")
+    assert len(asked) == 1
+    assert redis_server.client().llen("celery") == 1
+
+
+def test_signals_of_an_app_are_heard(make_api: MakeApi, client: redis.Redis) -> None:
+    """An app that listens to published tasks, as tracers do, hears of each task, with its own id."""
+    heard = []
+
+    def listen(headers: dict[str, Any] | None = None, **given: Any) -> None:
+        heard.append((headers or {})["id"])
+
+    before_task_publish.connect(listen)
+    try:
+        api = make_api()
+        for number in range(2):
+            assert (
+                api.post("/v1/tasks", json={**REMIND, "id": str(number), "countdown": 60}).json()["outcome"]
+                == "delayed"
+            )
+    finally:
+        before_task_publish.disconnect(listen)
+    assert heard == ["0", "1"]
+    assert client.zcard("delayq:{celery}:due") == 2
+
+
+def test_queues_that_somebody_names_are_not_added_to_the_app(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """Names from requests do not fill the memory of the server; an app that creates no queues refuses them."""
+    app = shop(redis_server.url)
+    api = make_api(app)
+    for number in range(3):
+        assert api.post("/v1/tasks", json={**REMIND, "queue": f"q{number}"}).status_code == 201
+    assert set(app.amqp.queues) == {"celery"}
+    strict = shop(redis_server.url, task_create_missing_queues=False, task_queues=None)
+    answer = make_api(strict).post("/v1/tasks", json={**REMIND, "queue": "other"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == "$.queue"
+
+
+def test_an_app_that_runs_tasks_at_once_enqueues_none(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """With ``task_always_eager`` a request would run code in the server."""
+    answer = make_api(shop(redis_server.url, task_always_eager=True)).post("/v1/tasks", json=REMIND)
+    assert answer.status_code == 501
