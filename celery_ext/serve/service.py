@@ -1,10 +1,11 @@
 """What a handler works with: the broker and the settings of its server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
 from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.bulk_jobs import BulkJobs
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.store import OperatorStore
 
@@ -16,10 +17,12 @@ class Serve:
     Attributes:
         broker: Its broker.
         settings: What it may do and show.
+        jobs: Its bulk actions.
     """
 
     broker: ServeBroker
     settings: ServeSettings
+    jobs: BulkJobs = field(default_factory=BulkJobs)
 
     @property
     def store(self) -> OperatorStore:

@@ -1,7 +1,7 @@
 """The page: what comes due when, queue by queue and task by task."""
 
 from celery_ext.serve.access.identity import Action
-from celery_ext.serve.page.views import audit, changes, dead_letters, login
+from celery_ext.serve.page.views import audit, bulk, changes, dead_letters, login
 from celery_ext.serve.page.views.errors import explain, is_wanted
 from celery_ext.serve.page.views.overview import overview
 from celery_ext.serve.page.views.queue import queue
@@ -23,6 +23,12 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/do/run", changes.run, Action.RUN, method="POST"),
         ActionRoute("/do/cancel", changes.cancel, Action.CANCEL, method="POST"),
         ActionRoute("/do/reschedule", changes.reschedule, Action.RESCHEDULE, method="POST"),
+        ActionRoute("/bulk/run", bulk.run, Action.RUN, method="POST", name="bulk_run"),
+        ActionRoute("/bulk/cancel", bulk.cancel, Action.CANCEL, method="POST", name="bulk_cancel"),
+        ActionRoute("/bulk/reschedule", bulk.reschedule, Action.RESCHEDULE, method="POST", name="bulk_reschedule"),
+        ActionRoute("/bulk/{id:name}", bulk.bulk, Action.READ),
+        ActionRoute("/bulk/{id:name}/start", bulk.start, Action.READ, method="POST", name="bulk_start"),
+        ActionRoute("/bulk/{id:name}/stop", bulk.stop, Action.READ, method="POST", name="bulk_stop"),
         ActionRoute("/dead-letters", dead_letters.queues, Action.READ),
         ActionRoute("/dead-letters/{queue:name}", dead_letters.letters, Action.READ),
         ActionRoute("/do/replay", dead_letters.replay, Action.REPLAY, method="POST"),

@@ -68,6 +68,7 @@ async function search(table) {
     for await (const line of lines(response)) {
       if (line.task) { body.append(row(template, line.task)); found += 1; }
       if (line.progress) { ({ looked: at, of } = line.progress); bar.max = of || 1; bar.value = at; }
+      if (line.error) throw new Error(line.error.detail);
       if (line.done) cursor = line.cursor;
       show();
     }

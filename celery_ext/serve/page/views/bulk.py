@@ -1,0 +1,164 @@
+"""Bulk actions: on all tasks of a filter, counted first, with a word for it, a progress and a stop."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.bulk_jobs import BUSY, BulkJob
+from celery_ext.serve.page.figures import Moment, moment
+from celery_ext.serve.page.rendering import BOUND, Note, Page, render
+from celery_ext.serve.page.views.changes import new_due_ms
+from celery_ext.serve.page.views.forms import form_of
+from celery_ext.serve.page.views.queue import Filter, filter_of
+from celery_ext.serve.problems import Problem
+from celery_ext.serve.service import serve_of
+from celery_ext.waiting.bulk import Action as BulkAction
+from kombu_delayq.message.times import iso_of
+
+_VERBS = {"run_now": "Run", "cancel": "Cancel", "reschedule": "Reschedule"}
+_ACTIONS = {"run_now": Action.RUN, "cancel": Action.CANCEL, "reschedule": Action.RESCHEDULE}
+_HEADINGS = {
+    "counting": "Counting …",
+    "counted": "Nothing has changed yet",
+    "running": "Under way",
+    "stopped": "Stopped",
+    "done": "Done",
+    "failed": "It failed",
+}
+_OUTCOMES = {
+    "cancelled": "cancelled",
+    "rescheduled": "rescheduled",
+    "transferred": "sent to their queue",
+    "unreadable": "cannot be rewritten",
+    "too_long": "too far away",
+    "gone": "changed or gone meanwhile",
+}
+
+
+@dataclass(frozen=True)
+class JobView:
+    """What the page shows of a bulk action."""
+
+    id: str
+    title: str
+    heading: str
+    action: str
+    verb: str
+    queue: str
+    state: str
+    moves: bool
+    matched: int | None
+    filter: str
+    as_of: Moment | None
+    of: int
+    done: int
+    outcomes: list[tuple[str, int]]
+    error: str
+
+
+def run(request: Request) -> Response:
+    """Counts the tasks that are to be run now."""
+    return _count(request, "run_now")
+
+
+def cancel(request: Request) -> Response:
+    """Counts the tasks that are to be cancelled."""
+    return _count(request, "cancel")
+
+
+def reschedule(request: Request) -> Response:
+    """Counts the tasks that are to be moved."""
+    return _count(request, "reschedule")
+
+
+def bulk(request: Request) -> Response:
+    """Answers with the page of a bulk action."""
+    return _page(request, _job_of(request), [])
+
+
+def start(request: Request) -> Response:
+    """Lets a bulk action begin, if the number of its tasks was typed."""
+    job, form = _job_of(request), dict(form_of(request))
+    typed = form.get("confirm", "").strip().replace(",", "")
+    if not (typed.isdecimal() and len(typed) < 12):
+        return _page(request, job, [Note("bad", "Nothing changed: type the number of the tasks.")], 422)
+    serve = serve_of(request)
+    try:
+        serve.jobs.start(serve.broker, job, int(typed))
+    except Problem as problem:
+        if problem.kind != "not-confirmed":
+            raise
+        return _page(request, job, [Note("bad", f"Nothing changed: {problem.detail}.")], 422)
+    return RedirectResponse(f"../{job.id}", 303)
+
+
+def stop(request: Request) -> Response:
+    """Stops a bulk action."""
+    job = _job_of(request)
+    job.stop()
+    return RedirectResponse(f"../{job.id}", 303)
+
+
+def _count(request: Request, action: str) -> Response:
+    serve, caller, form = serve_of(request), caller_of(request), dict(form_of(request))
+    queue = form.get("queue", "")
+    try:
+        wanted = filter_of(form, queue)
+        due_ms = new_due_ms(serve.store, form) if action == "reschedule" else None
+        doing = BulkAction(action, due_ms=due_ms)  # type: ignore[arg-type]  # the keys of _ACTIONS
+    except ValueError as error:
+        raise Problem(422, f"nothing changed: {error}", "not-possible") from None
+    if wanted.q and serve.settings.hide_arguments:
+        raise Problem(422, "arguments are hidden on this server, so they cannot be searched", "not-possible")
+    _check(caller, _ACTIONS[action], wanted)
+    job = serve.jobs.count(serve.broker, caller.name, wanted.selection, doing)
+    return RedirectResponse(f"./{job.id}", 303)
+
+
+def _check(caller: Caller, action: Action, wanted: Filter) -> None:
+    caller.check(action, queue=wanted.queue)
+    if caller.tasks == ("*",):
+        return
+    if not wanted.task or any(sign in wanted.task for sign in "*?["):
+        raise Problem(403, f"{caller.name} may not change tasks of every name: filter by a name", "not-allowed")
+    caller.check(action, queue=wanted.queue, task=wanted.task)
+
+
+def _job_of(request: Request) -> BulkJob:
+    serve, caller = serve_of(request), caller_of(request)
+    job = serve.jobs.get(request.path_params["id"], caller.name)
+    caller.check(_ACTIONS[job.action.name], queue=_queue_of(job))
+    return job
+
+
+def _queue_of(job: BulkJob) -> str:
+    return (job.selection.queues or ("",))[0]
+
+
+def _page(request: Request, job: BulkJob, notes: list[Note], status: int = 200) -> Response:
+    page = Page(request, "overview", notes)
+    page.now_ms = now_ms = serve_of(request).store.now_ms()
+    verb, queue, selection = _VERBS[job.action.name], _queue_of(job), job.selection
+    wanted = Filter(queue, selection.from_ms, selection.to_ms, selection.task or "", selection.q or "")
+    to = f" to {(iso_of(job.action.due_ms) or '')[:19].replace('T', ' ')} UTC" if job.action.due_ms else ""
+    running = job.work is not None
+    view = JobView(
+        job.id,
+        f"{verb} tasks of “{queue}”{' now' if verb == 'Run' else to}",
+        _HEADINGS[job.state] if job.count or job.state != "counted" else "No task matches",
+        job.action.name,
+        verb,
+        queue,
+        job.state,
+        job.state in BUSY,
+        job.count,
+        wanted.in_words,
+        moment(job.matched.as_of_ms, now_ms) if job.matched else None,
+        (job.count or 0) if running else job.looked.of if job.state == "counting" else 0,
+        job.done if running else job.looked.looked,
+        [(_OUTCOMES.get(word, word), count) for word, count in job.outcomes.items()],
+        job.error,
+    )
+    return render("bulk.html", page, status, job=view, bound=BOUND)
