@@ -14,6 +14,7 @@ from celery_ext.serve.access.gate import Gate
 from celery_ext.serve.access.headers import SecurityHeaders
 from celery_ext.serve.access.limits import BodyLimit
 from celery_ext.serve.access.origins import SAFE
+from celery_ext.serve.problems import Problem
 from celery_ext.serve.settings import ServeSettings
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,8 @@ class _Errors:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        state = scope["state"] = dict(scope.get("state", {}))
+        # Its own, also below a mount: what is found out about the request here is for the routes here.
+        scope = {**scope, "state": dict(scope.get("state", {}))}
         begun, status = monotonic(), 0
 
         async def send_noted(message: Message) -> None:
@@ -68,16 +70,22 @@ class _Errors:
         try:
             await self._app(scope, receive, send_noted)
         except Exception as error:
-            response = self._in_words(Request(scope), error)
             if status:
                 raise  # half of an answer is out: the server ends the connection
-            await response(scope, receive, send_noted)
+            await self._answer(Request(scope), error)(scope, receive, send_noted)
         finally:
-            visit = state.get("visit")
+            visit = scope["state"].get("visit")
             level = logging.DEBUG if status < 400 and scope["method"] in SAFE else logging.INFO
             took_ms = (monotonic() - begun) * 1000
             who = visit.caller.name if visit and visit.caller.name else "nobody"
             logger.log(level, "%s %s %s by %s in %.1f ms", status, scope["method"], _shown(scope), who, took_ms)
+
+    def _answer(self, request: Request, error: Exception) -> Response:
+        try:
+            return self._in_words(request, error)
+        except Exception:
+            logger.exception("an error of a request cannot be put in words")
+            return Problem(500, "the server failed; see its log", "internal-error").response()
 
 
 class _Paths:
@@ -102,7 +110,7 @@ class _Paths:
                 path = prefix + path
             scheme = proxies.scheme_of(request) or scope.get("scheme", "http")
             root_path = prefix + scope.get("root_path", "")
-            scope = {**scope, "path": path, "root_path": root_path, "scheme": scheme}
+            scope.update(path=path, root_path=root_path, scheme=scheme)
         await self._app(scope, receive, send)
 
 

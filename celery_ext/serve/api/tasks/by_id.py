@@ -91,11 +91,19 @@ def not_delayed(task_id: str) -> Problem:
 
 
 def _found(request: Request, action: Action) -> list[DelayedTask]:
-    """Returns the waiting tasks of an id. Raises a Problem, 403, if the caller may not do this to one of them."""
-    [(_, messages)] = by_id.get(serve_of(request).store, [request.path_params["id"]])
+    """Returns the waiting tasks of an id.
+
+    Raises:
+        Problem: The caller may not do this to one of them: 403, or 404 if it may not even see it.
+    """
+    caller, task_id = caller_of(request), request.path_params["id"]
+    [(_, messages)] = by_id.get(serve_of(request).store, [task_id])
     found = [DelayedTask(message) for message in messages]
     for task in found:
-        caller_of(request).check(action, queue=task.queue, task=task.name or "")
+        queue, name = task.queue, task.name or ""
+        if not caller.may(action, queue=queue, task=name) and not caller.may(Action.READ, queue=queue, task=name):
+            raise not_delayed(task_id)
+        caller.check(action, queue=queue, task=name)
     return found
 
 

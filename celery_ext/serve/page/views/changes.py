@@ -74,6 +74,8 @@ def _begin(request: Request, action: Action) -> tuple[OperatorStore, str, dict[s
     [(_, messages)] = by_id.get(store, [task_id])
     tasks = [DelayedTask(message) for message in messages]
     if not all(caller.may(action, queue=task.queue, task=task.name or "") for task in tasks):
+        if not all(caller.may(Action.READ, queue=task.queue, task=task.name or "") for task in tasks):
+            raise Problem(404, "this task does not wait")  # for this caller it does not
         raise Problem(403, f"{caller.name} may not {action} this task", "not-allowed")
     if not tasks and not (caller.may(action) and caller.queues == caller.tasks == ("*",)):
         # A step of its delay chain may run, of a queue and a task that nobody knows here.

@@ -1,0 +1,202 @@
+"""Every route of the server with every kind of token: nobody gets in further than a token says."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import redis
+from celery import Celery
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from celery_ext.connection import TRANSPORT
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.serve import asgi
+from celery_ext.serve.access.identity import READING, Action
+from celery_ext.serve.access.tokens import write_tokens
+from celery_ext.serve.application import routes
+from celery_ext.serve.routes import ActionRoute
+from kombu_delayq.message.letters import DEAD_LETTER, Reason, record
+from tests.support.serve.running import token_of
+
+#: Routes that are open to all: they show nothing of the broker and change nothing in it.
+OPEN = {
+    *("GET /healthz", "GET /openapi.json"),
+    *("GET /login", "POST /login", "POST /logout", "GET /static/{path:path}"),
+}
+#: What stands in a path, for the queue and the task that are somebody else's.
+PARAMETERS = {"queue": "theirs", "id": "id-of-theirs", "path": "page.css"}
+#: The same for routes of dead letters.
+DEAD = {"queue": "theirs.dead"}
+QUERIES = {
+    "GET /scale": "queue=theirs",
+    "GET /queues": "name=theirs",
+    "GET /tasks": "id=id-of-theirs",
+    "GET /v1/queues/{queue:name}/histogram": "",
+}
+_FORM = {"id": "id-of-theirs", "countdown": "10", "queue": "theirs.dead", "all": "1", "confirm": "1"}
+_TASK = {"task": "theirs.task", "queue": "theirs", "args": [1], "countdown": 60}
+#: What is sent to the routes that change something; None for no body.
+BODIES: dict[str, Any] = {
+    **dict.fromkeys(
+        ("POST /do/run", "POST /do/cancel", "POST /do/reschedule", "POST /do/replay", "POST /do/drop"), _FORM
+    ),
+    "POST /v1/tasks": _TASK,
+    "POST /v1/tasks:batch": {"tasks": [_TASK]},
+    "POST /v1/tasks/{id:name}:run": None,
+    "PATCH /v1/tasks/{id:name}": {"countdown": 10},
+    "DELETE /v1/tasks/{id:name}": None,
+    "POST /v1/queues/{queue:name}:take": None,
+    "POST /v1/leases/{lease:name}:ack": {"tags": ["1"]},
+    "POST /v1/leases/{lease:name}:release": {"tags": ["1"]},
+    "POST /v1/leases/{lease:name}:extend": {"seconds": 10},
+}
+#: Nobody who may not see the task and its queue comes to know these.
+SECRETS = ("args-of-theirs", "theirs.task", "unseen-queue", "letter-of-theirs")
+ALL = list(Action)
+
+
+def name_of(route: ActionRoute) -> str:
+    return f"{route.method} {route.path}"
+
+
+ROUTES = {name_of(route): route for route in routes()}
+GUARDED = {name: route for name, route in ROUTES.items() if name not in OPEN}
+
+
+class Shop:
+    """A server in front of a broker with somebody else's tasks, and the tokens of its callers."""
+
+    def __init__(self, server: PrivateRedis, file: Path) -> None:
+        self.client = redis.Redis(port=server.port)
+        self.client.flushall()
+        self.app = Celery("shop", broker=server.url, set_as_current=False)
+        self.app.conf.update(broker_transport=TRANSPORT, task_default_queue="mine", task_create_missing_queues=True)
+        self._file = file
+        self.fill()
+
+    def fill(self) -> None:
+        """Puts the tasks into the broker, as at the start of each test."""
+        self.client.flushall()
+        for queue in ("theirs", "unseen-queue"):
+            for countdown in (3600, None):
+                task_id = f"id-of-{queue}" if countdown else f"ready-of-{queue}"
+                self.app.send_task(
+                    f"{queue}.task", [f"args-of-{queue}"], queue=queue, task_id=task_id, countdown=countdown
+                )
+        reason = record(Reason.FAILED, "letter-of-theirs", retries=0, exchange="", routing_key="theirs", worker="w")
+        letter = {"queue": "theirs.dead", "task_id": "letter", DEAD_LETTER: reason}
+        self.app.send_task("theirs.task", ["letter-of-theirs"], **letter)
+
+    def lease_of(self, name: str) -> str:
+        """Takes a message, and returns the lease."""
+        answer = self.serve(name, actions=ALL).post("/v1/queues/theirs:take?lease=600s")
+        return str(answer.json()["lease"]["id"])
+
+    def serve(self, name: str = "somebody", *, allow_write: bool = True, **token: Any) -> TestClient:
+        """Returns a client whose token is limited as given."""
+        write_tokens(self._file, [token_of("dq_theirs", name, **token)])
+        application = asgi(self.app, tokens=self._file, allow_write=allow_write, dead_letters=("theirs.dead",))
+        return TestClient(application, headers={"Authorization": "Bearer dq_theirs"}, follow_redirects=False)
+
+    def content(self) -> dict[bytes, bytes]:
+        """Returns all that Redis has."""
+        return {key: self.client.dump(key) or b"" for key in self.client.scan_iter()}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    with PrivateRedis() as server:
+        yield Shop(server, tmp_path_factory.mktemp("tokens") / "tokens.json")
+
+
+def send(client: TestClient, route: ActionRoute, lease: str = "lease-of-theirs") -> Any:
+    """Sends a good request to a route, about what is somebody else's."""
+    name, path = name_of(route), route.path
+    parameters = PARAMETERS | {"lease": lease} | (DEAD if "dead-letters" in path else {})
+    for parameter in route.param_convertors:
+        start = path.index(f"{{{parameter}")
+        path = path[:start] + parameters[parameter] + path[path.index("}", start) + 1 :]
+    body = BODIES.get(name)
+    url = f"{path}?{QUERIES.get(name, '')}"
+    if name.split()[1].startswith("/do/"):
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        return client.request(route.method, url, content=urlencode(body), headers=form)
+    return client.request(route.method, url, json=body)
+
+
+def test_every_route_names_its_action_or_is_open_on_purpose() -> None:
+    """A new route without an action fails here, and so does one that is sent no good request by these tests."""
+    assert all(isinstance(route, Route) for route in routes())
+    assert {name for name, route in ROUTES.items() if route.action is None} == OPEN
+    assert {name for name, route in GUARDED.items() if route.method != "GET"} == BODIES.keys()
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_token_without_the_action_is_refused(shop: Shop, name: str) -> None:
+    """A token for all actions but that of the route changes nothing, and is told which action it lacks."""
+    route, before = GUARDED[name], shop.content()
+    answer = send(shop.serve(actions=[action for action in ALL if action is not route.action]), route)
+    assert answer.status_code == 403, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["action"] == route.action
+    assert f"somebody may not {route.action}" in answer.json()["detail"]
+    assert "dq_" not in answer.text
+    assert shop.content() == before
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_token_with_only_the_action_is_let_in(shop: Shop, name: str) -> None:
+    """The action of the route is enough for what the route does."""
+    route = GUARDED[name]
+    shop.fill()
+    try:
+        lease = shop.lease_of("somebody") if "lease" in route.param_convertors else ""
+        answer = send(shop.serve(actions=[route.action]), route, lease)
+    finally:
+        shop.fill()
+    assert answer.status_code < 400, answer.text
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_without_a_token_nobody_gets_in(shop: Shop, name: str) -> None:
+    """Whoever sends no token, a wrong one or another scheme is asked for one."""
+    route, before = GUARDED[name], shop.content()
+    for given in (None, "Bearer dq_other", "Bearer ", "Basic ZHFfdGhlaXJzOg==", "Bearer dq_theirs x", "dq_theirs"):
+        client = shop.serve(actions=ALL)
+        del client.headers["Authorization"]
+        if given:
+            client.headers["Authorization"] = given
+        answer = send(client, route)
+        assert answer.status_code == 401, (given, answer.text)
+        assert answer.headers["WWW-Authenticate"].startswith('Bearer realm="delayq"')
+        assert not any(secret in answer.text for secret in SECRETS)
+    assert shop.content() == before
+
+
+@pytest.mark.parametrize("name", [name for name, route in GUARDED.items() if route.action not in READING])
+def test_a_server_that_only_shows_refuses_every_change(shop: Shop, name: str) -> None:
+    """Without allow_write a token for everything changes nothing."""
+    before = shop.content()
+    assert send(shop.serve(actions=ALL, allow_write=False), GUARDED[name]).status_code == 403
+    assert shop.content() == before
+
+
+@pytest.mark.parametrize("limit", [{"queues": ["mine"]}, {"tasks": ["mine.*"]}, {"queues": []}, {"tasks": []}], ids=str)
+@pytest.mark.parametrize("name", GUARDED)
+def test_what_is_of_other_queues_and_tasks_is_neither_seen_nor_changed(
+    shop: Shop, name: str, limit: dict[str, Any]
+) -> None:
+    """A token for all actions, but for other queues or other tasks, gets nothing of these and changes nothing."""
+    before = shop.content()
+    answer = send(shop.serve(actions=ALL, **limit), GUARDED[name])
+    assert answer.status_code < 500, answer.text
+    sent = json.dumps(BODIES.get(name))
+    seen = [secret for secret in SECRETS if secret in answer.text and secret not in sent]
+    if "tasks" in limit:  # it may see all queues
+        seen = [secret for secret in seen if secret != "unseen-queue"]
+    assert seen == []
+    assert shop.content() == before
