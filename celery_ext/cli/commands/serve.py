@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ def serve(broker: CliBroker, /, host: str, port: int, loglevel: str, **given: An
     """
     with needs_extra():
         from celery_ext.serve import server
+        from celery_ext.serve.api.deliveries import stop_waiting
         from celery_ext.serve.application import make_app
         from celery_ext.serve.broker import ServeBroker
         from celery_ext.serve.settings import ServeSettings
@@ -103,7 +105,8 @@ def serve(broker: CliBroker, /, host: str, port: int, loglevel: str, **given: An
     with errors_in_words(connection):
         _try_to_connect(shared)
         ready = lambda: click.echo(f"delayq serve: {url}  (Ctrl-C ends it)")  # noqa: E731
-        server.Server(application, on_ready=ready).serve_on(listening)
+        end = partial(stop_waiting, application)
+        server.Server(application, on_ready=ready, on_end=end).serve_on(listening)
     logger.info("the server on %s ended", url)
 
 

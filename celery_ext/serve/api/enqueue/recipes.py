@@ -13,6 +13,7 @@ from kombu.common import maybe_declare
 from celery_ext.bulk.messages import BulkMessages
 from celery_ext.bulk.target import Call, Target
 from celery_ext.bulk.template import NoTemplate
+from celery_ext.serve.access.identity import Caller
 from celery_ext.serve.api.enqueue.routing import WRONG, Way, refused, way_of
 from celery_ext.serve.api.models.requests import TaskRequest
 from celery_ext.serve.broker import ServeBroker
@@ -100,12 +101,16 @@ class Recipes:
         recipe = self._kept.get(Kind.of(request))
         return recipe if recipe is not None and recipe.until > monotonic() else None
 
-    def of(self, request: TaskRequest) -> Recipe:
-        """Returns the recipe of a request."""
+    def of(self, request: TaskRequest, caller: Caller) -> Recipe:
+        """Returns the recipe of a request. For a caller who may not send it, no queue is declared, which is a write.
+
+        Raises:
+            Problem: 403: the caller may not send it. A recipe that is ``known`` has to be checked by its ``way``.
+        """
         found = self.known(request)
         if found is not None:
             return found
-        recipe = self._make(request)
+        recipe = self._make(request, caller)
         if self._routes_by_name:
             with self._lock:
                 self._kept[Kind.of(request)] = recipe
@@ -118,10 +123,11 @@ class Recipes:
         """Whether the way of a task does not depend on its arguments."""
         return all(isinstance(router, MapRoute) for router in self._app.amqp.router.routes)
 
-    def _make(self, request: TaskRequest) -> Recipe:
+    def _make(self, request: TaskRequest, caller: Caller) -> Recipe:
         app, task = self._app, request.task
         app.loader.import_default_modules()  # once; tasks have attributes that count here
         way = way_of(app, task, request.queue, request.args, request.kwargs, request.priority)
+        way.check(caller, task)
         options: dict[str, Any] = {"router": way}
         if request.delay_chain is not None:
             options[CHAIN] = request.delay_chain

@@ -104,7 +104,7 @@ async def _ordered(serve: Serve, caller: Caller, wanted: TaskRequest, attempt: A
             raise invalid_field("$.delay_chain", str(error)) from None
     recipes = serve.broker.part(Recipes)
     known = recipes.known(wanted)
-    recipe = known if known is not None else await run_in_threadpool(recipes.of, wanted)
+    recipe = known if known is not None else await run_in_threadpool(recipes.of, wanted, caller)
     recipe.way.check(caller, wanted.task)
     base_ms = time() * 1000 if attempt.base_ms is None else attempt.base_ms
     eta, expires = wanted.eta, wanted.expires
