@@ -100,6 +100,17 @@ def test_offers_say_what_their_messages_say() -> None:
     assert float(offer.due) == at.timestamp() * 1000
 
 
+def test_trace_headers_of_a_row_or_of_the_job_are_in_the_message() -> None:
+    """Headers of W3C Trace Context stand beside Celery's own, where an instrumented worker looks for them."""
+    trace = {"traceparent": f"00-{'0af76519' * 4}-b7ad6b7169203331-01", "tracestate": "congo=t61rcWkgMzE"}
+    of_rows = made_of(batch_of(n=[1], countdown=[60.0], headers=[json.dumps(trace)]))
+    of_job = made_of(batch_of(n=[1], countdown=[60.0]), headers=json.dumps(trace))
+    for made in (of_rows, of_job):
+        headers = json.loads(sole(made)[1].body)["headers"]
+        assert trace.items() <= headers.items()
+        assert headers["task"] == TASK
+
+
 def test_rows_go_to_queues_in_their_order() -> None:
     """The messages of each queue keep the order of the rows."""
     batch = batch_of(n=list(range(9)), queue=["a", "b", None] * 3)
