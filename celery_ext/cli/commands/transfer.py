@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from celery_ext.cli.broker import CliBroker, errors_in_words
 from celery_ext.cli.hints import prefixes_in_words
 from celery_ext.cli.output import escaped
+from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.cli.stderr import warn_of_old_option
 from celery_ext.connection import is_permanent, open_store
 from celery_ext.delays.durations import in_words
@@ -104,13 +105,9 @@ def _metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | No
     if port is None:
         yield
         return
-    try:
+    with needs_extra():
         from celery_ext.serve.metrics.collector import DelayqCollector, OwnBroker
         from celery_ext.serve.metrics.exporter import Exporter
-    except ImportError as error:
-        raise click.ClickException(
-            f"--metrics-port needs the extra serve: pip install 'kombu-delayq[serve]' ({error})"
-        ) from error
     source = OwnBroker(lambda: broker.connection(hurried=True), broker.app)
     try:
         exporter = Exporter(DelayqCollector(source, queues=queues), host, port)

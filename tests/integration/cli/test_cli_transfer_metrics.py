@@ -85,11 +85,11 @@ delayq()
 
 
 def test_without_the_extra_it_says_what_to_install(redis_server: PrivateRedis) -> None:
-    """The command works without the extra, and --metrics-port names it."""
+    """The command works without the extra, and with --metrics-port it names the extra."""
     command = [sys.executable, "-c", WITHOUT_THE_EXTRA, "--broker", redis_server.url, "transfer"]
     done = subprocess.run([*command, "--metrics-port", "0"], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
-    assert "Error: --metrics-port needs the extra serve: pip install 'kombu-delayq[serve]'" in done.stderr
+    assert done.stderr.endswith("the server needs the extra: pip install 'kombu-delayq[serve]'\n")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr
