@@ -1,21 +1,154 @@
-"""Queues: what they hold."""
+"""``/v1/queues``: what queues hold, and what comes due when."""
 
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from typing import TypeVar
+
+from redis.exceptions import ResponseError
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.api.exchange import answer, invalid_field, iso, query_of
+from celery_ext.serve.api.models.figures import Histogram, QueueFigures, QueueList, RedisFigures
+from celery_ext.serve.api.models.requests import HistogramQuery
+from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
+from kombu_delayq.message.times import ms_of
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S, Lateness
+
+T = TypeVar("T")
+
+_TAG = "Queues"
+#: In place of the name of a queue: all queues.
+EVERY = "*"
+#: Length of a histogram if the query has no end, in ms.
+_HOUR_MS = 3_600_000
 
 
 def routes() -> list[ActionRoute]:
     """Returns the routes of queues."""
-    return [ActionRoute("/v1/queues", list_queues, Action.READ, doc=Doc("List the queues and what they hold."))]
+    every = Doc("Count what all queues hold.", None, None, {200: QueueList}, _TAG)
+    one = Doc("Count what a queue holds.", None, None, {200: QueueFigures}, _TAG)
+    about = "Count what comes due when, in one queue, or in each if the name is `*`."
+    due = Doc(about, HistogramQuery, None, {200: Histogram}, _TAG)
+    return [
+        ActionRoute("/v1/queues", list_queues, Action.READ, doc=every),
+        ActionRoute("/v1/queues/{queue:name}/histogram", histogram, Action.READ, doc=due),
+        ActionRoute("/v1/queues/{queue:name}", show_queue, Action.READ, doc=one),
+    ]
 
 
-def list_queues(request: Request) -> JSONResponse:
+def list_queues(request: Request) -> Response:
     """Answers with the figures of each queue that the caller may see."""
     store = serve_of(request).store
-    names = caller_of(request).queues_of(store.queues.names())
-    rows = [store.queues.stats(name) for name in names]
-    return JSONResponse({"queues": [{"queue": row.queue, "delayed": row.delayed, "ready": row.ready} for row in rows]})
+    names = _names(request)
+    memory = store.memory()
+    return answer(
+        QueueList(
+            now=iso(store.now_ms()),
+            queues=list(_figures(store, names)),
+            leader=store.leases.leader(),
+            standby=_allowed(store.leases.deputies) or [],
+            redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
+        )
+    )
+
+
+def show_queue(request: Request) -> Response:
+    """Answers with the figures of a queue."""
+    queue = request.path_params["queue"]
+    caller_of(request).check(Action.READ, queue=queue)
+    [found] = _figures(serve_of(request).store, [queue])
+    if not (found.delayed or found.ready or found.unacked or found.error) and queue not in _names(request):
+        raise Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue", queue=queue)
+    return answer(found)
+
+
+def histogram(request: Request) -> Response:
+    """Answers with the number of messages that come due in each part of a span."""
+    store, caller, queue = serve_of(request).store, caller_of(request), request.path_params["queue"]
+    wanted = query_of(request, HistogramQuery)
+    if queue == EVERY:
+        names = _names(request)
+    else:
+        caller.check(Action.READ, queue=queue)
+        names = [queue]
+    from_ms = store.now_ms() if wanted.from_ is None else ms_of(wanted.from_)
+    to_ms = from_ms + _HOUR_MS if wanted.to is None else ms_of(wanted.to)
+    if not from_ms < to_ms:
+        raise invalid_field("$.to", "the span ends before it begins")
+    length_ms = to_ms - from_ms
+    bounds = [from_ms + length_ms * at / wanted.buckets for at in range(wanted.buckets)] + [to_ms]
+    counts = store.figures.due_counts(names, [-inf, *bounds, inf])
+    return answer(
+        Histogram(
+            bounds=list(map(iso, bounds)),
+            counts={name: found[1:-1] for name, found in counts.items()},
+            before={name: found[0] for name, found in counts.items()},
+            after={name: found[-1] for name, found in counts.items()},
+            from_=iso(from_ms),
+            to=iso(to_ms),
+        )
+    )
+
+
+def _names(request: Request) -> list[str]:
+    """Returns the names of the queues that the caller may see: those that Redis knows, and those of the app."""
+    serve = serve_of(request)
+    names = {*serve.store.queues.names(), *serve.broker.app.amqp.queues}
+    return caller_of(request).queues_of(sorted(names))
+
+
+def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigures]:
+    if not names:
+        return
+    counts, letters = store.figures.counts(names), set(_allowed(store.figures.dead_letter_queues) or ())
+    held = _allowed(store.figures.held)
+    leases = _allowed(store.consumers.all)
+    consumers = Counter(queue for lease in leases or () if lease.left_ms > 0 for queue in set(lease.queues))
+    for stats in store.figures.overview(names):
+        queue, lateness = stats.queue, counts[stats.queue].lateness
+        figures = QueueFigures(
+            queue=queue,
+            delayed=stats.delayed,
+            ready=stats.ready,
+            overdue=stats.overdue,
+            overdue_by_s=round(stats.overdue_ms / 1000, 3) if stats.overdue else 0.0,
+            unacked=None if held is None else held.get(queue, 0),
+            dead_letters=stats.ready if queue in letters else None,
+            next_due=None if stats.next_due_ms is None else iso(stats.next_due_ms),
+            lateness_p50_s=quantile(lateness, 0.5),
+            lateness_p99_s=quantile(lateness, 0.99),
+            transferred=counts[queue].transferred,
+            consumers=None if leases is None else consumers[queue],
+        )
+        if stats.error:
+            figures.error = stats.error
+        yield figures
+
+
+def quantile(lateness: Lateness, share: float) -> float | None:
+    """Returns the lateness in s that a share of all messages had at most; None without messages.
+
+    Source: the estimate of Prometheus's ``histogram_quantile``: in proportion between two bounds.
+    """
+    if not lateness.count:
+        return None
+    rank, before, low = share * lateness.count, 0, 0.0
+    for bound, below in zip(LATENESS_BOUNDS_S, lateness.buckets, strict=True):
+        if below >= rank and below > before:
+            return round(low + (bound - low) * (rank - before) / (below - before), 6)
+        before, low = below, bound
+    return LATENESS_BOUNDS_S[-1]
+
+
+def _allowed(look: Callable[[], T]) -> T | None:
+    """Returns what a function finds; None if Redis refuses it, such as for a missing right."""
+    try:
+        return look()
+    except ResponseError:
+        return None

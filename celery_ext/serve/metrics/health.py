@@ -1,8 +1,9 @@
 """``GET /healthz``: whether Redis answers, and whether a transfer worker leads."""
 
 import json
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import msgspec
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 from starlette.requests import Request
@@ -11,6 +12,20 @@ from starlette.responses import Response
 from celery_ext.serve.metrics.collector import StoreSource
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
+
+
+class HealthQuery(msgspec.Struct):
+    """The parameter: ``leader=required`` for an error where no worker leads."""
+
+    leader: Literal["required", "optional"] = "optional"
+
+
+class HealthAnswer(msgspec.Struct):
+    """Whether all is well, whether Redis answers, and whether a transfer worker leads."""
+
+    status: Literal["ok", "failing"]
+    redis: bool
+    leader: bool | None
 
 
 class Health(NamedTuple):

@@ -128,12 +128,10 @@ class LettersRequest(Strict):
     Attributes:
         ids: Task ids.
         all: Whether all of the queue.
-        to_queue: For a replay: the queue to which they go, instead of that from which they came.
     """
 
     ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_BATCH)] | None = None
     all: bool = False
-    to_queue: QueueName | None = None
 
 
 class Filter(Strict):

@@ -1,0 +1,149 @@
+"""``/v1/queues`` and ``/v1/dead-letters``."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from celery.app.task import Context
+
+from celery_ext.dead_letters.bury import bury
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.serve.access.identity import Action, Caller
+from kombu_delayq.message.letters import Reason
+from tests.integration.serve.api.conftest import MakeApi, shop
+
+REMIND = {"task": "shop.remind", "args": [1]}
+
+
+def test_queues_are_counted(make_api: MakeApi) -> None:
+    """The list has the queues of the app and those that hold tasks, and says who leads."""
+    api = make_api()
+    api.post("/v1/tasks:batch", json={"tasks": [{**REMIND, "countdown": 60}] * 3 + [{**REMIND, "queue": "ü/b"}]})
+    api.post("/v1/tasks", json={**REMIND, "queue": "ü/b", "countdown": 3600})
+    found = api.get("/v1/queues").json()
+    rows = {row["queue"]: row for row in found["queues"]}
+    assert {name: (row["delayed"], row["ready"]) for name, row in rows.items()} == {"celery": (3, 0), "ü/b": (1, 1)}
+    assert rows["celery"]["next_due"] > found["now"]
+    assert rows["celery"]["lateness_p50_s"] is None
+    assert (found["leader"], found["standby"]) == (None, [])
+    assert found["redis"]["used_memory"] > 0
+    assert api.get("/v1/queues/%C3%BC%2Fb").json() == rows["ü/b"]
+    assert api.get("/v1/queues/unknown").status_code == 404
+
+
+def test_a_histogram_counts_what_comes_due_when(make_api: MakeApi) -> None:
+    """Buckets are of equal length; what is due before and after the span is counted beside them."""
+    api = make_api()
+    start = datetime(2040, 1, 1, tzinfo=UTC)
+    tasks = [
+        {**REMIND, "eta": (start + timedelta(seconds=at)).isoformat(), "queue": "q"}
+        for at in (-1, 0, 9.999, 10, 59, 60)
+    ]
+    api.post("/v1/tasks:batch", json={"tasks": tasks})
+    query = {"from": start.isoformat(), "to": (start + timedelta(seconds=60)).isoformat(), "buckets": 6}
+    found = api.get("/v1/queues/q/histogram", params=query).json()
+    assert found["counts"] == {"q": [2, 1, 0, 0, 0, 1]}
+    assert (found["before"], found["after"]) == ({"q": 1}, {"q": 1})
+    assert (found["from"], found["to"], len(found["bounds"])) == (
+        "2040-01-01T00:00:00.000Z",
+        "2040-01-01T00:01:00.000Z",
+        7,
+    )
+    assert api.get("/v1/queues/*/histogram", params=query).json()["counts"] == {
+        "celery": [0] * 6,
+        "q": [2, 1, 0, 0, 0, 1],
+    }
+
+
+@pytest.mark.parametrize(
+    "query", ["buckets=0", "buckets=241", "from=x", "from=2040-01-01T00:00:00Z&to=2039-01-01T00:00:00Z"]
+)
+def test_an_odd_span_is_refused(make_api: MakeApi, query: str) -> None:
+    """A span that ends before it begins, and too many buckets, get 422."""
+    assert make_api().get(f"/v1/queues/q/histogram?{query}").status_code == 422
+
+
+def test_a_caller_sees_its_own_queues(make_api: MakeApi) -> None:
+    """Queues that a caller does not name are left out of lists, and refused by name."""
+    api = make_api(caller=Caller("limited", frozenset(Action), ("q1",)))
+    api.post("/v1/tasks", json={**REMIND, "queue": "q1", "countdown": 60})
+    assert [row["queue"] for row in api.get("/v1/queues").json()["queues"]] == ["q1"]
+    assert list(api.get("/v1/queues/*/histogram").json()["counts"]) == ["q1"]
+    for where in ("/v1/queues/celery", "/v1/queues/celery/histogram", "/v1/dead-letters/dead"):
+        assert api.get(where).status_code == 403
+
+
+def bury_some(redis_server: PrivateRedis, *ids: str, queue: str = "celery") -> Any:
+    """Buries tasks as a worker does."""
+    app = shop(redis_server.url)
+    task = app.tasks["shop.remind"]
+    task.dead_letter_queue = "dead/letters"
+    for task_id in ids:
+        info = {"exchange": "", "routing_key": queue}
+        request = Context(
+            id=task_id, args=[task_id], kwargs={}, retries=3, hostname="w1", delivery_info=info, called_directly=False
+        )
+        bury(task, request, Reason.CHAIN_EXHAUSTED, KeyError("hush"))
+    return app
+
+
+def test_dead_letters_are_listed_replayed_and_dropped(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """Letters are chosen by id, or all of a queue; an id that is none is named."""
+    api = make_api(dead_letters=("dead/letters",))
+    bury_some(redis_server, "one", "two", "three")
+    assert api.get("/v1/dead-letters").json() == {"queues": [{"queue": "dead/letters", "dead_letters": 3}]}
+    where = "/v1/dead-letters/dead%2Fletters"
+    page = api.get(where, params={"limit": 2}).json()
+    rest = api.get(where, params={"limit": 2, "cursor": page["cursor"]}).json()
+    letters = page["dead_letters"] + rest["dead_letters"]
+    assert ([letter["id"] for letter in letters], rest["cursor"]) == (["one", "two", "three"], None)
+    first = {name: letters[0][name] for name in ("task", "reason", "error", "worker", "retries", "args", "routing_key")}
+    assert first == {
+        "task": "shop.remind",
+        "reason": "delay chain exhausted",
+        "error": "KeyError: 'hush'",
+        "worker": "w1",
+        "retries": 3,
+        "args": ["one"],
+        "routing_key": "celery",
+    }
+    done = api.post(f"{where}:replay", json={"ids": ["two", "none"]}).json()
+    assert done == {"replayed": 1, "dropped": 0, "unroutable": 0, "missing": ["none"]}
+    assert redis_server.client().llen("celery") == 1
+    assert api.post(f"{where}:drop", json={"all": True}).json()["dropped"] == 2
+    assert api.get(where).json() == {"dead_letters": [], "cursor": None}
+    assert [(line["action"], line["count"]) for line in api.get("/v1/audit").json()["lines"]] == [
+        ("drop", 2),
+        ("replay", 1),
+    ]
+
+
+@pytest.mark.parametrize("body", [{}, {"ids": []}, {"ids": ["a"], "all": True}, {"all": False}, {"ids": "a"}])
+def test_dead_letters_have_to_be_chosen(make_api: MakeApi, redis_server: PrivateRedis, body: dict[str, Any]) -> None:
+    """Neither ids nor all, or both, changes nothing."""
+    api = make_api()
+    bury_some(redis_server, "one")
+    assert api.post("/v1/dead-letters/dead%2Fletters:drop", json=body).status_code == 422
+    assert redis_server.client().llen("dead/letters") == 1
+
+
+def test_a_caller_changes_its_own_dead_letters(
+    make_api: MakeApi, redis_server: PrivateRedis, client: redis.Redis
+) -> None:
+    """Letters of other tasks stay, and so do those that would go to a queue which the caller does not name."""
+    api = make_api(caller=Caller("limited", frozenset(Action), ("dead/letters", "mine"), ("shop.*",)))
+    bury_some(redis_server, "one", queue="mine")
+    bury_some(redis_server, "two", queue="other")
+    done = api.post("/v1/dead-letters/dead%2Fletters:replay", json={"all": True}).json()
+    assert (done["replayed"], client.llen("mine"), client.llen("other"), client.llen("dead/letters")) == (1, 1, 0, 1)
+    assert api.post("/v1/dead-letters/other:drop", json={"all": True}).status_code == 403
+
+
+def test_hidden_arguments_are_hidden_in_dead_letters(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """An error may name an argument, so it is hidden, too."""
+    api = make_api(hide_arguments=True)
+    bury_some(redis_server, "secret")
+    text = api.get("/v1/dead-letters/dead%2Fletters").text
+    assert "hush" not in text
+    assert '"args"' not in text

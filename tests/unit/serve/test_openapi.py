@@ -1,0 +1,55 @@
+"""The OpenAPI document, and that no route is without its part in it."""
+
+import re
+
+from celery_ext.serve.api.models import answers, figures, letters, requests
+from celery_ext.serve.api.openapi import document
+from celery_ext.serve.application import routes
+
+#: Parts of the page answer with HTML, which no program reads.
+_OF_PROGRAMS = re.compile(r"/(v1/|metrics|scale|healthz|openapi)")
+
+
+def test_every_route_of_the_api_is_documented() -> None:
+    """A route for programs has a summary, a heading, and the types of its answers."""
+    shown = [route for route in routes() if _OF_PROGRAMS.match(route.path)]
+    assert len(shown) > 10
+    for route in shown:
+        assert route.doc is not None, f"{route.method} {route.path} has no doc"
+        assert route.doc.summary.endswith("."), route.path
+        assert route.doc.tag, f"{route.path} has no tag"
+        assert route.doc.answers, f"{route.path} says nothing of its answers"
+
+
+def test_the_document_fits_together() -> None:
+    """Each reference leads to a schema, each operation has its own id, and names in paths are parameters."""
+    made = document(routes(), "/delayq")
+    assert made["servers"] == [{"url": "/delayq"}]
+    schemas = made["components"]["schemas"]
+    assert set(re.findall(r"#/components/schemas/([\w.]+)", repr(made))) <= set(schemas)
+    operations = [one for path in made["paths"].values() for one in path.values()]
+    ids = [one["operationId"] for one in operations]
+    assert len(ids) == len(set(ids))
+    for path, methods in made["paths"].items():
+        assert ":name" not in path
+        for operation in methods.values():
+            named = [one["name"] for one in operation["parameters"] if one["in"] == "path"]
+            assert named == re.findall(r"\{(\w+)\}", path)
+
+
+def test_fields_are_described_where_they_stand() -> None:
+    """The docstring of a type is taken apart: each field has its own part of it, and no field is without."""
+    schemas = document(routes())["components"]["schemas"]
+    ours = {name for part in (answers, figures, letters, requests) for name in vars(part)}
+    asked = schemas["TaskRequest"]
+    assert asked["description"] == "A task to enqueue."
+    assert asked["required"] == ["task"]
+    assert asked["additionalProperties"] is False
+    assert asked["properties"]["countdown"]["description"].startswith("Delay in s.")
+    nameless = [
+        f"{name}.{field}"
+        for name, schema in schemas.items()
+        for field, about in schema.get("properties", {}).items()
+        if name in ours and "description" not in about
+    ]
+    assert nameless == []
