@@ -28,7 +28,8 @@ OPEN = {
     *("GET /login", "POST /login", "POST /logout", "GET /static/{path:path}"),
 }
 #: What stands in a path, for the queue and the task that are somebody else's.
-PARAMETERS = {"queue": "theirs", "id": "id-of-theirs", "path": "page.css"}
+PARAMETERS = {"queue": "theirs", "id": "id-of-theirs", "lease": "lease-of-theirs"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: The same for routes of dead letters.
 DEAD = {"queue": "theirs.dead"}
 QUERIES = {
@@ -37,13 +38,17 @@ QUERIES = {
     "GET /tasks": "id=id-of-theirs",
     "GET /v1/queues/{queue:name}/histogram": "",
 }
-_FORM = {"id": "id-of-theirs", "countdown": "10", "queue": "theirs.dead", "all": "1", "confirm": "1"}
+_FORM = {"id": "id-of-theirs", "countdown": "10s", "queue": "theirs.dead", "all": "1", "confirm": "1"}
+_FILTER = {"queue": "theirs", "task": "theirs.task", "countdown": "10s"}
 _TASK = {"task": "theirs.task", "queue": "theirs", "args": [1], "countdown": 60}
 #: What is sent to the routes that change something; None for no body.
 BODIES: dict[str, Any] = {
     **dict.fromkeys(
         ("POST /do/run", "POST /do/cancel", "POST /do/reschedule", "POST /do/replay", "POST /do/drop"), _FORM
     ),
+    **dict.fromkeys(("POST /bulk/run", "POST /bulk/cancel", "POST /bulk/reschedule"), _FILTER),
+    "POST /bulk/{id:name}/start": {"confirm": "1"},
+    "POST /bulk/{id:name}/stop": {},
     "POST /v1/tasks": _TASK,
     "POST /v1/tasks:batch": {"tasks": [_TASK]},
     "POST /v1/tasks/{id:name}:run": None,
@@ -54,6 +59,8 @@ BODIES: dict[str, Any] = {
     "POST /v1/leases/{lease:name}:release": {"tags": ["1"]},
     "POST /v1/leases/{lease:name}:extend": {"seconds": 10},
 }
+#: Routes of a bulk action, which begins as a cancel here, need its action beside their own.
+BULK = dict.fromkeys(("GET /bulk/{id:name}", "POST /bulk/{id:name}/start", "POST /bulk/{id:name}/stop"), Action.CANCEL)
 #: Nobody who may not see the task and its queue comes to know these.
 SECRETS = ("args-of-theirs", "theirs.task", "unseen-queue", "letter-of-theirs")
 ALL = list(Action)
@@ -76,6 +83,9 @@ class Shop:
         self.app = Celery("shop", broker=server.url, set_as_current=False)
         self.app.conf.update(broker_transport=TRANSPORT, task_default_queue="mine", task_create_missing_queues=True)
         self._file = file
+        write_tokens(file, [])
+        settings: Any = {"tokens": file, "dead_letters": ("theirs.dead",)}
+        self._applications = {write: asgi(self.app, allow_write=write, **settings) for write in (True, False)}
         self.fill()
 
     def fill(self) -> None:
@@ -91,16 +101,24 @@ class Shop:
         letter = {"queue": "theirs.dead", "task_id": "letter", DEAD_LETTER: reason}
         self.app.send_task("theirs.task", ["letter-of-theirs"], **letter)
 
-    def lease_of(self, name: str) -> str:
-        """Takes a message, and returns the lease."""
-        answer = self.serve(name, actions=ALL).post("/v1/queues/theirs:take?lease=600s")
-        return str(answer.json()["lease"]["id"])
+    def own(self, route: ActionRoute, name: str) -> dict[str, str]:
+        """Lets a caller who may do everything take a lease, or begin a bulk action. Returns its id."""
+        client = self.serve(name, actions=ALL)
+        if "lease" in route.param_convertors:
+            self.fill()
+            answer = client.post("/v1/queues/theirs:take?lease=600s")
+            return {"lease": str(answer.json()["lease"]["id"])}
+        if name_of(route) in BULK:
+            answer = client.post("/bulk/cancel", content=urlencode(_FILTER), headers=FORM)
+            return {"id": answer.headers["Location"].rpartition("/")[2]}
+        return {}
 
     def serve(self, name: str = "somebody", *, allow_write: bool = True, **token: Any) -> TestClient:
         """Returns a client whose token is limited as given."""
         write_tokens(self._file, [token_of("dq_theirs", name, **token)])
-        application = asgi(self.app, tokens=self._file, allow_write=allow_write, dead_letters=("theirs.dead",))
-        return TestClient(application, headers={"Authorization": "Bearer dq_theirs"}, follow_redirects=False)
+        return TestClient(
+            self._applications[allow_write], headers={"Authorization": "Bearer dq_theirs"}, follow_redirects=False
+        )
 
     def content(self) -> dict[bytes, bytes]:
         """Returns all that Redis has."""
@@ -113,18 +131,16 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         yield Shop(server, tmp_path_factory.mktemp("tokens") / "tokens.json")
 
 
-def send(client: TestClient, route: ActionRoute, lease: str = "lease-of-theirs") -> Any:
-    """Sends a good request to a route, about what is somebody else's."""
+def send(client: TestClient, route: ActionRoute, own: dict[str, str] | None = None) -> Any:
+    """Sends a good request to a route, about what is somebody else's, or the caller's ``own``."""
     name, path = name_of(route), route.path
-    parameters = PARAMETERS | {"lease": lease} | (DEAD if "dead-letters" in path else {})
+    parameters = PARAMETERS | (DEAD if "dead-letters" in path else {}) | (own or {})
     for parameter in route.param_convertors:
         start = path.index(f"{{{parameter}")
         path = path[:start] + parameters[parameter] + path[path.index("}", start) + 1 :]
-    body = BODIES.get(name)
-    url = f"{path}?{QUERIES.get(name, '')}"
-    if name.split()[1].startswith("/do/"):
-        form = {"Content-Type": "application/x-www-form-urlencoded"}
-        return client.request(route.method, url, content=urlencode(body), headers=form)
+    body, url = BODIES.get(name), f"{path}?{QUERIES.get(name, '')}"
+    if body is not None and not path.startswith("/v1/"):
+        return client.request(route.method, url, content=urlencode(body), headers=FORM)
     return client.request(route.method, url, json=body)
 
 
@@ -154,11 +170,20 @@ def test_a_token_with_only_the_action_is_let_in(shop: Shop, name: str) -> None:
     route = GUARDED[name]
     shop.fill()
     try:
-        lease = shop.lease_of("somebody") if "lease" in route.param_convertors else ""
-        answer = send(shop.serve(actions=[route.action]), route, lease)
+        own = shop.own(route, "somebody")
+        answer = send(shop.serve(actions={route.action, BULK.get(name, route.action)}), route, own)
     finally:
         shop.fill()
     assert answer.status_code < 400, answer.text
+
+
+@pytest.mark.parametrize("name", BULK)
+def test_a_bulk_action_needs_what_it_does(shop: Shop, name: str) -> None:
+    """Who began a bulk action, and lost the right to what it does, can neither start nor see it."""
+    own, before = shop.own(GUARDED[name], "somebody"), shop.content()
+    everything_else = [action for action in ALL if action is not BULK[name]]
+    assert send(shop.serve(actions=everything_else), GUARDED[name], own).status_code == 403
+    assert shop.content() == before
 
 
 @pytest.mark.parametrize("name", GUARDED)
@@ -191,8 +216,9 @@ def test_what_is_of_other_queues_and_tasks_is_neither_seen_nor_changed(
     shop: Shop, name: str, limit: dict[str, Any]
 ) -> None:
     """A token for all actions, but for other queues or other tasks, gets nothing of these and changes nothing."""
+    others = shop.own(GUARDED[name], "owner")
     before = shop.content()
-    answer = send(shop.serve(actions=ALL, **limit), GUARDED[name])
+    answer = send(shop.serve(actions=ALL, **limit), GUARDED[name], others)
     assert answer.status_code < 500, answer.text
     sent = json.dumps(BODIES.get(name))
     seen = [secret for secret in SECRETS if secret in answer.text and secret not in sent]
