@@ -68,7 +68,7 @@ async def take(request: Request) -> Response:
     asked = _query(request)
     wait_s = _seconds("wait", asked.wait, 0, LONGEST_WAIT_S)
     lease_s = _seconds("lease", asked.lease, SHORTEST_LEASE_S, LONGEST_LEASE_S)
-    lender = await run_in_threadpool(_lender, serve, queue)
+    lender = await run_in_threadpool(_lender, serve, queue, queue in caller.queues)
     want = Want(
         queue,
         asked.max,
@@ -137,8 +137,13 @@ def _line(request: Request) -> Line:
     return lines[loop]
 
 
-def _lender(serve: Serve, queue: str) -> Lender:
+def _lender(serve: Serve, queue: str, is_named: bool) -> Lender:
     """Connects, and returns what lends messages of a queue.
+
+    Args:
+        serve: The server.
+        queue: Name of the queue.
+        is_named: Whether the token names the queue itself, and not a pattern: then it needs not be known already.
 
     Raises:
         Problem: There is no such queue, or none from which messages can be taken.
@@ -146,8 +151,10 @@ def _lender(serve: Serve, queue: str) -> Lender:
     app = serve.broker.app
     if is_broadcast(app, queue):
         raise bad_request(f"{quoted(queue)} is a queue of broadcasts, which has no messages to take", "broadcast-queue")
-    if not is_known(app, serve.store, queue):
-        raise Problem(404, f"nobody has published to a queue {quoted(queue)} yet", "no-such-queue")
+    if not is_named and not is_known(app, serve.store, queue):
+        raise Problem(
+            404, f"nobody has published to a queue {quoted(queue)} yet, nor does the token name it", "no-such-queue"
+        )
     return Lender(serve.store)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from celery_ext.serve.access.identity import Action
@@ -20,18 +21,21 @@ import json, logging, socket, sys
 from pathlib import Path
 from celery import Celery
 from celery_ext.serve import asgi
-from celery_ext.serve.server import run
+from celery_ext.serve.api.deliveries import stop_waiting
+from celery_ext.serve.server import Server
 logging.basicConfig()
 listening, url, tokens, options = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), json.loads(sys.argv[4])
 app = Celery("served", broker=url)
 app.conf.broker_transport_options = options
-run(asgi(app, allow_write=True, tokens=tokens), socket.socket(fileno=listening))
+server = asgi(app, allow_write=True, tokens=tokens)
+Server(server, on_end=lambda: stop_waiting(server)).serve_on(socket.socket(fileno=listening))
 """
 
 #: Names of tokens; the secret of each is ``dq_`` and its name.
 TOKENS = {
     "billing": {},
     "other": {},
+    "exact": {"queues": ("new",)},
     "narrow": {"queues": ("shop.*",)},
     "named": {"tasks": ("orders.*",)},
     "reader": {"actions": frozenset({Action.READ})},
@@ -70,6 +74,12 @@ class Served:
     def log(self) -> str:
         """What it has logged so far."""
         return Path(self._log.name).read_text(errors="replace")
+
+    def callers(self) -> int:
+        """Counts the connections of callers."""
+        port = self._listening.getsockname()[1]
+        found = psutil.Process(self.process.pid).net_connections("tcp")
+        return sum(one.laddr.port == port and one.status == psutil.CONN_ESTABLISHED for one in found)
 
     def kill(self) -> None:
         """SIGKILL."""

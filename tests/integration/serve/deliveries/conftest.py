@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import kombu.pools
 import pytest
 import redis
 from celery import Celery
@@ -35,6 +36,10 @@ def app(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[Celery]:
     app = Celery("producer", broker=redis_server.url, set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True)
     yield app
+    settings = app.connection_for_write()
+    for pools in (kombu.pools.producers, kombu.pools.connections):  # which know what they have declared
+        pools[settings].force_close_all()
+        del pools[settings]
     app.close()
 
 
@@ -44,3 +49,9 @@ def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStor
     store = DelayStore(redis.Redis(port=redis_server.port), options=Options())
     yield store
     store.close()
+
+
+def send(app: Celery, *numbers: int, queue: str = "orders", **options: object) -> None:
+    """Sends tasks with a number."""
+    for number in numbers:
+        app.send_task("orders.pack", (number,), queue=queue, **options)

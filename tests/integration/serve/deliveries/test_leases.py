@@ -7,17 +7,12 @@ import redis
 from celery import Celery
 
 from kombu_delayq.store import DelayStore
+from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import stays, until
 from tests.support.serve.lending import HttpConsumer, Served, numbers_of, tags_of
 from tests.support.workers.transfers import Transfer
 
 GONE = (410, "lease-ended")
-
-
-def send(app: Celery, *numbers: int, **options: object) -> None:
-    """Sends tasks with a number to the queue ``orders``."""
-    for number in numbers:
-        app.send_task("orders.pack", (number,), queue="orders", **options)
 
 
 def nothing_held(client: redis.Redis) -> bool:
