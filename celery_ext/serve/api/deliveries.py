@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
+from redis.exceptions import ResponseError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -81,6 +82,10 @@ async def take(request: Request) -> Response:
     except LineFull:
         detail = f"{MOST_WAITERS:,} callers wait for messages here already"
         raise Problem(503, detail, "too-many-wait", headers={"Retry-After": "1"}) from None
+    except ResponseError as error:
+        if not str(error).startswith("WRONGTYPE"):
+            raise
+        raise Problem(409, f"another key stands in the place of a list of queue {quoted(queue)}", "no-list") from None
     finally:
         if not away.cancel() and not away.cancelled() and (refused := away.exception()) is not None:
             raise refused  # the body was too large

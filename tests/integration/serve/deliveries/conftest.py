@@ -10,16 +10,24 @@ from celery import Celery
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from tests.support.serve.lending import HttpConsumer, Serve, Served, serve
+from tests.support.serve.lending import HttpConsumer, Served, serve
 from tests.support.workers.harness import TRANSPORT
 
 __all__ = ["serve"]
 
 
+@pytest.fixture(scope="session")
+def running(redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server for all tests that do not harm it."""
+    served = Served(redis_server.url, tmp_path_factory.mktemp("tokens"), {})
+    yield served
+    served.close()
+
+
 @pytest.fixture
-def served(serve: Serve) -> Served:
-    """A server with all options at their defaults."""
-    return serve()
+def served(running: Served, client: redis.Redis) -> Served:
+    """A server on an empty broker."""
+    return running
 
 
 @pytest.fixture

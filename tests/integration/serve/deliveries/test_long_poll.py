@@ -15,14 +15,14 @@ from celery import Celery
 
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import until
-from tests.support.serve.lending import HttpConsumer, Served, numbers_of
+from tests.support.serve.lending import HttpConsumer, Serve, Served, numbers_of
 
 
 @pytest.fixture(autouse=True)
-def declared(app: Celery, consumer: HttpConsumer) -> None:
+def declared(app: Celery, client: redis.Redis) -> None:
     """The queue is known, and empty."""
     send(app, 0)
-    consumer.ack(consumer.take())
+    client.delete("orders")
 
 
 def looks(client: redis.Redis) -> int:
@@ -66,15 +66,16 @@ def test_a_wait_ends_in_time(consumer: HttpConsumer, client: redis.Redis) -> Non
     until(lambda: not is_waited_for(client))
 
 
-def test_200_wait_at_once(app: Celery, served: Served, consumer: HttpConsumer) -> None:
+def test_200_wait_at_once(app: Celery, serve: Serve) -> None:
     """One process serves them all, and each message reaches one of them."""
+    served = serve()
 
     async def all_take() -> list[httpx.Response]:
         limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(headers=consumer.client.headers, timeout=60, limits=limits) as waiting:
+        async with httpx.AsyncClient(headers=HttpConsumer(served).client.headers, timeout=60, limits=limits) as waiting:
             path = f"{served.url}/v1/queues/orders:take?wait=50s"
             takes = [asyncio.ensure_future(waiting.post(path)) for _ in range(200)]
-            await asyncio.to_thread(until, lambda: served.callers() > 200, 30)  # one more has acknowledged before
+            await asyncio.to_thread(until, lambda: served.callers() == 200, 30)
             begun = monotonic()
             await asyncio.to_thread(send, app, *range(200))
             answers = await asyncio.gather(*takes)
@@ -103,8 +104,10 @@ def test_a_caller_who_has_gone_takes_nothing(
     assert (message["redelivered"], message["delivery_count"]) == (False, 0)
 
 
-def test_a_server_that_ends_answers_those_who_wait(served: Served, consumer: HttpConsumer, client: redis.Redis) -> None:
+def test_a_server_that_ends_answers_those_who_wait(serve: Serve, client: redis.Redis) -> None:
     """On SIGTERM a take that waits is answered with no message, and the process ends soon."""
+    served = serve()
+    consumer = HttpConsumer(served)
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(consumer.take, wait="60s")
         until(lambda: is_waited_for(client))

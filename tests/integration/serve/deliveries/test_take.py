@@ -1,0 +1,199 @@
+"""What a take hands out, and what it refuses."""
+
+import base64
+import json
+import os
+import pickle
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+from celery import Celery
+from kombu import Connection
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.serve.api.delivery_models import Taken
+from kombu_delayq.store import DelayStore
+from tests.integration.serve.deliveries.conftest import send
+from tests.support.serve.lending import HttpConsumer, Served, numbers_of
+from tests.support.workers.consumers import publish
+
+TAKE = "/v1/queues/orders:take"
+
+
+def test_a_task_has_everything_to_run_it(app: Celery, consumer: HttpConsumer) -> None:
+    """Name, id, arguments, priority, expiry and own headers are there, as JSON of the documented shape."""
+    expires = datetime.now(UTC) + timedelta(hours=1)
+    app.send_task(
+        *("orders.pack", (1, "ü 😀", None), {"deep": [{"a": 1.5}]}),
+        queue="orders",
+        task_id="id",
+        priority=6,
+        expires=expires,
+        headers={"traceparent": "00-1"},
+    )
+    taken = consumer.take()
+    msgspec.convert(taken, Taken)
+    [message] = taken["messages"]
+    assert datetime.fromisoformat(message.pop("expires")) == expires
+    headers = message.pop("headers")
+    assert headers["traceparent"] == "00-1"
+    assert headers["root_id"] == "id"
+    assert message == {
+        "tag": "1",
+        "task": "orders.pack",
+        "id": "id",
+        "args": [1, "ü 😀", None],
+        "kwargs": {"deep": [{"a": 1.5}]},
+        "embed": {},
+        "redelivered": False,
+        "delivery_count": 0,
+        "retries": 0,
+        "priority": 6,
+        "expired": False,
+        "reply_to": message["reply_to"],
+        "content_type": "application/json",
+    }
+
+
+def test_queues_are_served_by_priority(app: Celery, consumer: HttpConsumer) -> None:
+    """A take hands out the lists of a queue in kombu's order."""
+    for number, priority in enumerate((9, 0, 6, 0)):
+        send(app, number, priority=priority)
+    assert numbers_of(consumer.take(max=10)) == [1, 3, 2, 0]
+
+
+def test_a_message_before_its_time_is_not_handed_out(
+    make_proj: Any, consumer: HttpConsumer, store: DelayStore, client: redis.Redis
+) -> None:
+    """What a stock publisher has put into a queue too early waits in the store; those behind it are handed out."""
+    stock = make_proj(broker_transport="")
+    for number in range(3):
+        stock.app.send_task("orders.pack", (number,), queue="orders", countdown=3600)
+    assert consumer.take(max=2) == {"lease": None, "messages": []}
+    assert store.queues.size("orders") == 3
+    stock.app.send_task("orders.pack", (3,), queue="orders", countdown=3600)
+    stock.app.send_task("orders.pack", (4,), queue="orders")
+    taken = consumer.take(max=10)
+    assert numbers_of(taken) == [4]
+    consumer.ack(taken)
+    assert store.queues.size("orders") == 4
+    assert not client.exists("unacked", "unacked_index", "delayq:consumers")
+
+
+def test_a_pickle_is_passed_on_unread(redis_server: PrivateRedis, consumer: HttpConsumer, tmp_path: Any) -> None:
+    """A body that might run code comes in base64 as it is, and runs nothing."""
+    victim = tmp_path / "touched"
+    with Connection(redis_server.url) as connection:
+        publish(connection, _Touch(victim), queue="orders", serializer="pickle", headers={"task": "t", "id": "i"})
+    [message] = consumer.take()["messages"]
+    assert (message["task"], message["content_type"]) == ("t", "application/x-python-serialize")
+    assert "args" not in message
+    assert not victim.exists()
+    pickle.loads(base64.b64decode(message["body"]))
+    assert victim.exists()
+
+
+def test_a_plain_message_has_content(redis_server: PrivateRedis, consumer: HttpConsumer) -> None:
+    """A message of plain kombu is no task, and has its content in place of arguments."""
+    with Connection(redis_server.url) as connection:
+        publish(connection, {"a": [1]}, queue="orders", compression="zlib")
+        publish(connection, "text", queue="orders")
+    messages = consumer.take(max=2)["messages"]
+    assert [message["content"] for message in messages] == [{"a": [1]}, "text"]
+    assert {message["task"] for message in messages} == {None}
+
+
+def test_what_is_no_message_is_dropped(
+    app: Celery, served: Served, consumer: HttpConsumer, client: redis.Redis
+) -> None:
+    """As a worker does, with an error in the log; the messages behind it are handed out."""
+    client.lpush("orders", "no message", json.dumps({"body": ""}))
+    send(app, 1)
+    taken = consumer.take(max=10)
+    assert numbers_of(taken) == [1]
+    consumer.ack(taken)
+    assert not client.exists("unacked", "delayq:consumers", "orders")
+    assert served.log.count("queue 'orders' had something that is no message, and that is dropped") == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "about"),
+    [
+        ("max=0", "max"),
+        ("max=101", "max"),
+        ("max=x", "max"),
+        ("lease=0.5s", "lease=0.5s"),
+        ("lease=2h", "lease=2h"),
+        ("lease=", "lease"),
+        ("wait=61", "wait=61"),
+        ("wait=-1s", "wait"),
+        ("wait=soon", "wait"),
+        ("most=1", "most"),
+    ],
+)
+def test_a_wrong_parameter_is_named(query: str, about: str, consumer: HttpConsumer) -> None:
+    """It is a bad request, and the problem says which parameter is wrong."""
+    answer = consumer.client.post(f"{TAKE}?{query}")
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:delayq:problem:bad-parameter")
+    assert about in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"{", b"[]", b"{}", b'{"tags": []}', b'{"tags": ["0"]}', b'{"tags": ["x"]}', b'{"tags": [1]}'),
+        *(b'{"tags": ["1"], "tag": "1"}', b'{"tags": ["1000"]}', b"\xff", b'{"tags": ["-1"]}', b'{"tags": ["99"]}'),
+    ],
+)
+def test_a_wrong_body_is_refused(body: bytes, consumer: HttpConsumer) -> None:
+    """It is a bad request, whatever the lease is."""
+    for verb in ("ack", "release"):
+        answer = consumer.client.post(f"/v1/leases/10-{'0' * 32}:{verb}", content=body)
+        assert answer.status_code == 400, answer.text
+
+
+@pytest.mark.parametrize("lease", ["x", "10-0", f"0-{'0' * 32}", f"10-{'0' * 32}", "a%2Fb", "%00", "10-" + "g" * 32])
+def test_a_lease_that_never_was_has_ended(lease: str, consumer: HttpConsumer) -> None:
+    """Nobody learns which leases there are."""
+    for verb, body in (("ack", {"tags": ["1"]}), ("release", {"tags": ["1"]}), ("extend", {"seconds": 5})):
+        assert consumer.refused(f"/v1/leases/{lease}:{verb}", json=body) == (410, "lease-ended")
+
+
+def test_only_who_may_consume_does(app: Celery, served: Served, consumer: HttpConsumer, client: redis.Redis) -> None:
+    """A token needs the action and the queue, and may not be limited to task names, which a queue does not know."""
+    send(app, 1)
+    for holder in ("reader", "narrow", "named"):
+        assert HttpConsumer(served, holder).refused(TAKE) == (403, "not-allowed")
+    assert HttpConsumer(served, "nobody").refused(TAKE)[0] == 401
+    lease = f"/v1/leases/10-{'0' * 32}"
+    assert HttpConsumer(served, "reader").refused(f"{lease}:ack", json={"tags": ["1"]})[0] == 403
+    assert client.llen("orders") == 1
+
+
+def test_a_queue_that_nobody_knows_is_no_empty_one(served: Served, consumer: HttpConsumer) -> None:
+    """A misspelled name is not found, and a queue of broadcasts has no messages; one that a token names exists."""
+    assert consumer.refused("/v1/queues/odrers:take?wait=20s") == (404, "no-such-queue")
+    assert consumer.refused("/v1/queues/celeryev.1:take") == (400, "broadcast-queue")
+    assert consumer.refused("/v1/queues/w@h.celery.pidbox:take") == (400, "broadcast-queue")
+    assert HttpConsumer(served, "exact").take("new") == {"lease": None, "messages": []}
+
+
+def test_another_key_in_the_place_of_a_queue_is_named(client: redis.Redis, consumer: HttpConsumer) -> None:
+    """It is an error of the broker, and nothing is in hand afterwards."""
+    client.set("orders", "x")
+    status, _ = consumer.refused(TAKE)
+    assert status == 409
+    assert not client.exists("unacked")
+
+
+class _Touch:
+    """Its pickle creates a directory when it is read."""
+
+    def __init__(self, path: Any) -> None:
+        self._path = str(path)
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self._path,)
