@@ -15,6 +15,7 @@ from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.serve.metrics import Series, scraped
 from tests.support.serve.prometheus import promtool
+from tests.support.servers.acl import denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
@@ -141,6 +142,22 @@ def test_what_redis_refuses_is_left_out(own_server: PrivateRedis, caplog: pytest
     assert "queue 'broken'" in said[0]
     assert said[1].startswith("metrics leave out messages in hand: ")
     assert "s3cret" not in str(found) + caplog.text
+
+
+def test_the_rights_of_the_page_are_enough(users: PrivateRedis, caplog: pytest.LogCaptureFixture) -> None:
+    """The users that the page on ACLs gives to `status`, and with two rights more to `transfer`, read every metric."""
+    users.client().execute_command("ACL", "SETUSER", "transfer", "+zcard", "+llen")
+    store = DelayStore(redis.Redis(port=users.port))
+    offer(store, "1", 900, "celery")
+    lives(store, queues=("celery",))
+    store.client.lpush("celery", '{"properties": {"delivery_info": {}}}')
+    take(store, 1, "celery")
+    for user in ("status", "transfer"):
+        found = scraped(DelayqCollector(url_of(users, user)))
+        gauges = ("delayed_messages", "unacked_messages", "consumers", "transferred_messages_total")
+        assert [of(name, found) for name in gauges] == [{"celery": count} for count in (1, 1, 1, 0)]
+    assert (caplog.text, denials(users)) == ("", [])
+    store.close()
 
 
 @pytest.mark.parametrize("backup", ["hash"], indirect=True)
