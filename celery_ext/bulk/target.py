@@ -92,7 +92,7 @@ class Target:
             "task_always_eager is set": conf.task_always_eager,
             "task_protocol is 1": conf.task_protocol == 1,
             "task_send_sent_event is set": conf.task_send_sent_event,
-            "the broker uses another transport": not self._is_delayed(),
+            "the broker uses another transport": not self.waits_in_redis,
             "a signal of published tasks has receivers": self._has_receivers(),
             "a router of task_routes may look at arguments": self._is_routed_by_code(),
             "its class has its own apply_async or shadow_name, or pydantic arguments": self._changes_messages(),
@@ -135,7 +135,9 @@ class Target:
         default = _RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
         return self.options.get("ignore_result", default)
 
-    def _is_delayed(self) -> bool:
+    @property
+    def waits_in_redis(self) -> bool:
+        """Whether the app's broker uses our transport."""
         with self.app.producer_or_acquire() as producer:
             return issubclass(producer.connection.transport.Channel, DelayedChannel)
 

@@ -66,10 +66,7 @@ class CliBroker:
             click.UsageError: There is no broker.
         """
         conf = self.app.conf if self.app is not None else None
-        url = self._broker or (conf and (conf.broker_read_url or conf.broker_url)) or self._fallback
-        if not url:
-            raise click.UsageError("which broker? Give --broker URL, or run it as `celery -A app delayq …`")
-        url = urls.ours(url)
+        url = self._url
         given = {**((conf and conf.broker_transport_options) or {}), **self._options}
         # Without limits, kombu waits minutes for a host that is away, and forever for a server that does not answer.
         limits = ("socket_connect_timeout", "socket_timeout")[: 1 + hurried]
@@ -78,6 +75,35 @@ class CliBroker:
             return Connection(url, transport=TRANSPORT, transport_options=options)
         connection: Connection = self.app.connection_for_read(url, transport=TRANSPORT, transport_options=options)
         return connection
+
+    def publishing_app(self) -> Celery:
+        """Returns an app that publishes to this broker: that of ``celery -A``, or else one without tasks.
+
+        Raises:
+            click.UsageError: There is no broker.
+        """
+        if self.app is not None and not self._broker and not self._options:
+            return self.app
+        url = self._url
+        app = self.app if self.app is not None else Celery("delayq", set_as_current=False)
+        options = {**(app.conf.broker_transport_options or {}), **self._options}
+        app.conf.update(
+            broker_url=url,
+            broker_read_url=url,
+            broker_write_url=url,
+            broker_transport=TRANSPORT,
+            broker_transport_options=options,
+        )
+        return app
+
+    @property
+    def _url(self) -> str:
+        """URL of the broker, as Celery takes it for our transport."""
+        conf = self.app.conf if self.app is not None else None
+        url = self._broker or (conf and (conf.broker_read_url or conf.broker_url)) or self._fallback
+        if not url:
+            raise click.UsageError("which broker? Give --broker URL, or run it as `celery -A app delayq …`")
+        return urls.ours(url)
 
     @contextmanager
     def store(self) -> Iterator[tuple[Connection, DelayStore]]:

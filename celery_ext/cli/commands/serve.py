@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from celery import Celery
 
 from celery_ext.cli.broker import CliBroker, errors_in_words
 from celery_ext.cli.output import escaped
@@ -95,8 +94,7 @@ def serve(broker: CliBroker, /, host: str, port: int, loglevel: str, **given: An
     connection = broker.connection(hurried=True)
     try:
         server.check_safe(settings, host)
-        app = broker.app if broker.app is not None else Celery("delayq", set_as_current=False)
-        shared = ServeBroker(app, lambda: broker.connection(hurried=True))
+        shared = ServeBroker(broker.publishing_app(), lambda: broker.connection(hurried=True))
         application = make_app(shared, settings)
         listening = server.listen(host, port)
     except (DelayqError, ValueError) as error:

@@ -230,7 +230,7 @@ def send_alone(item: Item) -> Result:
         return _failure(error, 1, is_sent=False)
     except WRONG as error:
         return refused(error)
-    due_ms = ms_of(due) if isinstance(due, datetime) else 0.0
+    due_ms = ms_of(due) if isinstance(due, datetime) and item.recipe.target.waits_in_redis else 0.0
     return Sent(task_id, due_ms if due_ms > time() * 1000 else None)
 
 
