@@ -106,9 +106,13 @@ class CliBroker:
         return urls.ours(url)
 
     @contextmanager
-    def store(self) -> Iterator[tuple[Connection, DelayStore]]:
-        """Connects, and yields the connection and the store. An error ends the command with a message."""
-        connection = self.connection()
+    def store(self, *, hurried: bool = False) -> Iterator[tuple[Connection, DelayStore]]:
+        """Connects, and yields the connection and the store. An error ends the command with a message.
+
+        Args:
+            hurried: Whether every answer has a time limit; otherwise only connecting has one.
+        """
+        connection = self.connection(hurried=hurried)
         try:
             with connection, errors_in_words(connection), logs_on_stderr():
                 yield connection, open_store(connection)

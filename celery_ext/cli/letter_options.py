@@ -90,7 +90,7 @@ def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(given))
     if broker.app is None:
         raise click.UsageError("which queue? Give its name, or run it as `celery -A app delayq dead-letters …`")
-    queues = _named_by(broker.app)
+    queues = named_by(broker.app)
     if not queues:
         raise click.UsageError("which queue? No task of the app has a dead_letter_queue")
     return queues
@@ -103,7 +103,7 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
     """
     known = set(store.queues.names())
     if broker.app is not None:
-        known.update(broker.app.amqp.queues, _named_by(broker.app))
+        known.update(broker.app.amqp.queues, named_by(broker.app))
     queues = []
     for name in names:
         if name in known or _holds_some(store, name):
@@ -120,7 +120,8 @@ def _holds_some(store: OperatorStore, queue: str) -> bool:
         return True
 
 
-def _named_by(app: Celery) -> list[str]:
+def named_by(app: Celery) -> list[str]:
+    """Returns the queues of dead letters that a task or the delivery limit of an app names."""
     app.loader.import_default_modules()
     named = {queue_of(task) for task in app.tasks.values()}
     options = app.conf.broker_transport_options or {}

@@ -1,0 +1,151 @@
+"""The report of ``delayq status``: a dict, as ``--json`` prints it."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from kombu.connection import Connection
+from redis.exceptions import NoPermissionError, ResponseError
+
+from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.hints import stock_transport
+from celery_ext.cli.letter_options import named_by
+from celery_ext.cli.queues import known_queues
+from kombu_delayq.message.times import iso_of
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.consuming.consumers import ConsumerLease
+from kombu_delayq.store.queues import QueueStats
+
+T = TypeVar("T")
+
+
+class Report(NamedTuple):
+    """What is known of a broker.
+
+    Attributes:
+        values: As ``--json`` prints it.
+        failed: Whether something that was asked for could not be read, or is not known.
+    """
+
+    values: dict[str, Any]
+    failed: bool
+
+
+class _Consuming(NamedTuple):
+    leases: list[ConsumerLease]
+    in_hand: Counter[str]
+    unacked: dict[str, int]
+    error: str | None
+    failed: bool
+
+
+def report(broker: CliBroker, connection: Connection, store: OperatorStore, queues: Sequence[str]) -> Report:
+    """Looks at queues, consumers and transfer workers.
+
+    Args:
+        broker: The broker of the command.
+        connection: The connection to it.
+        store: Its store.
+        queues: Names of queues; none for all.
+    """
+    of_app = list(broker.app.amqp.queues) if broker.app is not None else []
+    given = known_queues(broker, store, queues, ready=True)
+    names = given if queues else sorted({*store.queues.names(), *of_app})
+    letters = _dead_letters(broker, store, queues)
+    consuming = _consuming(store)
+    rows = [_row(stats, consuming, letters) for stats in _overview(store, names)]
+    values = {
+        "broker": connection.as_uri(),
+        "global_keyprefix": store.keys.prefix,
+        "stock_transport": stock_transport(broker.app),
+        "leader": store.leases.leader(),
+        "queues": rows,
+        "dead_letters": list(letters.values()),
+        **_consumers(consuming, queues),
+        "other_prefixes": store.queues.other_prefixes(),
+    }
+    failed = consuming.failed or any("error" in row for row in rows) or len(given) < len(set(queues))
+    return Report(values, failed)
+
+
+def _overview(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
+    """Counts the messages of queues; an error takes the place of what cannot be read."""
+    try:
+        return store.figures.overview(queues)
+    except ResponseError as error:  # such as for a user without the rights
+        return [QueueStats(queue, 0.0, 0, 0, 0, None, error=str(error)) for queue in queues]
+
+
+def _row(stats: QueueStats, consuming: _Consuming, letters: dict[str, Any]) -> dict[str, Any]:
+    if stats.error:
+        return {"queue": stats.queue, "error": stats.error}
+    due_ms = stats.next_due_ms
+    consumers = sum(lease.left_ms > 0 and stats.queue in lease.queues for lease in consuming.leases)
+    unacked = consuming.unacked.get(stats.queue, 0)
+    is_idle = not (consumers or unacked or consuming.error or stats.queue in letters)
+    return {
+        "queue": stats.queue,
+        "delayed": stats.delayed,
+        "ready": stats.ready,
+        "next_due": None if due_ms is None else iso_of(due_ms),
+        "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
+        "overdue": stats.overdue,
+        "overdue_by_s": round(stats.overdue_ms / 1000, 3),
+        "unacked": None if consuming.error else unacked,
+        "consumers": None if consuming.error else consumers,
+        "no_consumer": is_idle and bool(stats.ready or stats.overdue),
+    }
+
+
+def _dead_letters(broker: CliBroker, store: OperatorStore, queues: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Counts dead letters by queue: in the queues into which letters were put, and those that the app names."""
+    of_app = [] if broker.app is None else _or_missing(lambda: named_by(broker.app), list[str](), Exception)
+    known = {*_or_missing(store.figures.dead_letter_queues, list[str]()), *of_app}
+    names = sorted(known.intersection(queues) if queues else known)
+    found = {}
+    for stats in _overview(store, names):
+        found[stats.queue] = {"queue": stats.queue, "messages": stats.ready}
+        if stats.error:
+            found[stats.queue] = {"queue": stats.queue, "error": stats.error}
+    return found
+
+
+def _or_missing(look: Callable[[], T], missing: T, errors: type[Exception] = ResponseError) -> T:
+    try:
+        return look()
+    except errors:
+        return missing
+
+
+def _consuming(store: OperatorStore) -> _Consuming:
+    """Reads who consumes, and what they have. A user of an ACL without the rights for it learns no more than that."""
+    try:
+        in_hand = Counter(store.consumers.counts())  # first: a consumer is known before it takes messages
+        leases = store.consumers.all()
+    except ResponseError as error:
+        return _Consuming([], Counter(), {}, str(error), not isinstance(error, NoPermissionError))
+    return _Consuming(leases, in_hand, _or_missing(store.figures.held, dict[str, int]()), None, False)
+
+
+def _consumers(consuming: _Consuming, queues: Sequence[str]) -> dict[str, Any]:
+    """Returns the consumers of queues, by default all, and how many messages are in hand elsewhere."""
+    known = {lease.name for lease in consuming.leases}
+    rows = [_consumer_row(lease, consuming.in_hand[lease.name]) for lease in consuming.leases]
+    return {
+        "consumers": [row for row in rows if not queues or not set(queues).isdisjoint(row["queues"])],
+        "in_hand_of_stock": consuming.in_hand[""],
+        "in_hand_of_nobody": sum(count for name, count in consuming.in_hand.items() if name and name not in known),
+        "consumers_error": consuming.error,
+    }
+
+
+def _consumer_row(lease: ConsumerLease, in_hand: int) -> dict[str, Any]:
+    return {
+        "consumer": lease.name,
+        "host": lease.host,
+        "pid": lease.pid,
+        "queues": lease.queues,
+        "in_hand": in_hand,
+        "lease_left_s": round(lease.left_ms / 1000, 3) if lease.left_ms > 0 else 0,
+        "reclaimed": lease.left_ms <= 0,
+    }

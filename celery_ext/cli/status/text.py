@@ -1,0 +1,103 @@
+"""The report of ``delayq status`` in words and tables."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from celery_ext.cli.hints import prefixes_in_words
+from celery_ext.cli.output import escaped, fit_table, local_time
+from celery_ext.delays.durations import in_words
+
+#: How many queues without a consumer are named.
+NAMED = 5
+
+
+def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
+    """Returns a report as text.
+
+    Args:
+        report: As ``--json`` prints it.
+        named: Whether the command line names queues.
+        app: Whether the command takes its options from an app.
+    """
+    lines = [f"broker   {report['broker']}"]
+    if report["global_keyprefix"]:
+        lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
+    lines.append(f"leading  {report['leader'] or 'no transfer worker runs: nothing that is due will be delivered'}")
+    if report["stock_transport"]:
+        lines.append(
+            f"app      uses the stock transport {report['stock_transport']!r} itself: its delayed tasks wait in the "
+            "memory of workers, not here. To switch it over, set broker_transport = "
+            '"kombu_delayq.transport:Transport"'
+        )
+    lines += ["", *_queues(report, named=named), *_no_consumer(report), *_dead_letters(report), *_consumers(report)]
+    if report["other_prefixes"]:
+        lines += ["", escaped(prefixes_in_words(report["other_prefixes"], app=app))]
+    return "\n".join(lines)
+
+
+def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
+    rows = [
+        [
+            escaped(row["queue"]),
+            f"{row['delayed']:,}",
+            f"{row['ready']:,}",
+            "?" if row["consumers"] is None else f"{row['consumers']:,}",
+            f"{local_time(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
+            f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}" if row["overdue"] else "0",
+        ]
+        for row in report["queues"]
+        if "error" not in row
+    ]
+    if rows:
+        head = ["QUEUE", "DELAYED", "READY", "CONSUMERS", "NEXT DUE", "OVERDUE"]
+        yield from fit_table(head, rows, right={1, 2, 3}, title=0)
+    if not (report["queues"] or named):
+        yield "no queue holds or held delayed messages"
+    yield from (escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row)
+
+
+def _no_consumer(report: dict[str, Any]) -> Iterator[str]:
+    idle = [escaped(row["queue"]) for row in report["queues"] if row.get("no_consumer")]
+    if idle:
+        names = ", ".join(idle[:NAMED]) + (f" and {len(idle) - NAMED:,} more" if len(idle) > NAMED else "")
+        yield ""
+        yield (
+            f"messages are ready or due, and no consumer is known: {names}. A consumer on the stock transport, or with "
+            'consume="brpop", is not known here while it holds no message'
+        )
+
+
+def _dead_letters(report: dict[str, Any]) -> Iterator[str]:
+    rows = [
+        [escaped(row["queue"]), f"{row['messages']:,}"]
+        for row in report["dead_letters"]
+        if "error" not in row and row["messages"]
+    ]
+    if rows:
+        yield from ("", *fit_table(["DEAD LETTERS IN", "MESSAGES"], rows, right={1}, title=0))
+    yield from (
+        escaped(f"dead letters in {row['queue']!r}: {row['error']}") for row in report["dead_letters"] if "error" in row
+    )
+
+
+def _consumers(report: dict[str, Any]) -> Iterator[str]:
+    rows = [
+        [
+            *map(escaped, (row["host"], row["pid"])),
+            f"{row['in_hand']:,}",
+            "ended: these go back" if row["reclaimed"] else f"{in_words(row['lease_left_s'], plain=True)} left",
+            escaped(", ".join(row["queues"])),
+        ]
+        for row in report["consumers"]
+    ]
+    if rows:
+        yield from ("", *fit_table(["HOST", "PID", "IN HAND", "LEASE", "CONSUMES"], rows, right={1, 2}, title=0))
+    if report["consumers_error"]:
+        yield escaped(f"consumers are not listed: {report['consumers_error']}")
+    if report["in_hand_of_stock"]:
+        yield f"{report['in_hand_of_stock']:,} messages are in the hands of consumers on the stock transport"
+    if report["in_hand_of_nobody"]:
+        yield (
+            f"{report['in_hand_of_nobody']:,} messages are in the hands of consumers that nobody knows: "
+            "`delayq repair` gives them back"
+        )

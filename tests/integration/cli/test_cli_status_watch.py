@@ -1,0 +1,128 @@
+"""``delayq status --watch``: in place on a terminal, one report after another elsewhere."""
+
+import json
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from tests.support.commands.shell import BIN, run, terminal
+from tests.support.store.keyspace import FUTURE_MS, waiting
+
+BEGIN, END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
+
+
+@pytest.fixture
+def store(raw_client: redis.Redis) -> DelayStore:
+    """A store with a message in ``orders``."""
+    store = DelayStore(raw_client)
+    store.delivery.offer("orders", waiting("a", FUTURE_MS))
+    return store
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_terminal_is_drawn_in_place_and_left_as_it_was(
+    store: DelayStore, broker: PrivateRedis, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each report is drawn over the last one; Ctrl-C and SIGTERM restore the terminal and leave the last report."""
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal(broker, "status", "--watch=0.2", columns=100) as process:
+        process.read_until("orders        1")
+        assert process.script.count(BEGIN) == 1
+        assert "every 0.2 s, Ctrl-C ends" in process.script
+        store.delivery.offer("orders", *(waiting(f"{n}", FUTURE_MS) for n in range(40)))
+        process.read_until("orders       41")
+        process.process.send_signal(how)
+        assert process.wait() == 0
+        drawn, left = process.script.split(END)
+        assert "\n\n" not in drawn.partition(BEGIN)[2].replace("\x1b[K\r\n", "")
+        assert "Traceback" not in process.script
+        assert "orders       41" in left
+        assert "\x1b" not in left
+
+
+def test_a_report_that_is_too_long_is_cut(
+    store: DelayStore, broker: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More lines than the terminal has are counted, so that nothing scrolls; at the end all are printed."""
+    monkeypatch.setenv("TERM", "xterm")
+    store.client.sadd(store.keys.queues, *(f"queue{n:02}" for n in range(50)))
+    with terminal(broker, "status", "--watch", columns=100) as process:
+        process.read_until("more lines")
+        assert process.script.partition(BEGIN)[2].count("\n") == 23
+        process.process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+        assert "queue49" in process.script.partition(END)[2]
+
+
+def test_while_redis_is_away_the_last_report_stays(own_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch says why it learns nothing, keeps what it knew, and goes on when Redis is back."""
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal(own_server, "status", "--watch=0.2", columns=100) as process:
+        process.read_until("no queue holds or held")
+        own_server.stop()
+        process.read_until("as it was before:")
+        own_server.start()
+        with own_server.client() as client:
+            client.sadd("delayq:queues", "back")
+        process.read_until("\r\nback  ")
+        process.process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+
+
+@pytest.mark.parametrize("dumb", [False, True])
+def test_without_a_terminal_reports_follow_each_other(
+    store: DelayStore, broker: PrivateRedis, dumb: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a pipe, and on a terminal that can do nothing else, reports are plain text, without any control."""
+    monkeypatch.setenv("TERM", "dumb" if dumb else "xterm")
+    streams = {} if dumb else {"stdout": subprocess.PIPE}
+    with terminal(broker, "status", "--watch=0.2", columns=100, **streams) as process:
+        if dumb:
+            process.read_until("leading")
+            process.script = ""
+            process.read_until("OVERDUE")
+            text = process.script
+        else:
+            assert process.process.stdout
+            text = "".join(process.process.stdout.readline().decode() for _ in range(20))
+            assert text.count("leading ") >= 2
+        process.process.send_signal(signal.SIGINT)
+        assert "\x1b" not in text
+
+
+def test_with_json_each_report_is_a_line(store: DelayStore, broker: PrivateRedis) -> None:
+    """``--watch --json`` prints a line for each look, and ends quietly when nobody reads on."""
+    args = [str(BIN / "delayq"), "-b", broker.url, "status", "--json", "--watch=0.1", "orders"]
+    with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        reports: list[dict[str, Any]] = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.stdout.close()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == b""
+    assert [report["queues"][0]["delayed"] for report in reports] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("--watch", "orders"), "--watch"),
+        (("--watch=0"), "--watch looks every 0.1 s at most"),
+        (("--watch=-1"), "-1"),
+        (("--watch", "--max-ready", "1"), "limits need --check"),
+    ],
+)
+def test_a_wrong_time_is_refused(broker: PrivateRedis, args: Any, text: str) -> None:
+    """A time that is none, or too short, is an error of usage, and so are limits."""
+    assert text in run(broker, "status", *([args] if isinstance(args, str) else args), code=2).stderr
+
+
+def test_a_broker_that_is_away_at_the_beginning_ends_the_command(own_server: PrivateRedis) -> None:
+    """A wrong URL is no reason to look again and again."""
+    own_server.stop()
+    assert str(own_server.port) in run(own_server, "status", "--watch", code=1).stderr
