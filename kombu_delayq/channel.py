@@ -18,6 +18,7 @@ from kombu_delayq.consume.channel import ConsumingChannel
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
+from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
@@ -109,6 +110,8 @@ class DelayedChannel(ConsumingChannel):
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
         hooks.check_unread(message["properties"])
+        if DEAD_LETTER in message["properties"]:
+            self.store.queues.note_dead_letters(queue)
         if message["properties"].get(CHAIN) is not None:
             self.store.chains.use_chains()  # before the task can run
         if due is None or not (due.relative or due.ms > time() * 1000):
@@ -167,7 +170,7 @@ class DelayedChannel(ConsumingChannel):
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
         super()._delete(queue, *args, **kwargs)
         if queue not in self._fanout_queues:
-            self.store.queues.purge(queue)
+            self.store.queues.delete(queue)
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
         return bool(super()._has_queue(queue, **kwargs)) or self.store.queues.size(queue) > 0

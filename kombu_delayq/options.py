@@ -170,6 +170,11 @@ class Options:
         "The option socket_timeout, if set, is used instead.",
     )
 
+    @property
+    def counts_kept_ms(self) -> int:
+        """For how long counters are kept that do not go with their queue, in ms; 0 for good."""
+        return round((self.forget_after or 0.0) * 1000)
+
     def check_delay(self, delay_s: float, of: str = "") -> None:
         """Raises DelayTooLong if a delay is longer than ``max_delay``. ``of`` names the message in the error."""
         if self.max_delay is not None and delay_s > self.max_delay:

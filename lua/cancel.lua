@@ -8,26 +8,28 @@
 -- ARGV[1] count  how many twins of an id to remove at most
 -- ARGV[2] bytes  about how many bytes to remove at most; further ids are not searched
 -- ARGV[3] step   text that the body of every step of any chain contains
--- ARGV[4...] one a task: id
+-- ARGV[4] counts  key of the queue's counters
+-- ARGV[5...] one a task: id
 -- Returns for each id searched, in order, a list with four items a removed message: id under which the message was
 -- stored, due time, priority, body
 -- Atomic: a message that is returned will not be delivered; one that is not returned did not wait. An id that has
 -- messages, but no step among them, is free for a chain again.
 -- Cost: O(log N) an id
--- @include find search wrong_type
+-- @include find search tally wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
-local count, bytes, step = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local ids = { unpack(ARGV, 4) }
+local count, bytes, step, counts = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local ids = { unpack(ARGV, 5) }
 
 local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
 if wrong then
   return wrong
 end
-local reply = search(keys, ids, count, bytes, remove)
+local reply, removed = search(keys, ids, count, bytes, remove), 0
 for i, found in ipairs(reply) do
   local has_step = false
+  removed = removed + #found / 4
   for at = 4, #found, 4 do
     has_step = has_step or string.find(found[at], step, 1, true)
   end
@@ -36,4 +38,5 @@ for i, found in ipairs(reply) do
     redis.call('ZREM', has_step and chains or cancelled, ids[i])
   end
 end
+tally(counts, { cancel = removed })
 return reply

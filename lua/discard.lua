@@ -6,17 +6,18 @@
 -- KEYS[5] cancelled  ZSET         ids whose chains take no step -> end of that ban, ms since the epoch
 -- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
 -- ARGV[1] ttl  for how long a chain that ends takes no step, ms
--- ARGV[2...] four a message: id under which it is stored, SHA-1 of its body, due time, and for a step the id of its
+-- ARGV[2] counts  key of the queue's counters
+-- ARGV[3...] four a message: id under which it is stored, SHA-1 of its body, due time, and for a step the id of its
 -- chain, else ''
 -- Returns for each message: 'cancelled', or, with nothing changed, 'not_delayed' or 'changed' (another body or another
 -- due time waits under the id)
 -- Atomic: a message with the word 'cancelled' will not be delivered, and its chain takes no further step.
 -- Cost: O(log N) a message
--- @include clock find wrong_type
+-- @include clock find tally wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
-local ttl, now = tonumber(ARGV[1]), now_ms()
+local ttl, counts, now = tonumber(ARGV[1]), ARGV[2], now_ms()
 
 local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
 if wrong then
@@ -34,10 +35,11 @@ local function discard(id, sha, due_ms)
   return 'cancelled'
 end
 
-local reply, ended = {}, 0
-for i = 2, #ARGV, 4 do
+local reply, ended, removed = {}, 0, 0
+for i = 3, #ARGV, 4 do
   local word, chain = discard(ARGV[i], ARGV[i + 1], ARGV[i + 2]), ARGV[i + 3]
   reply[#reply + 1] = word
+  removed = removed + (word == 'cancelled' and 1 or 0)
   if word == 'cancelled' and chain ~= '' then -- a copy of the step may run: it was delivered twice
     redis.call('ZADD', cancelled, 'GT', now + ttl, chain)
     redis.call('ZREM', chains, chain)
@@ -54,4 +56,5 @@ if ended > 0 then
     redis.call('PEXPIRE', cancelled, ttl)
   end
 end
+tally(counts, { cancel = removed })
 return reply

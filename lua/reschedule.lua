@@ -5,15 +5,16 @@
 -- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
--- ARGV[3...] five a message: id under which it is stored, SHA-1 of its body, due time, new due time, new body
+-- ARGV[3] counts  key of the queue's counters
+-- ARGV[4...] five a message: id under which it is stored, SHA-1 of its body, due time, new due time, new body
 -- Returns for each message: 'rescheduled', or, with nothing changed, 'not_delayed', 'changed' (another body or
 -- another due time waits under the id) or 'due' (the new due time is past)
 -- Atomic: a message that was not transferred before waits until its new due time.
 -- Cost: O(log N) a message
--- @include announce clock find lifetime wrong_type
+-- @include announce clock find lifetime tally wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
-local wake, queue = ARGV[1], ARGV[2]
+local wake, queue, counts = ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
 
 local wrong = wrong_stored(keys)
@@ -36,11 +37,13 @@ end
 
 -- A key that is empty for a moment loses its TTL, so the script reads the TTLs first.
 local life = life_of(keys, now, 0)
-local reply = {}
+local reply, changed = {}, 0
 announce(keys, wake, queue, function()
-  for i = 3, #ARGV, 5 do
+  for i = 4, #ARGV, 5 do
     reply[#reply + 1] = reschedule(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
+    changed = changed + (reply[#reply] == 'rescheduled' and 1 or 0)
   end
 end)
 live_on(keys, life, now)
+tally(counts, { reschedule = changed })
 return reply

@@ -4,15 +4,17 @@
 -- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
 -- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
--- ARGV[1...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 11th on four a message:
+-- ARGV[1] counts  key of the queue's counters
+-- ARGV[2...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 12th on four a message:
 -- id under which it is stored, SHA-1 of its body, due time, new body
 -- Returns for each message: 'transferred', or, with nothing changed, 'not_delayed' or 'changed' (another body or
 -- another due time waits under the id)
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include clock find lifetime push wrong_type
+-- @include clock find lifetime push tally wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
+local counts = ARGV[1]
 
 local wrong = wrong_stored(keys, 5)
 if wrong then
@@ -27,14 +29,16 @@ local function run_now(id, sha, was_ms, body)
   elseif tonumber(message.due) ~= tonumber(was_ms) or redis.sha1hex(message.body) ~= sha then
     return 'changed'
   end
-  local ready = KEYS[5 + tonumber(ARGV[1 + tonumber(message.priority)])]
+  local ready = KEYS[5 + tonumber(ARGV[2 + tonumber(message.priority)])]
   push({ [ready] = { body } }, 5, expire)
   remove(keys, message)
   return 'transferred'
 end
 
-local reply = {}
-for i = 11, #ARGV, 4 do
+local reply, moved = {}, 0
+for i = 12, #ARGV, 4 do
   reply[#reply + 1] = run_now(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  moved = moved + (reply[#reply] == 'transferred' and 1 or 0)
 end
+tally(counts, { run_now = moved })
 return reply

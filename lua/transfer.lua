@@ -6,18 +6,19 @@
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] count  how many messages to move at most
 -- ARGV[2] bytes  about how many bytes to move at most
--- ARGV[3...12] for each priority 0-9: its list, counted from 0
+-- ARGV[3] counts  key of the queue's counters
+-- ARGV[4...13] for each priority 0-9: its list, counted from 0
 -- Returns {number moved, number without a body, due time of the first or '', now, next due or ''}
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include batch clock large lifetime take wrong_type
+-- @include batch clock large lateness lifetime take tally wrong_type
 
 -- A read asks for as many messages as fit the buffer of 16 KB in which Redis gives a script its reply: Redis copies a
 -- larger reply once more.
 local REPLY, AT_MOST = 15000, 32
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
-local count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
+local count, bytes, counts = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local now = now_ms()
 
 local wrong = wrong_stored(keys, 5)
@@ -27,10 +28,11 @@ end
 local is_large, expire = has_large(keys), life_of(keys, now, 0).margin
 local ready = { unpack(KEYS, 5) }
 local function list_of(priority)
-  return ready[1 + tonumber(ARGV[3 + tonumber(priority)])]
+  return ready[1 + tonumber(ARGV[4 + tonumber(priority)])]
 end
 local usual, foremost, batch = list_of('0'), ready[1], new_batch()
 local moved, lost, ask, first = 0, 0, is_large and 1 or at_first(), nil
+local late -- how late messages are, where the first one is not punctual
 local function settle_batch()
   local pushed, without = settle(batch, keys, 5, expire)
   moved, lost, batch = moved + pushed, lost + without, new_batch()
@@ -38,9 +40,14 @@ end
 
 while count > 0 and bytes > 0 do
   ask = math.min(ask, count)
-  local members, bodies, priorities, size, due = take(keys, now, #batch.members, ask, not first)
+  local members, bodies, priorities, size, due, last_due = take(keys, now, #batch.members, ask, not first, late)
   if #members == 0 then
     break
+  elseif not first and now - due > PUNCTUAL then
+    late = late_by(keys.due, now, tonumber(due), count)
+  end
+  if late then
+    add_late(late, now, #members - (first and 0 or 1), tonumber(last_due))
   end
   if priorities or #batch.members > 0 or usual ~= foremost then
     hold(batch, members, bodies, priorities, list_of)
@@ -55,6 +62,14 @@ while count > 0 and bytes > 0 do
   ask = is_large and 1 or math.max(1, math.min(4 * #members, math.floor(REPLY * #members / size), AT_MOST))
 end
 settle_batch()
+if late or lost > 0 then
+  count_moved(counts, late, moved, lost)
+elseif moved > 0 then
+  redis.pcall('HINCRBY', counts, 'late:0', moved)
+end
+if first and expire > 0 then
+  keep_counts(counts, ahead(keys, now) + expire)
+end
 local head = next_due(keys, now, is_large)
 if is_large and not head then
   forget_large(keys)

@@ -139,7 +139,9 @@ def _round(
             # The delay chain of a task that was cancelled once has to begin anew when the task is replayed.
             ids = [letter.id for letter, decision in zip(letters, decided, strict=True) if decision.to == "queue"]
             store.chains.accept(ids)
-            taken = store.letters.replay(key, decided)  # fewer when a consumer took some: the next page begins there
+            taken = store.letters.replay(
+                queue, key, decided
+            )  # fewer when a consumer took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
             left, count = left - taken, _next_count(page)
 

@@ -81,7 +81,7 @@ def put_back(store: OperatorStore, strays: Strays) -> Iterator[None]:
     for page in pages(reversed(strays.tags), PAGE):
         notes = ((held.tag, read_note(as_bytes(held.note))) for held in store.consumers.notes(page))
         rows = [Requeued(tag, note.routing_key, note.priority, note.given_back()) for tag, note in notes if note]
-        store.taking.requeue(rows, "next")
+        store.taking.requeue(rows, "next", redelivers=True)
         yield from (None for _ in page)
     for landing, count in strays.landings.items():
         if landing.step >= store.taking.steps(landing.queue):

@@ -63,7 +63,7 @@ class TakenQoS(_QoS):
             self.ack(delivery_tag)
         else:
             row = self._requeued(delivery_tag, self._delivered[delivery_tag])
-            self.channel.store.taking.requeue([row], "last")
+            self.channel.store.taking.requeue([row], "last", redelivers=True)
             self._held.pop(delivery_tag, None)
             virtual.QoS.ack(self, delivery_tag)
 
@@ -72,7 +72,7 @@ class TakenQoS(_QoS):
         self._flush()
         taken = {tag: message for tag, message in self._delivered.items() if tag in self._held}
         rows = [self._requeued(tag, message) for tag, message in reversed(taken.items())]
-        self.channel.store.taking.requeue(rows, "next")
+        self.channel.store.taking.requeue(rows, "next", redelivers=True)
         for tag in taken:
             self._delivered.pop(tag, None)
             self._held.pop(tag, None)

@@ -109,7 +109,9 @@ class Delivery(StorePart):
         keys = [*client.stored(queue, backup), *client.ready(queue)]
         share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (backup or client.backup) == "list" else (1, 1)
         batch = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
-        moved, lost, first, now, head = client.run("transfer", keys, [*batch, *client.list_of_priority], backup)
+        moved, lost, first, now, head = client.run(
+            "transfer", keys, [*batch, self._keys.counts(queue), *client.list_of_priority], backup
+        )
         now_ms = float(now)
         lateness_ms = now_ms - float(first) if first else 0.0
         return Transferred(moved, lost, lateness_ms, now_ms, float(head) if head else None)

@@ -82,7 +82,7 @@ class Lookup(StorePart):
         """
 
         def call(backup: str, part: Sequence[Change]) -> ScriptCall:
-            args: list[Any] = [self._client.wake(queue, backup), queue]
+            args: list[Any] = [self._client.wake(queue, backup), queue, self._keys.counts(queue)]
             for message, due_ms, body in part:
                 args += [*_as_read(message), repr(due_ms), body]
             return self._client.stored(queue, backup), args, backup
@@ -98,7 +98,7 @@ class Lookup(StorePart):
         """
 
         def call(backup: str, part: Sequence[Change]) -> ScriptCall:
-            args: list[Any] = [*self._client.list_of_priority]
+            args: list[Any] = [self._keys.counts(queue), *self._client.list_of_priority]
             for message, _, body in part:
                 args += [*_as_read(message), body]
             return [*self._client.stored(queue, backup), *self._client.ready(queue)], args, backup
@@ -118,7 +118,7 @@ class Lookup(StorePart):
         """
 
         def call(backup: str, part: Sequence[tuple[Waiting, str]]) -> ScriptCall:
-            args: list[Any] = [round(self._client.options.cancelled_ttl * 1000)]
+            args: list[Any] = [round(self._client.options.cancelled_ttl * 1000), self._keys.counts(queue)]
             for message, chain in part:
                 args += [*_as_read(message), as_bytes(chain)]
             return [*self._client.stored(queue, backup), self._keys.cancelled, self._keys.chains], args, backup
@@ -205,7 +205,7 @@ class Lookup(StorePart):
         keys, args = self._client.stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids)]
         if operation == "cancel":
             keys += [self._keys.cancelled, self._keys.chains]
-            args.insert(2, CHAIN_ID)
+            args[2:2] = [CHAIN_ID, self._keys.counts(form.queue)]
         return keys, args, form.backup
 
     def _is_there(self, reply: Any) -> bool:

@@ -119,13 +119,26 @@ class Queues(StorePart):
         return self._client.in_each_form(look)
 
     def purge(self, queue: str) -> int:
-        """Removes all delayed messages of a queue. Returns how many."""
+        """Removes all delayed messages of a queue; its counters stay for ``forget_after``. Returns how many."""
         # Again at the end, because a conversion may move messages from either form to the other meanwhile.
         count = sum((self._purge_own(queue), self._purge_other(queue), self._purge_own(queue)))
         self._registry.drop(queue)
         with suppress(NoPermissionError):  # then the name stays, as the name of any empty queue does
             self.forget([queue], 0.0)
         return count
+
+    def delete(self, queue: str) -> int:
+        """Removes a queue's delayed messages and all that is known about it. Returns how many messages."""
+        count = self.purge(queue)
+        with suppress(NoPermissionError):
+            self._client.ask("UNLINK", self._keys.counts(queue))
+            self._client.ask("SREM", self._keys.dead_letters, queue)
+        return count
+
+    def note_dead_letters(self, queue: str) -> None:
+        """Notes that a queue has dead letters, so that they are shown. A Redis that refuses the note is no error."""
+        with suppress(ResponseError):
+            self._client.ask("SADD", self._keys.dead_letters, queue)
 
     def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
         """Notes that a queue is in use, so that it expires later and is not forgotten; one round trip.
@@ -139,7 +152,7 @@ class Queues(StorePart):
         """
 
         def note(forms: Sequence[str]) -> None:
-            args = [expire_ms, queue, int(self._client.backup == "list")]
+            args = [expire_ms, queue, int(self._client.backup == "list"), self._keys.counts(queue)]
             shared = [self._keys.queues, self._keys.used]
             calls: list[ScriptCall] = [([*self._client.stored(queue, form), *shared], args, form) for form in forms]
             for reply in self._client.run_each("keep_alive", calls)[0]:
@@ -152,7 +165,8 @@ class Queues(StorePart):
         """Forgets queues without messages that have been unused for some time; one round trip.
 
         A queue is in use if it has a message or a consumer (see ``keep_alive``), or if a JVM service listens to its new
-        heads. The first time that a queue is seen, its time begins.
+        heads. The first time that a queue is seen, its time begins. Its counters go with it, but for those of a
+        queue that is forgotten at once: they are kept for ``forget_after``.
 
         Args:
             queues: Names, about a hundred.
@@ -167,11 +181,17 @@ class Queues(StorePart):
         def act(forms: Sequence[str]) -> list[str]:
             is_alone = "list" not in forms
             asks = after_s > 0 and not is_alone  # whether a JVM service listens
-            keys, args = [self._keys.queues, self._keys.used], [str(after_s * 1000), self._keys.wake]
+            keys = [self._keys.queues, self._keys.used]
+            args = [str(after_s * 1000), self._keys.wake, str(self._client.options.counts_kept_ms)]
             for queue in queues:
                 other_due = self._client.due(queue, "hash" if is_alone else "list")
                 keys += [*self._client.stored(queue, "hash"), other_due]
-                args += [queue, self._keys.channel(queue) if asks else "", str(int(queue in heard))]
+                args += [
+                    queue,
+                    self._keys.counts(queue),
+                    self._keys.channel(queue) if asks else "",
+                    str(int(queue in heard)),
+                ]
             return list(map(as_text, self._client.run("forget", keys, args, "hash")))
 
         return self._client.in_each_form(act)
@@ -248,10 +268,12 @@ class Queues(StorePart):
         return 0
 
     def _purge_own(self, queue: str) -> int:
-        return int(self._client.run("purge", self._client.stored(queue), []))
+        return int(self._client.run("purge", self._client.stored(queue), [self._keys.counts(queue)]))
 
     def _purge_other(self, queue: str) -> int:
         def purge(forms: Sequence[str]) -> int:
-            return sum(int(self._client.run("purge", self._client.stored(queue, form), [], form)) for form in forms[1:])
+            counts = [self._keys.counts(queue)]
+            calls = [("purge", self._client.stored(queue, form), counts, form) for form in forms[1:]]
+            return sum(int(self._client.run(*call)) for call in calls)
 
         return self._client.in_each_form(purge)

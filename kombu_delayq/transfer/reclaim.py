@@ -157,7 +157,9 @@ class Reclaiming:
                 back[note.routing_key].append(row)
         for queue, messages in back.items():
             with _collected(errors):
-                returned.queues[queue] += len(messages) - len(store.taking.requeue(messages, "next"))
+                returned.queues[queue] += len(messages) - len(store.taking.requeue(messages, "next", redelivers=True))
+        if letters:
+            store.queues.note_dead_letters(options.delivery_limit_queue)
         with _collected(errors):
             returned.buried += len(letters) - len(store.taking.requeue(letters, "last"))
 

@@ -59,7 +59,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "repair_index": lambda store: store.repair.repair_index("q", [b"unknown"], mend=True),
     "repair_backup": lambda store: store.repair.repair_backup("q", [(b"unknown", None)], mend=True),
     "repair_list": lambda store: store.repair.repair_list("q", 0, mend=True),
-    "replay": lambda store: store.letters.replay("dead", [Letter(b"unknown", "away")]),
+    "replay": lambda store: store.letters.replay("dead", "dead", [Letter(b"unknown", "away")]),
     "index": lambda store: store.lookup.index("q"),
     "scan": lambda store: store.scan.scan(Part("q", backup=store.backup)),
     "cut": lambda store: store.scan.cut("q", [0]),
@@ -72,6 +72,11 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "put": lambda store: store.delivery.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
     "know": lambda store: store.queues.know("q"),
     "keep_alive": lambda store: store.queues.keep_alive("q", 60_000),
+    "due_counts": lambda store: store.figures.due_counts(["q"], [0, FUTURE_MS]),
+    "held_page": lambda store: store.figures.held_page(0),
+    "claim": lambda store: store.answers.claim("key", "digest"),
+    "settle": lambda store: store.answers.settle("key", store.answers.claim("key", "digest"), "forget"),
+    "discard": lambda store: store.lookup.discard("q", [(_change(store).message, "")]),
     "forget": lambda store: store.queues.forget(["q"], 60.0),
 }
 

@@ -144,12 +144,15 @@ class Taking(StorePart):
         """Returns what a reply to ``ack_command`` says: the tags that were held no more."""
         return list(map(as_text, reply))
 
-    def requeue(self, messages: Iterable[Requeued], place: Literal["next", "last"]) -> list[str]:
+    def requeue(
+        self, messages: Iterable[Requeued], place: Literal["next", "last"], *, redelivers: bool = False
+    ) -> list[str]:
         """Puts messages that are held back into their queues; a round trip for each 200.
 
         Args:
             messages: The messages. The last of them is consumed first, if they go to the next place.
             place: ``next`` to be consumed next, ``last`` to be consumed after all others.
+            redelivers: Whether they count as redelivered: they were delivered before, and are going to be again.
 
         Returns:
             The tags that were held no more; these messages stay where they are.
@@ -157,10 +160,11 @@ class Taking(StorePart):
         missing: list[str] = []
         for page in pages(messages, PAGE, PAGE_BYTES, lambda message: len(message.body)):
             lists: dict[str, int] = {}
-            args: list[Any] = [place]
+            args: list[Any] = [place, self._client.options.counts_kept_ms]
             for message in page:
                 ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
                 args += [message.tag, lists.setdefault(ready, len(lists)), message.body]
+                args.append(self._keys.counts(message.queue) if redelivers else "")
             missing += self.missing(self._client.run("requeue", [*self._held, *lists], args))
         return missing
 

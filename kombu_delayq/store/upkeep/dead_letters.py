@@ -70,18 +70,19 @@ class DeadLetters(StorePart):
         finally:
             self._client.run("release", [self._keys.replaying(queue)], [name])
 
-    def replay(self, key: str, letters: Sequence[Letter]) -> int:
+    def replay(self, queue: str, key: str, letters: Sequence[Letter]) -> int:
         """Takes dead letters from the end of their list and sends them to their goals.
 
         Args:
-            key: The list.
+            queue: Name of the queue of dead letters, in whose counters they are counted.
+            key: One of its lists.
             letters: The oldest letters of the list, as they were read from it.
 
         Returns:
             Number of dead letters taken; fewer than given if another caller took some meanwhile.
         """
         ready = list(dict.fromkeys(self._list_of(letter) for letter in letters if letter.to == "queue"))
-        args: list[str | bytes] = []
+        args: list[str | bytes | int] = [self._keys.counts(queue), self._client.options.counts_kept_ms]
         for letter in letters:
             where = str(ready.index(self._list_of(letter))) if letter.to == "queue" else letter.to
             args += [letter.message, where, letter.body]

@@ -24,8 +24,7 @@ QUEUES_A_ROUND_TRIP = 500
 #: Most messages in hand that one call of ``held_page`` looks at, and about the most bytes.
 HELD_COUNT, HELD_BYTES = 500, 300_000
 
-_COUNTERS = ("transferred", "lost", "redelivered", "late_us")
-_FIELDS = (*_COUNTERS, *OPERATIONS, *(f"late:{at}" for at in range(1, len(LATENESS_BOUNDS_S) + 1)))
+_FIELDS = ("lost", "redelivered", "late_us", *OPERATIONS, *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)))
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,9 @@ class Figures(StorePart):
         """Reads what the scripts have counted; one round trip for each few hundred queues.
 
         The counters of a queue only grow. They begin at 0 when the queue is forgotten or expires. The sum of the
-        lateness is exact for messages that are transferred alone or by twos. Of a larger batch, the due times between
-        are estimated from every 32nd or so.
+        lateness is an estimate: a message that is late by no more than the first bound counts half of it. Of others,
+        the script reads the due times of the first one and of about every 32nd, and takes those between as evenly
+        spread.
 
         Returns:
             The counters of each queue; zeros for a queue of which nothing is counted.
@@ -205,16 +205,14 @@ def _stats(queue: str, reply: Any) -> QueueStats:
 def _counts(values: Sequence[Any]) -> QueueCounts:
     """Returns what is in a HASH of counters, whose field ``late:2`` counts what fell between bound 2 and bound 3."""
     found = {name: _number(value) for name, value in zip(_FIELDS, values, strict=False)}
-    transferred = found.get("transferred", 0)
-    beyond = [found.get(f"late:{at}", 0) for at in range(1, len(LATENESS_BOUNDS_S) + 1)]
-    later = list(accumulate(reversed(beyond)))[::-1]  # late by more than each bound
-    buckets = tuple(max(transferred - count, 0) for count in later)
+    buckets = list(accumulate(found.get(f"late:{at}", 0) for at in range(len(LATENESS_BOUNDS_S) + 1)))
+    sum_s = found.get("late_us", 0) / 1_000_000 + buckets[0] * LATENESS_BOUNDS_S[0] / 2
     return QueueCounts(
-        transferred,
+        buckets[-1],
         found.get("lost", 0),
         found.get("redelivered", 0),
         {name: found.get(name, 0) for name in OPERATIONS},
-        Lateness(buckets, found.get("late_us", 0) / 1_000_000, transferred),
+        Lateness(tuple(buckets[:-1]), max(sum_s, 0.0), buckets[-1]),
     )
 
 

@@ -13,8 +13,8 @@ local function leaves_in_parts()
 end
 
 -- Reads `count` messages that are due, oldest first, after `skip` of them. Returns entries, messages (false: the entry
--- has none), priorities, bytes of all, and the first due time. For Redisson due times begin at 0; a message to which
--- another program gave a negative one is taken last. Cost O(log N + skip + count).
+-- has none), priorities, bytes of all, the first due time, the last. For Redisson due times begin at 0; a message to
+-- which another program gave a negative one is taken last. Cost O(log N + skip + count).
 local function take(keys, now, skip, count)
   local found = redis.call('ZRANGEBYSCORE', keys.due, 0, now, 'WITHSCORES', 'LIMIT', skip, count)
   if #found == 0 and skip == 0 and redis.call('ZCOUNT', keys.due, '-inf', '(0') > 0 then
@@ -28,7 +28,7 @@ local function take(keys, now, skip, count)
     size = size + #entries[i]
   end
   local priorities, bodies = parsed(entries)
-  return entries, bodies, priorities, size, found[2]
+  return entries, bodies, priorities, size, found[2], found[#found]
 end
 
 -- Returns when the next message is due, or nil. With `is_large` and a message that is already due, returns `now`: Redis

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import batch, burst, cancel, publish, serve, transfer, waiting
+from tests.bench.targets import batch, burst, cancel, counting, publish, serve, transfer, waiting
 from tests.bench.targets.consume import begun, idle, latency, rates
 from tests.bench.targets.failover import leaders
 from tests.bench.targets.report import Figure, heading, machine
 
 ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "transfer": transfer.measure,
+    "counting": counting.measure,
     "waiting": waiting.measure,
     "cancel": cancel.measure,
     "burst": burst.measure,

@@ -72,16 +72,16 @@ NOTHING = QueueCounts(0, 0, 0, dict.fromkeys(OPERATIONS, 0), Lateness((0,) * len
 def test_a_queue_of_which_nothing_is_counted_has_zeros(store: DelayStore) -> None:
     """An unknown queue has zeros, and so has one with somebody else's key in the place of its counters."""
     store.client.set(store.keys.counts("wrong"), "somebody else's")
-    store.client.hset(store.keys.counts("odd"), "transferred", "somebody else's")
+    store.client.hset(store.keys.counts("odd"), "late:0", "somebody else's")
     assert store.figures.counts(["unknown", "wrong", "odd"]) == dict.fromkeys(("unknown", "wrong", "odd"), NOTHING)
     assert store.figures.counts([]) == {}
 
 
 def test_lateness_is_cumulative(store: DelayStore) -> None:
     """A bucket has all messages that were late by no more than its bound; those beyond the last are in the count."""
-    fields = {"transferred": 10, "lost": 1, "late:1": 2, "late:3": 1, "late:16": 4, "late_us": 1_500_000, "drop": 3}
+    fields = {"late:0": 4, "late:1": 2, "late:3": 1, "late:16": 4, "lost": 1, "late_us": 1_500_000, "drop": 3}
     store.client.hset(store.keys.counts("q"), mapping=fields)
     found = store.figures.counts(["q"])["q"]
-    assert found.lateness == Lateness((3, 5, 5, *[6] * 13), 1.5, 10)
-    assert (found.transferred, found.lost, found.redelivered) == (10, 1, 0)
+    assert found.lateness == Lateness((4, 6, 6, *[7] * 13), 1.51, 11)
+    assert (found.transferred, found.lost, found.redelivered) == (11, 1, 0)
     assert found.operations == {**NOTHING.operations, "drop": 3}

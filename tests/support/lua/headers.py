@@ -17,6 +17,8 @@ _OF_TYPE = {
     "STRING": "GET INCR SET",
     "": "DEL EXISTS PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
 }
+#: Keys that are arguments, see ``lua/include/shared/tally.lua``: their users may lack the right for them.
+_AS_ARGUMENTS = {"counts": "HASH"}
 _TYPE_OF = {command: type_ for type_, commands in _OF_TYPE.items() for command in commands.split()}
 
 
@@ -121,7 +123,7 @@ def key_types(source: str, backup: str) -> list[dict[str, str]]:
 
     Twice where an operation works on both forms at once: for its own keys, and for those of the other form.
     """
-    found: list[dict[str, str]] = [{}]
+    found: list[dict[str, str]] = [{**_AS_ARGUMENTS}]
     for name, type_names in read_header(source).keys:
         types = type_names.split("|")
         if name in found[-1]:

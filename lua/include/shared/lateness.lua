@@ -1,0 +1,48 @@
+-- How late messages are when they are transferred. Bucket 0 has those late by at most PUNCTUAL ms. Bucket i has
+-- those beyond bound i of LATE_MS that are not beyond the next one.
+-- @include tally
+local PUNCTUAL = 5
+
+-- Returns for bounds how many messages are late by more than that, before the oldest are transferred. first: due time
+-- of the oldest; most: how many are transferred at most. It begins with the longest bound that the oldest is beyond,
+-- and ends where all that leave are beyond one. Cost O(log N) a bound.
+local function late_by(due, now, first, most)
+  -- Those who read the counters have them in s. A script makes this table only where it needs it.
+  local LATE_MS = { 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000, 3600000 }
+  local late = { longest = 0, last = first, sum = now - first }
+  for i = #LATE_MS, 1, -1 do
+    if now - first > LATE_MS[i] then
+      late.longest = math.max(late.longest, i)
+      late[i] = most == 1 and 1 or redis.call('ZCOUNT', due, '-inf', string.format('(%.17g', now - LATE_MS[i]))
+      if late[i] >= most then
+        break
+      end
+    end
+  end
+  return late
+end
+
+-- Adds to `late` by how many ms further messages are late together. It takes their due times as evenly spread from that
+-- of the last message before them to that of the last one of them.
+local function add_late(late, now, number, last)
+  late.sum = late.sum + number * (now - late.last) - (number + 1) * (last - late.last) / 2
+  late.last = last
+end
+
+-- Counts messages that were transferred, the oldest ones. late: the reply of `late_by`; nil where all are punctual.
+-- moved: number of messages; lost: number of those without a body.
+local function count_moved(counts, late, moved, lost)
+  local by, later = { lost = lost }, 0
+  for i = late and late.longest or 0, 1, -1 do
+    local found = math.min(late[i] or moved, moved)
+    if found > later then
+      by['late:' .. i], later = found - later, found
+    end
+  end
+  by['late:0'] = moved - later
+  if late then
+    -- Readers count PUNCTUAL / 2 for each message of bucket 0.
+    by.late_us = math.floor(1000 * (late.sum * moved / (moved + lost) - (moved - later) * PUNCTUAL / 2))
+  end
+  tally(counts, by)
+end
