@@ -59,7 +59,7 @@ def is_loopback(host: str) -> bool:
         CannotServe: There is no such name.
     """
     try:
-        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise CannotServe(f"there is no address {host}: {error.strerror}") from error
     return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)

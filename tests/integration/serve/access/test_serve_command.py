@@ -1,0 +1,206 @@
+"""`delayq serve` and `delayq tokens`: processes of their own."""
+
+import json
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from click.testing import CliRunner
+
+from celery_ext.cli import delayq
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.commands.shell import run
+from tests.support.conditions import until
+from tests.support.serve.running import ask, connected, serving
+
+PASSWORD = "geheim-4711"
+
+
+def fails(*args: str, broker: str = "redis://127.0.0.1:1/0") -> str:
+    """Runs `delayq serve`, which must not start. Returns what it says."""
+    done = CliRunner().invoke(delayq, ["--broker", broker, "serve", "--port", "0", *args])
+    assert done.exit_code == 1, done.output
+    return done.output
+
+
+def test_the_server_starts_where_nobody_else_reaches_it(redis_server: PrivateRedis, tmp_path: Path) -> None:
+    """Without options it serves this machine alone, shows, changes nothing, and ends with SIGTERM."""
+    with serving(redis_server.url, log=tmp_path / "log") as served:
+        url = served.url
+        assert url.startswith("http://127.0.0.1:")
+        assert ask(url, "/v1/queues").status == 200
+        assert ask(url, "/", headers={"Accept": "text/html"}).text.startswith("<!doctype html>")
+        assert ask(url, "/v1/tasks", "POST", body={"task": "t"}).status == 403
+        assert served.end() == 0
+    assert "Traceback" not in served.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_at_once(redis_server: PrivateRedis, tmp_path: Path, number: signal.Signals) -> None:
+    """Connections that wait, send half a request or take a long poll do not hold it up, and nothing is logged."""
+    file, actions = str(tmp_path / "tokens"), ("-a", "consume", "-a", "enqueue", "-t", "*")
+    secret = run(redis_server, "tokens", "add", "poller", "--file", file, *actions).stdout.strip()
+    with serving(redis_server.url, "--allow-write", "--tokens", file, log=tmp_path / "log") as served:
+        url, task = served.url, {"task": "t", "queue": "polled", "countdown": 600}
+        assert ask(url, "/v1/tasks", "POST", body=task, token=secret).status == 201
+        with connected(url) as idle, connected(url) as half, connected(url) as poll:
+            idle.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert idle.recv(1000)
+            half.sendall(b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+            head = f"POST /v1/queues/polled:take?wait=60s HTTP/1.1\r\nAuthorization: Bearer {secret}\r\n"
+            poll.sendall(f"{head}Content-Length: 0\r\n\r\n".encode())
+            poll.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                poll.recv(1)
+            begun = monotonic()
+            served.process.send_signal(number)
+            assert served.process.wait(20) == 0
+            assert monotonic() - begun < 5
+            poll.settimeout(5)
+            assert poll.recv(1000).startswith(b"HTTP/1.1 200 ")
+    assert not re.search("ERROR|Traceback|Exception", served.text), served.text
+
+
+def test_a_port_that_is_in_use_is_named(redis_server: PrivateRedis) -> None:
+    """Two servers on one port: the second says so in a line."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        said = fails("--port", port, broker=redis_server.url)
+    assert said == (
+        f"Error: cannot listen on port {port} of 127.0.0.1: Address already in use; "
+        "give another --port, or 0 for any that is free\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["--host", "0.0.0.0"], "others can reach the server"),  # noqa: S104
+        (["--host", "::"], "others can reach the server"),
+        (["--host", ""], "others can reach the server"),
+        (["--host", "no-such-host.invalid"], "there is no address"),
+        (["--allow-write"], "--allow-write needs --tokens"),
+        (["--allow-write", "--trusted-proxy", "127.0.0.1"], "--allow-write needs --tokens"),
+        (["--allow-write", "--trust-header", "X-User"], "needs --trusted-proxy"),
+        (["--host", "0.0.0.0", "--trust-header", "X-User"], "needs --trusted-proxy"),  # noqa: S104
+        (["--trust-header", "X-User", "--trusted-proxy", "10.0.0.0/99"], "10.0.0.0/99"),
+        (["--trust-header", "X-User", "--trusted-proxy", "proxy"], "proxy"),
+        (["--tokens", "/nowhere/tokens.json"], "No such file"),
+        (["--root-path", "delayq"], "no path"),
+        (["--root-path", "/<b>"], "no path"),
+    ],
+    ids=str,
+)
+def test_what_would_not_be_safe_is_refused(args: list[str], reason: str) -> None:
+    """The server does not start in a way in which anybody could look or change something, and says what to give."""
+    said = fails(*args)
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+def test_a_broken_file_of_tokens_is_an_error_at_the_start(tmp_path: Path) -> None:
+    """The error names the file and the place, and not the hash."""
+    path = tmp_path / "tokens.json"
+    path.write_text('{"tokens": [{"name": "a", "sha256": "dq_not-a-hash", "actions": [], "queues": [], "tasks": []}]}')
+    said = fails("--tokens", str(path))
+    assert said == f"Error: file of tokens {path}: token a: sha256 is not 64 hexadecimal digits\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"), [("serve", "starlette"), ("serve", "uvicorn"), ("tokens list --file x", "msgspec")]
+)
+def test_without_the_extra_the_command_says_what_to_install(command: str, missing: str) -> None:
+    """The command is there, and names the extra."""
+    hide = f"import sys; sys.modules[{missing!r}] = None; from celery_ext.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", hide, "--broker", "redis://", *command.split()], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("the server needs the extra: pip install 'kombu-delayq[serve]'\n"), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_wrong_password_ends_the_start(own_server: PrivateRedis) -> None:
+    """What does not mend itself is told at the start, without the password."""
+    own_server.client().config_set("requirepass", "another")
+    said = fails(broker=f"redis://:{PASSWORD}@127.0.0.1:{own_server.port}/0")
+    assert "invalid username-password pair" in said
+    assert PASSWORD not in said
+
+
+def test_the_server_waits_for_redis(own_server: PrivateRedis, tmp_path: Path) -> None:
+    """While Redis is away each request is told so; when it is back, they work."""
+    own_server.stop()
+    with serving(own_server.url, log=tmp_path / "log") as served:
+        answer = ask(served.url, "/v1/queues")
+        assert answer.status == 503
+        assert answer.headers["retry-after"]
+        own_server.start()
+        until(lambda: ask(served.url, "/v1/queues").status == 200)
+
+
+def test_tokens_are_made_listed_and_removed(redis_server: PrivateRedis, tmp_path: Path) -> None:
+    """A new token is printed once; the file and the list have no more of it than its hash, or less."""
+    path = tmp_path / "tokens.json"
+    file = ["--file", str(path)]
+    options = ["-a", "read", "-a", "enqueue", "-q", "orders.*", "-t", "shop.*", "--rate", "5/m", "--expires", "90d"]
+    made = run(redis_server, "tokens", "add", "billing", *file, *options)
+    secret = made.stdout.strip()
+    assert re.fullmatch(r"dq_[\w-]{43}", secret)
+    assert secret not in made.stderr
+    assert secret not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "already" in run(redis_server, "tokens", "add", "billing", *file, *options, code=1).stderr
+    run(redis_server, "tokens", "add", "graphs", *file, "-a", "metrics")
+    listed = run(redis_server, "tokens", "list", *file).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == ["NAME", "billing", "graphs"]
+    [billing, _] = map(json.loads, run(redis_server, "tokens", "list", *file, "--json").stdout.splitlines())
+    assert billing.pop("expires").startswith("20")
+    assert billing == {
+        "name": "billing",
+        "actions": ["read", "enqueue"],
+        "queues": ["orders.*"],
+        "tasks": ["shop.*"],
+        "rate": "5/m",
+    }
+    assert "nothing is removed" in run(redis_server, "tokens", "remove", "graphs", "grafs", *file, code=1).stderr
+    run(redis_server, "tokens", "remove", "graphs", *file)
+    assert [entry["name"] for entry in json.loads(path.read_text())["tokens"]] == ["billing"]
+
+
+@pytest.mark.parametrize(
+    ("args", "reason", "code"),
+    [
+        (["x", "-a", "enqueue"], "to enqueue a task is to run code", 2),
+        (["x", "-a", "fly"], "fly", 2),
+        (["x"], "--action", 2),
+        (["a b", "-a", "read"], "name", 1),
+        (["x", "-a", "read", "--rate", "much"], "much", 1),
+    ],
+    ids=str,
+)
+def test_a_token_that_makes_no_sense_is_not_made(
+    redis_server: PrivateRedis, tmp_path: Path, args: list[str], reason: str, code: int
+) -> None:
+    """The error says what is wrong, and there is no file."""
+    path = tmp_path / "tokens.json"
+    assert reason in run(redis_server, "tokens", "add", *args, "--file", str(path), code=code).stderr
+    assert not path.exists()
+
+
+def test_a_running_server_knows_new_tokens(redis_server: PrivateRedis, tmp_path: Path) -> None:
+    """A token works as soon as it is made, and no more when it is removed."""
+    file = ["--file", str(tmp_path / "tokens.json")]
+    run(redis_server, "tokens", "add", "first", *file, "-a", "read")
+    with serving(redis_server.url, "--tokens", file[1], log=tmp_path / "log") as served:
+        url = served.url
+        secret = run(redis_server, "tokens", "add", "second", *file, "-a", "read").stdout.strip()
+        assert ask(url, "/v1/queues", token=secret).status == 200
+        run(redis_server, "tokens", "remove", "second", *file)
+        assert ask(url, "/v1/queues", token=secret).status == 401
