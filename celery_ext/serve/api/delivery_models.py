@@ -79,14 +79,14 @@ class Taken(Struct):
 
 
 class Acknowledged(Struct):
-    """What is done, and what the lease did not hold any more: others have it, or will have it."""
+    """What is done, and what the lease held no more: it was acknowledged before, or has gone back to its queue."""
 
     acknowledged: list[str]
     missing: list[str]
 
 
 class Released(Struct):
-    """What has gone back, and what the lease did not hold any more."""
+    """What has gone back now, and what the lease held no more."""
 
     released: list[str]
     missing: list[str]
