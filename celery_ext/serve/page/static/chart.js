@@ -13,6 +13,7 @@ export class DueChart {
     this.summary = this.at.textContent;
     this.log = false;
     this.chosen = null;
+    this.held = false; // while somebody draws a range
     this.parts = {};
     this.plot = null;
   }
@@ -126,6 +127,7 @@ export class DueChart {
         serie(() => this.tone("warn")),
       ],
       hooks: {
+        draw: [() => this.mark()],
         setCursor: [() => this.tell()],
         setSelect: brush ? [(plot) => this.select(plot)] : [],
       },
@@ -133,7 +135,6 @@ export class DueChart {
     this.place.querySelector(".plain")?.remove();
     this.plot.root.setAttribute("role", "img");
     this.plot.root.setAttribute("aria-label", this.summary);
-    this.mark();
     new ResizeObserver(() => this.plot.setSize(this.size())).observe(this.place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.plot.redraw());
     new MutationObserver(() => this.plot.redraw()).observe(document.documentElement, { attributeFilter: ["data-theme"] });
@@ -151,7 +152,7 @@ export class DueChart {
   /** Shows the range that the table is filtered by. */
   mark() {
     const [from, to] = ["from", "to"].map((id) => Date.parse(document.getElementById(id)?.dataset.utc ?? "") / 1000);
-    if (!(from || to) || !("brush" in this.place.dataset)) return;
+    if (this.held || !(from || to) || !("brush" in this.place.dataset)) return;
     const left = Math.max(this.plot.valToPos(from || this.times[0], "x"), 0);
     const right = Math.min(this.plot.valToPos(to || this.from + this.span, "x"), this.plot.bbox.width / devicePixelRatio);
     if (right > left) {
@@ -201,9 +202,11 @@ export function beginChart() {
     rows.addEventListener("pointerleave", () => chart.choose(null));
     rows.addEventListener("focusout", () => chart.choose(null));
   }
+  place.addEventListener("pointerdown", () => { chart.held = true; });
+  addEventListener("pointerup", () => { chart.held = false; });
   chart.show(place.dataset.due);
   return (fresh) => {
     const found = fresh.querySelector("[data-chart]");
-    if (found) chart.show(found.dataset.due);
+    if (found && !chart.held) chart.show(found.dataset.due);
   };
 }

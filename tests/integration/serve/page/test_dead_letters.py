@@ -1,0 +1,65 @@
+"""Replays and drops dead letters by clicking."""
+
+import json
+
+import pytest
+from celery import Celery
+
+from celery_ext.serve.page.rendering import BOUND
+from kombu_delayq.message.letters import DEAD_LETTER, record
+from kombu_delayq.store import DelayStore
+from tests.integration.serve.page.conftest import Visit
+
+
+@pytest.fixture
+def bury(app: Celery, store: DelayStore):
+    """Puts dead letters of queue ``mail`` into the queue ``dead``."""
+
+    def put(count: int) -> None:
+        for number in range(count):
+            app.send_task("shop.charge", [number], task_id=f"letter-{number}", queue="mail")
+            key = store.letters._client.ready("mail")[0]
+            message = json.loads(store.client.rpop(key))
+            error = f"ValueError: no card {number}\n  in charge"
+            message["properties"][DEAD_LETTER] = record(
+                "retries exhausted", error, retries=3, exchange="", routing_key="mail", worker="w@host"
+            )
+            store.client.lpush("dead", json.dumps(message))
+        store.client.sadd(store.keys.dead_letters, "dead")
+
+    return put
+
+
+def test_replay_and_drop_the_ticked(store: DelayStore, visit: Visit, bury) -> None:
+    """Letters show why they were buried; those that are ticked go back to their queue, or away."""
+    bury(3)
+    page = visit().see("dead-letters")
+    page.get_by_role("link", name="dead", exact=True).click()
+    page.get_by_text("ValueError: no card 1", exact=True).click()
+    page.get_by_text("no card 1 in charge").wait_for()
+    page.get_by_label("Tick shop.charge letter-1").check()
+    page.get_by_role("button", name="Replay the ticked").click()
+    page.get_by_text("1 sent back to their queues").wait_for()
+    assert store.queues.stats("mail").ready == 1
+    page.get_by_label("Tick shop.charge letter-0").check()
+    page.get_by_role("button", name="Drop the ticked").click()
+    page.get_by_text("1 dropped").wait_for()
+    assert store.queues.stats("mail").ready == 1
+    assert store.client.llen("dead") == 1
+    assert [(line.action, line.count) for line in store.audit.recent()] == [("drop", 1), ("replay", 1)]
+
+
+def test_all_letters_need_the_number(store: DelayStore, visit: Visit, bury) -> None:
+    """To replay more letters than the bound, their number has to be typed."""
+    bury(BOUND + 1)
+    page = visit(expected=("Failed to load resource: the server responded with a status of 422",)).see(
+        "dead-letters/dead"
+    )
+    page.get_by_label("Type 101 to go on").fill("100")
+    page.get_by_role("button", name="Replay all 101").click()
+    page.get_by_role("alert").get_by_text("there are 101 letters now").wait_for()
+    assert store.client.llen("dead") == 101
+    page.get_by_label("Type 101 to go on").fill("101")
+    page.get_by_role("button", name="Replay all 101").click()
+    page.get_by_text("101 sent back to their queues").wait_for()
+    assert store.queues.stats("mail").ready == 101

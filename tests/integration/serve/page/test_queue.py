@@ -1,0 +1,139 @@
+"""Filters, searches and changes the tasks of a queue in a real browser."""
+
+import re
+
+from celery import Celery
+
+from celery_ext.serve.page.rendering import BOUND
+from kombu_delayq.store import DelayStore
+from tests.integration.serve.page.conftest import Visit
+
+
+def fill(app: Celery, count: int, task: str = "shop.remind", spread_s: float = 3000) -> None:
+    """Sends tasks that come due one after the other within the next hour."""
+    with app.producer_pool.acquire(block=True) as producer:
+        for number in range(count):
+            app.send_task(
+                task,
+                [number],
+                {"order": {"id": number}},
+                task_id=f"{task}-{number}",
+                countdown=300 + number * spread_s / count,
+                producer=producer,
+            )
+
+
+def test_pages_of_the_table(app: Celery, visit: Visit) -> None:
+    """The table shows 50 tasks, the next due first, and its links lead on and back."""
+    fill(app, 70)
+    page = visit().see("queues/mail")
+    rows = page.locator("[data-tasks] tbody tr")
+    assert rows.count() == 50
+    page.get_by_role("link", name="Next page").click()
+    page.wait_for_url("**cursor**")
+    assert rows.count() == 20
+    page.get_by_role("link", name="First page").click()
+    page.wait_for_url(lambda url: "cursor" not in url)
+    assert "shop.remind-0" in rows.first.inner_text()
+
+
+def test_brush_a_range(app: Celery, visit: Visit) -> None:
+    """A range that is brushed on the chart filters the table, and stays marked."""
+    fill(app, 60)
+    page = visit().see("queues/mail")
+    over = page.locator(".u-over")
+    box = over.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.25, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, y, steps=5)
+    page.mouse.up()
+    page.wait_for_url("**from=**")
+    rows = page.locator("[data-tasks] tbody tr")
+    # A quarter of the hour has about 60 * 900 / 3000 tasks.
+    assert 15 <= rows.count() <= 21
+    marked = page.locator(".u-select").bounding_box()
+    assert marked is not None
+    assert abs(marked["width"] - box["width"] / 4) < 25
+    assert page.get_by_label("Due from").input_value() in page.url.replace("%3A", ":") or "from=" in page.url
+
+
+def test_search_as_a_stream(app: Celery, visit: Visit) -> None:
+    """A search by task name and argument adds rows as they are found, and says how far it came."""
+    fill(app, 60)
+    fill(app, 40, "shop.charge")
+    page = visit().see("queues/mail")
+    page.get_by_label("Task name").fill("*.charge")
+    page.get_by_label("In the arguments").fill("kwargs.order.id=17")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_text("1 found, 100 of 100 searched").last.wait_for()
+    rows = page.locator("[data-tasks] tbody tr")
+    assert rows.count() == 1
+    assert "stream" not in page.url
+    rows.first.get_by_role("link").click()
+    page.get_by_role("heading", name="shop.charge").wait_for()
+
+
+def test_an_id_is_found_at_once(app: Celery, visit: Visit) -> None:
+    """The field at the head of each page leads to a task by its id."""
+    fill(app, 3)
+    page = visit().see()
+    page.get_by_label("Find a task by its id").fill("shop.remind-2")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="shop.remind").wait_for()
+
+
+def test_a_wrong_filter_is_explained(app: Celery, visit: Visit) -> None:
+    """A filter that cannot work says why, and the page stays."""
+    fill(app, 3)
+    page = visit().see("queues/mail?from=2035-01-01&to=2034-01-01")
+    page.get_by_role("alert").get_by_text("the range is empty").wait_for()
+    page.get_by_role("heading", name="mail").wait_for()
+
+
+def test_a_bulk_action_asks_for_the_number(app: Celery, store: DelayStore, visit: Visit) -> None:
+    """Above the bound the number has to be typed; tasks that come after the count are left alone."""
+    fill(app, BOUND + 5)
+    fill(app, 3, "shop.charge")
+    page = visit(expected=("Failed to load resource: the server responded with a status of 422",)).see(
+        "queues/mail?task=shop.remind"
+    )
+    page.get_by_role("button", name="Cancel …").click()
+    page.get_by_text("Nothing has changed yet").wait_for()
+    app.send_task("shop.remind", task_id="later", countdown=700)
+    assert store.queues.size("mail") == BOUND + 9
+    page.get_by_label("Type 105 to go on").fill("104")
+    page.get_by_role("button", name="Cancel 105 tasks").click()
+    page.get_by_role("alert").get_by_text("it has 105 tasks, not 104").wait_for()
+    page.get_by_label("Type 105 to go on").fill("105")
+    page.get_by_role("button", name="Cancel 105 tasks").click()
+    page.get_by_role("heading", name="Done").wait_for()
+    assert re.search(r"cancelled\s+105", page.locator("main").inner_text())
+    assert sorted(message.id for message in store.scan.browse("mail").messages) == [
+        "later",
+        "shop.charge-0",
+        "shop.charge-1",
+        "shop.charge-2",
+    ]
+    [line] = store.audit.recent()
+    assert (line.who, line.action, line.count) == ("ops", "bulk cancel", 105)
+    assert line.what["filter"]["task"] == "shop.remind"
+
+
+def test_bulk_run_and_reschedule(app: Celery, store: DelayStore, visit: Visit) -> None:
+    """Below the bound one click is enough: to send all that match to their queue, or to move them."""
+    fill(app, 4)
+    fill(app, 3, "shop.charge")
+    reader = visit()
+    page = reader.see("queues/mail?task=shop.remind")
+    page.get_by_role("button", name="Run now …").click()
+    page.get_by_role("button", name="Run 4 tasks").click()
+    page.get_by_role("heading", name="Done").wait_for()
+    assert (store.queues.size("mail"), store.queues.stats("mail").ready) == (3, 4)
+    page = reader.see("queues/mail")
+    page.get_by_label("New delay from now").fill("3h")
+    page.get_by_role("button", name="Reschedule …").click()
+    page.get_by_role("button", name="Reschedule 3 tasks").click()
+    page.get_by_role("heading", name="Done").wait_for()
+    assert store.scan.count("mail", store.now_ms() + 10_000_000) == 3
