@@ -1,6 +1,6 @@
 """What answers about dead letters, and about the audit, consist of."""
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
@@ -121,3 +121,31 @@ class AuditList(Answer):
 
     lines: list[AuditLine]
     cursor: str | None
+
+
+class BulkAnswer(Answer):
+    """An action on all tasks that a filter chose at a moment.
+
+    Attributes:
+        id: Its name.
+        action: What is done to each task.
+        state: ``counting``, ``counted`` (it can be started), ``running``, ``stopped``, ``done`` or ``failed``.
+        matched: How many tasks the filter chose; null until they are counted.
+        as_of: When they had been counted. Tasks that came later are left alone.
+        looked: While it counts: how many tasks it has looked at.
+        done: How many tasks have an outcome.
+        of: How many are to be looked at, or to be done.
+        outcomes: How many tasks had each outcome.
+        error: Why it failed.
+    """
+
+    id: str
+    action: Literal["cancel", "reschedule", "run"]
+    state: Literal["counting", "counted", "running", "stopped", "done", "failed"]
+    matched: Count | None
+    as_of: Iso | None
+    looked: Count
+    done: Count
+    of: Count
+    outcomes: dict[str, Count]
+    error: str | UnsetType = UNSET

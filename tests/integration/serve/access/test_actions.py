@@ -58,9 +58,17 @@ BODIES: dict[str, Any] = {
     "POST /v1/leases/{lease:name}:ack": {"tags": ["1"]},
     "POST /v1/leases/{lease:name}:release": {"tags": ["1"]},
     "POST /v1/leases/{lease:name}:extend": {"seconds": 10},
+    "POST /v1/dead-letters/{queue:name}:replay": {"all": True},
+    "POST /v1/dead-letters/{queue:name}:drop": {"all": True},
+    "POST /v1/bulk": {"action": "cancel", "filter": {"queue": "theirs", "task": "theirs.task"}},
+    "POST /v1/bulk/{id:name}:start": {"confirm": 1},
+    "POST /v1/bulk/{id:name}:stop": None,
 }
 #: Routes of a bulk action, which begins as a cancel here, need its action beside their own.
-BULK = dict.fromkeys(("GET /bulk/{id:name}", "POST /bulk/{id:name}/start", "POST /bulk/{id:name}/stop"), Action.CANCEL)
+_OF_JOBS = ("GET /bulk/{id:name}", "POST /bulk/{id:name}/start", "POST /bulk/{id:name}/stop", "GET /v1/bulk/{id:name}")
+BULK = dict.fromkeys(
+    (*_OF_JOBS, "POST /v1/bulk", "POST /v1/bulk/{id:name}:start", "POST /v1/bulk/{id:name}:stop"), Action.CANCEL
+)
 #: Nobody who may not see the task and its queue comes to know these.
 SECRETS = ("args-of-theirs", "theirs.task", "unseen-queue", "letter-of-theirs")
 ALL = list(Action)

@@ -1,0 +1,114 @@
+"""``/v1/bulk``: an action on all tasks that a filter chooses at a moment."""
+
+from typing import Any
+
+import pytest
+import redis
+from starlette.testclient import TestClient
+
+from celery_ext.serve.access.identity import Action, Caller
+from tests.integration.serve.api.conftest import MakeApi
+from tests.support.conditions import until
+
+
+def fill(api: TestClient, count: int = 30, **more: Any) -> None:
+    """Lets tasks wait in two queues."""
+    tasks = [
+        {"task": f"shop.t{number % 3}", "args": [number], "countdown": 600, "queue": f"q{number % 2}", **more}
+        for number in range(count)
+    ]
+    assert api.post("/v1/tasks:batch", json={"tasks": tasks}).json()["enqueued"] == count
+
+
+def ended(api: TestClient, job: str) -> dict[str, Any]:
+    """Waits for the end of a bulk action. Returns its state."""
+    found: dict[str, Any] = {}
+
+    def is_over() -> bool:
+        found.update(api.get(f"/v1/bulk/{job}").json())
+        return found["state"] not in ("counting", "running")
+
+    until(is_over, 20, "the bulk action ended")
+    return found
+
+
+def test_what_was_counted_is_done_and_nothing_else(make_api: MakeApi, client: redis.Redis) -> None:
+    """A filter is counted at a moment; once the number is confirmed, those tasks are cancelled, and no later ones."""
+    api = make_api()
+    fill(api)
+    made = api.post("/v1/bulk", json={"action": "cancel", "filter": {"queue": "q1", "task": "shop.t1"}})
+    job = made.json()
+    assert (made.status_code, job["state"], job["matched"], job["done"]) == (201, "counted", 5, 0)
+    assert made.headers["Location"] == f"/v1/bulk/{job['id']}"
+    fill(api, 6)
+    wrong = api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 6})
+    assert (wrong.status_code, client.zcard("delayq:{q1}:due")) == (409, 18)
+    api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 5})
+    done = ended(api, job["id"])
+    assert (done["state"], done["done"], done["outcomes"]) == ("done", 5, {"cancelled": 5})
+    assert client.zcard("delayq:{q1}:due") == 13
+    line = api.get("/v1/audit").json()["lines"][0]
+    assert (line["who"], line["action"], line["count"]) == ("tester", "bulk cancel", 5)
+    again = api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 5})
+    assert again.status_code == 409
+
+
+def test_tasks_are_run_and_rescheduled(make_api: MakeApi, client: redis.Redis) -> None:
+    """The other two actions use the same steps; a new time belongs to one of them only."""
+    api = make_api()
+    fill(api)
+    asked = {"action": "reschedule", "filter": {"queue": "q0"}, "eta": "2040-01-01T00:00:00Z"}
+    job = api.post("/v1/bulk", json=asked).json()
+    api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 15})
+    assert ended(api, job["id"])["outcomes"] == {"rescheduled": 15}
+    assert api.get("/v1/tasks?queue=q0&limit=1").json()["tasks"][0]["due"] == "2040-01-01T00:00:00.000Z"
+    job = api.post("/v1/bulk", json={"action": "run", "filter": {"q": "args.0=7"}}).json()
+    key = {"Idempotency-Key": "start"}
+    first = api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 1}, headers=key)
+    assert api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 1}, headers=key).json() == first.json()
+    assert ended(api, job["id"])["outcomes"] == {"transferred": 1}
+    assert client.llen("q1") == 1
+    for wrong in (
+        {"action": "run", "filter": {}, "eta": "2040-01-01T00:00:00Z"},
+        {"action": "reschedule", "filter": {}},
+    ):
+        assert api.post("/v1/bulk", json=wrong).status_code == 422
+
+
+def test_a_bulk_action_is_stopped(make_api: MakeApi, client: redis.Redis) -> None:
+    """One that was stopped before it began changes nothing, and an unknown one is 404."""
+    api = make_api()
+    fill(api, 4)
+    job = api.post("/v1/bulk", json={"action": "cancel", "filter": {}}).json()
+    assert job["matched"] == 4
+    assert api.post(f"/v1/bulk/{job['id']}:stop").status_code == 200
+    api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 4})
+    assert ended(api, job["id"])["state"] == "stopped"
+    assert client.zcard("delayq:{q0}:due") + client.zcard("delayq:{q1}:due") == 4
+    assert api.get("/v1/bulk/unknown").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("caller", "chosen", "status"),
+    [
+        (Caller("reader", frozenset({Action.READ})), {}, 403),
+        (Caller("runner", frozenset({Action.READ, Action.RUN})), {}, 403),
+        (Caller("queue", frozenset(Action), ("q1",)), {"queue": "q0"}, 403),
+        (Caller("task", frozenset(Action), ("*",), ("shop.t1",)), {}, 403),
+        (Caller("task", frozenset(Action), ("*",), ("shop.t1",)), {"task": "shop.t*"}, 403),
+        (Caller("task", frozenset(Action), ("*",), ("shop.t1",)), {"task": "shop.t1"}, 201),
+    ],
+)
+def test_a_caller_acts_on_its_own_tasks(make_api: MakeApi, caller: Caller, chosen: dict[str, str], status: int) -> None:
+    """A filter that reaches beyond the caller's action, queues or tasks is refused before anything is counted."""
+    fill(make_api(), 6)
+    answer = make_api(caller=caller).post("/v1/bulk", json={"action": "cancel", "filter": chosen})
+    assert answer.status_code == status, answer.text
+
+
+def test_all_queues_are_all_of_the_caller(make_api: MakeApi) -> None:
+    """Without a queue in the filter, a caller of one queue counts the tasks of this one; another caller sees no job."""
+    fill(make_api(), 6)
+    api = make_api(caller=Caller("queue", frozenset(Action), ("q1",)))
+    job = api.post("/v1/bulk", json={"action": "cancel", "filter": {}}).json()
+    assert job["matched"] == 3
