@@ -104,7 +104,7 @@ class DelayedTask:
         """The message as kombu's virtual transports keep it; empty if it is lost or is no JSON object."""
         return fields.read(self.message.body)
 
-    @property
+    @cached_property
     def headers(self) -> dict[str, Any]:
         """Message headers. In protocol 2 they hold all of a task but its arguments."""
         return fields.headers_of(self.body)
@@ -139,7 +139,7 @@ class DelayedTask:
         content = self._content if "task" not in self.headers else None
         return content if isinstance(content, dict) and "task" in content else {}
 
-    @property
+    @cached_property
     def _payload(self) -> tuple[Any, Any, dict[str, Any]]:
         if self._task:
             return self._task.get("args"), self._task.get("kwargs"), {}

@@ -146,10 +146,9 @@ def _search(
     left, skipped = _sizes(store, queues, selection, position)
     yield from skipped
     of, looked, found = sum(left.values()), 0, 0
-    count = MOST_A_CALL if limit is None or selection.reads_bodies else limit + 1
-    readers = [
-        _Reader(store, queue, selection, position, _count(count, len(left))) for queue, size in left.items() if size
-    ]
+    most, kept = (MOST_A_CALL, KEPT) if limit is None or selection.reads_bodies else (limit + 1, 2 * (limit + 1))
+    count = max(min(kept // max(len(left), 1), most, MOST_A_CALL), LEAST_A_CALL)
+    readers = [_Reader(store, queue, selection, position, count) for queue, size in left.items() if size]
     here = position or cursors.BEGINNING
     end: Position | None = None
     for row in _merged(readers):
@@ -171,12 +170,6 @@ def _search(
             yield Progress(looked, max(of, looked))
     yield Progress(looked, max(of, looked))
     yield Done(None if end is None else cursors.write(end, selection))
-
-
-def _count(most: int, queues: int) -> int:
-    """Returns how many messages to read from a queue at a time."""
-    fair = min(KEPT, 2 * most) // max(queues, 1)
-    return max(min(fair, most, MOST_A_CALL), LEAST_A_CALL)
 
 
 def _sizes(
