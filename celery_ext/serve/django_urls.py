@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from celery import current_app
 from celery.app.utils import find_app
 from django.conf import settings
 from django.contrib.admin.views.decorators import staff_member_required
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
@@ -28,7 +28,10 @@ _CALLER = "delayq.caller"
 @cache
 def _application() -> AsWSGI:
     given = dict(getattr(settings, "DELAYQ_SERVE", {}))
-    app = given.pop("app", current_app)
+    try:
+        app = given.pop("app")  # Celery's current_app is that of a thread, and each request may have another
+    except KeyError:
+        raise ImproperlyConfigured('DELAYQ_SERVE needs the Celery app: {"app": "proj.celery:app"}') from None
     return AsWSGI(asgi(find_app(app) if isinstance(app, str) else app, identify=_identify, **given))
 
 

@@ -91,20 +91,18 @@ def serve(broker: CliBroker, /, host: str, port: int, loglevel: str, **given: An
     if loglevel.upper() != "DEBUG":
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of each request that is no HTTP
     settings = ServeSettings(**given)
-    connection = broker.connection(hurried=True)
     try:
         server.check_safe(settings, host)
         shared = ServeBroker(broker.publishing_app(), lambda: broker.connection(hurried=True))
         application = make_app(shared, settings)
+        with errors_in_words(broker.connection(hurried=True)):
+            _try_to_connect(shared)
         listening = server.listen(host, port)
     except (DelayqError, ValueError) as error:
         raise click.ClickException(escaped(str(error))) from error
     url = server.url_of(listening, settings.root_path)
-    with errors_in_words(connection):
-        _try_to_connect(shared)
-        ready = lambda: click.echo(f"delayq serve: {url}  (Ctrl-C ends it)")  # noqa: E731
-        end = partial(stop_waiting, application)
-        server.Server(application, on_ready=ready, on_end=end).serve_on(listening)
+    ready = partial(click.echo, f"delayq serve: {url}  (Ctrl-C ends it)")
+    server.Server(application, on_ready=ready, on_end=partial(stop_waiting, application)).serve_on(listening)
     logger.info("the server on %s ended", url)
 
 

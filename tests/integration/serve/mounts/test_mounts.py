@@ -1,0 +1,168 @@
+"""The server inside of FastAPI, Starlette, Flask and Django, under a path."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import pytest
+from celery import Celery
+from fastapi import FastAPI
+from flask import Flask
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Mount
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.serving import make_server
+
+from celery_ext.connection import TRANSPORT
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.serve import asgi, wsgi
+from celery_ext.serve.access.identity import OPERATING, Caller
+from tests.support import ROOT
+from tests.support.serve.running import ask, in_thread, raw
+
+PREFIX = "/tools/delayq"
+STAFF = {"Cookie": "user=ada"}
+OWN_SITE = {"Sec-Fetch-Site": "same-origin"}
+#: A name that a path can only have in another writing.
+ODD = "a/b c%d ü?"
+ODD_IN_PATH = "a%2Fb%20c%25d%20%C3%BC%3F"
+
+
+class Site(NamedTuple):
+    """A site. ``staff`` and ``other`` are headers of somebody who may, and of somebody who may not."""
+
+    url: str
+    staff: dict[str, str]
+    other: dict[str, str]
+
+
+def identify(request: Request) -> Caller | None:
+    """Names callers as the app around does."""
+    user = request.cookies.get("user")
+    return Caller(user, OPERATING) if user == "ada" else None
+
+
+@contextmanager
+def fastapi(app: Celery, directory: Path) -> Iterator[Site]:
+    outer = FastAPI()
+    outer.mount(PREFIX, asgi(app, identify=identify, allow_write=True))
+    with in_thread(outer) as url:
+        yield Site(url.rstrip("/") + PREFIX, STAFF, {"Cookie": "user=bob"})
+
+
+@contextmanager
+def starlette(app: Celery, directory: Path) -> Iterator[Site]:
+    mount = Mount("/tools", routes=[Mount("/delayq", asgi(app, identify=identify, allow_write=True))])
+    with in_thread(Starlette(routes=[mount])) as url:
+        yield Site(url.rstrip("/") + PREFIX, STAFF, {"Cookie": "user=bob"})
+
+
+@contextmanager
+def flask(app: Celery, directory: Path) -> Iterator[Site]:
+    outer: Any = Flask("outer")
+    outer.wsgi_app = DispatcherMiddleware(outer.wsgi_app, {PREFIX: wsgi(app, identify=identify, allow_write=True)})
+    server = make_server("127.0.0.1", 0, outer, threaded=True)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield Site(f"http://127.0.0.1:{server.server_port}{PREFIX}", STAFF, {"Cookie": "user=bob"})
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+
+
+@contextmanager
+def django(app: Celery, directory: Path) -> Iterator[Site]:
+    command = [sys.executable, "-m", "tests.support.serve.django_site", app.conf.broker_url, str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        try:
+            assert process.stdout
+            found = json.loads(process.stdout.readline())
+            yield Site(found["url"], {"Cookie": found["ada"]}, {"Cookie": found["bob"]})
+        finally:
+            process.kill()
+
+
+SITES: dict[str, Callable[[Celery, Path], AbstractContextManager[Site]]] = {
+    each.__name__: each for each in (fastapi, starlette, flask, django)
+}
+
+
+@pytest.fixture(scope="module", params=SITES)
+def site(
+    request: pytest.FixtureRequest, redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """The site of each framework, over a broker with a task."""
+    redis_server.client().flushall()
+    app = Celery("mounted", broker=redis_server.url, set_as_current=False)
+    app.conf.broker_transport = TRANSPORT
+    app.send_task("shop.remind", [1], queue=ODD, countdown=3600, task_id=ODD)
+    with SITES[request.param](app, tmp_path_factory.mktemp("site")) as site:
+        yield site
+
+
+def test_the_page_works_under_its_path(site: Site) -> None:
+    """Pages, files and the API answer under the path of the mount, and their links stay there."""
+    page = ask(site.url, "/", headers={**site.staff, "Accept": "text/html"})
+    assert page.status == 200
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert page.headers["cache-control"] == "no-store"
+    assert ask(site.url, "/static/page.css", headers=site.staff).headers["content-type"].startswith("text/css")
+    assert ODD in [row["queue"] for row in ask(site.url, "/v1/queues", headers=site.staff).json["queues"]]
+    assert ask(site.url, "/nowhere", headers=site.staff).status == 404
+
+
+def test_names_in_paths_keep_their_slashes(site: Site) -> None:
+    """A queue and a task with a slash, a percent sign and an umlaut in their names are found by the path."""
+    page = ask(site.url, f"/queues/{ODD_IN_PATH}", headers={**site.staff, "Accept": "text/html"})
+    assert page.status == 200, page.text
+    assert "shop.remind" in page.text
+    assert ask(site.url, f"/v1/tasks/{ODD_IN_PATH}", headers=site.staff).json["task"] == "shop.remind"
+
+
+def test_the_app_around_decides_who_comes_in(site: Site) -> None:
+    """Who is not of the staff gets nothing, and a page of another site changes nothing with the session of who is."""
+    for headers in (site.other, {}):
+        assert ask(site.url, "/v1/queues", headers=headers).status in (302, 401)
+        assert ask(site.url, "/v1/tasks/x", "DELETE", headers=headers | OWN_SITE).status in (302, 401)
+    assert ask(site.url, "/v1/tasks/x", "DELETE", headers=site.staff).status == 403
+    assert ask(site.url, "/v1/tasks/x", "DELETE", headers=site.staff | {"Sec-Fetch-Site": "same-site"}).status == 403
+    gone = ask(site.url, "/v1/tasks/x", "DELETE", headers=site.staff | OWN_SITE)
+    assert gone.status == 404
+    assert gone.headers["content-type"] == "application/problem+json"
+
+
+def test_bodies_come_through(site: Site) -> None:
+    """A change with a body works, and one that is too large is refused."""
+    path, headers = f"/v1/tasks/{ODD_IN_PATH}", site.staff | OWN_SITE
+    assert ask(site.url, path, "PATCH", headers, {"countdown": 60}).json["outcome"] == "rescheduled"
+    assert ask(site.url, path, "PATCH", headers, {"countdown": "1" * 1_100_000}).status == 413
+    form = headers | {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+    done = ask(site.url, "/do/reschedule", "POST", form, b"id=a%2Fb+c%25d+%C3%BC%3F&countdown=1h")
+    assert done.status == 303, done.text
+    assert "evil" not in done.headers["location"]
+
+
+def test_an_odd_path_is_no_failure(site: Site) -> None:
+    """Bytes that are no text, in the path or in the query, are refused, and not with a 500."""
+    path = site.url.partition("//")[2].partition("/")[2]
+    for target in (
+        b"/queues/%ff%fe",
+        b"/v1/queues?x=%ff",
+        b"/v1/queues?x=\xff",
+        b"/queues/\xff",
+        b"/%00",
+        b"//",
+        b"/../x",
+    ):
+        cookie = site.staff["Cookie"].encode()
+        head = b"GET /%s%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCookie: %s\r\n\r\n"
+        answer = raw(site.url, head % (path.encode(), target, cookie), end=False)
+        assert answer.split(b" ")[1][:1] in (b"2", b"3", b"4"), (target, answer[:300])
