@@ -4,10 +4,14 @@ import re
 import subprocess
 import sys
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
 
+from celery_ext.delays import durations
+from celery_ext.serve.metrics import routes
+from celery_ext.serve.metrics.scale import ScaleQuery, Work
 from tests.support import ROOT
 from tests.support.serve.prometheus import promtool
 
@@ -48,6 +52,21 @@ def test_each_alert_leads_to_its_runbook(rule: dict[str, Any]) -> None:
     page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     assert anchor == rule["alert"].lower()
     assert re.search(rf"^### {rule['alert']}$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_example_for_keda_asks_what_the_server_answers() -> None:
+    """Its URL is a route with parameters that are understood, and the value is where it looks for it."""
+    scaled, auth = yaml.safe_load_all((MONITORING / "keda.yaml").read_text(encoding="utf-8"))
+    [trigger] = scaled["spec"]["triggers"]
+    asked = urlsplit(trigger["metadata"]["url"])
+    query = parse_qs(asked.query)
+    assert asked.path in {route.path for route in routes()}
+    assert query.keys() <= set(ScaleQuery.__struct_fields__)
+    assert durations.parse(query["ahead"][0]) == 90
+    assert trigger["metadata"]["valueLocation"] in Work.__struct_fields__
+    assert all(isinstance(value, str) for value in trigger["metadata"].values())
+    assert trigger["authenticationRef"]["name"] == auth["metadata"]["name"]
+    assert [each["parameter"] for each in auth["spec"]["secretTargetRef"]] == ["token"]
 
 
 def test_the_dashboard_is_the_one_that_its_script_writes() -> None:

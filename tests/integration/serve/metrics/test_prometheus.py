@@ -110,7 +110,7 @@ def _happen(broker: PrivateRedis, prometheus: Prometheus) -> None:
     store.lookup.cancel(["orders"], ["cancelled"])
     until(lambda: store.client.llen("orders") == DUE)
     take(store, 3, "orders")
-    until(lambda: prometheus.values('min(delayq_ready_messages{queue="orders"})') == [DUE - 3], 30)
+    until(lambda: prometheus.values('delayq_ready_messages{queue="orders"}') == [DUE - 3] * 2, 30)
 
 
 def test_both_targets_are_up(prometheus: Prometheus) -> None:
@@ -140,6 +140,9 @@ def test_each_alert_can_be_evaluated_and_is_quiet(prometheus: Prometheus, name: 
 
 def test_the_figures_are_those_of_what_happened(prometheus: Prometheus) -> None:
     """Both exporters say the same of the messages that came due, were taken and cancelled."""
+    assert prometheus.values('delayq_transferred_messages_total{queue="orders"}') == [DUE, DUE]
+    assert prometheus.values('delayq_delivery_lateness_seconds_count{queue="orders"}') == [DUE, DUE]
+    assert prometheus.values('delayq_operations_total{queue="orders", operation="cancel"}') == [1, 1]
     assert prometheus.values('delayq_delayed_messages{queue="orders"}') == [1, 1]
     assert prometheus.values('delayq_unacked_messages{queue="orders"}') == [3, 3]
     assert prometheus.values('delayq_consumers{queue="orders"}') == [1, 1]
