@@ -1,0 +1,83 @@
+"""The examples of consumers in other languages do what they say."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from celery import Celery
+
+from tests.support.conditions import until
+from tests.support.serve.lending import Served
+from tests.support.workers.transfers import Transfer
+
+EXAMPLES = Path(__file__).parents[4] / "docs" / "examples" / "http"
+
+#: What `consume.sh` runs for each message: it does what the examples in other languages do in their own code.
+_WORK = """
+import json, sys, time
+[message] = json.load(sys.stdin)["messages"]
+kwargs = message["kwargs"]
+if kwargs.get("fail") and not message["redelivered"]:
+    sys.exit(1)
+time.sleep(kwargs.get("seconds", 0))
+print(message["task"], message["id"], message["args"], "done", flush=True)
+"""
+
+COMMANDS = {
+    "curl": [str(EXAMPLES / "consume.sh"), "orders", "python3", "-c", _WORK],
+    "node": ["node", str(EXAMPLES / "consume.mjs"), "orders"],
+    "java": ["java", str(EXAMPLES / "Consume.java"), "orders"],
+}
+
+
+@pytest.fixture(params=COMMANDS)
+def example(request: pytest.FixtureRequest, served: Served, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """An example that consumes the queue ``orders``; its output goes to the file ``out``."""
+    if shutil.which(request.param) is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"there is no {request.param} on the PATH")
+        pytest.skip(f"there is no {request.param} on the PATH")
+    settings = {"DELAYQ_LEASE_S": "2", "DELAYQ_RETRY_S": "1", "DELAYQ_URL": served.url, "DELAYQ_TOKEN": "dq_billing"}
+    with (tmp_path / "out").open("wb") as out:
+        process = subprocess.Popen(
+            COMMANDS[request.param],
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
+
+
+@pytest.mark.long
+def test_an_example_consumes_a_queue(
+    app: Celery,
+    client: redis.Redis,
+    transfer: Transfer,
+    tmp_path: Path,
+    example: "subprocess.Popen[bytes]",
+) -> None:
+    """Each task is done once: one that fails comes again, one longer than the lease is extended; SIGTERM ends it."""
+    transfer(poll_interval=0.05, consumer_ttl=1)
+    tasks = {"plain": {}, "failing": {"fail": True}, "long": {"seconds": 4}}
+    for task_id, kwargs in tasks.items():
+        app.send_task("orders.pack", ('ü "x"', 1.5), kwargs, queue="orders", task_id=task_id)
+
+    def done() -> list[str]:
+        return re.findall(r"^orders\.pack (\w+) .* done$", (tmp_path / "out").read_text(), re.MULTILINE)
+
+    until(lambda: len(done()) >= 3, 60, "three tasks")
+    until(lambda: not client.exists("unacked", "unacked_index", "delayq:consumers", "orders"), 10)
+    assert sorted(done()) == sorted(tasks)
+    example.send_signal(signal.SIGTERM)
+    assert example.wait(30) in (0, 128 + signal.SIGTERM), (tmp_path / "out").read_text()
