@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from celery_ext.serve import api, metrics, page
 from celery_ext.serve.access.stack import middleware
@@ -37,7 +38,15 @@ def routes() -> list[ActionRoute]:
 
 def _in_words(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
+    if problem.status == 405:
+        problem.headers["Allow"] = ", ".join(_methods(request))
     return page.explain(request, problem) if page.is_wanted(request) else problem.response()
+
+
+def _methods(request: Request) -> list[str]:
+    """Returns the methods that a path has: several routes may share it."""
+    found = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in found for method in route.methods or ()})
 
 
 def problem_of(error: Exception) -> Problem:

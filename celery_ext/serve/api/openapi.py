@@ -110,7 +110,7 @@ def _operation(route: ActionRoute, schemas: _Schemas) -> dict[str, Any]:
     parameters += schemas.query(doc.query) if doc.query is not None else []
     if doc.idempotent:
         about = "The first answer to a key is kept for a day, and a request that comes again with the key gets it."
-        text = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[A-Za-z0-9_.:-]+$"}
+        text = {"type": "string", "minLength": 1, "maxLength": LONGEST}
         parameters.append({"name": HEADER, "in": "header", "description": about, "schema": text})
     found: dict[str, Any] = {
         "operationId": route.name,
@@ -159,6 +159,7 @@ def _structs(kinds: Iterable[Any]) -> dict[str, type]:
 def _describe(schema: dict[str, Any], kind: type) -> None:
     """Takes the docstring of a Struct apart, into the description of the whole and that of each field."""
     text = inspect.getdoc(kind) or ""
+    schema |= getattr(kind, "schema_extra", {})
     schema["description"] = text.partition("\n\nAttributes:")[0]
     names: Mapping[str, str] = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))  # type: ignore[attr-defined]
     for name, about in _ATTRIBUTE.findall(text):

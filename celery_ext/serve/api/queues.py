@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.api.exchange import answer, invalid_field, iso, query_of
+from celery_ext.serve.api.exchange import answer, iso, query_of
 from celery_ext.serve.api.models.figures import Histogram, QueueFigures, QueueList, RedisFigures
 from celery_ext.serve.api.models.requests import HistogramQuery
-from celery_ext.serve.problems import Problem
+from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.times import ms_of
@@ -80,7 +80,7 @@ def histogram(request: Request) -> Response:
     from_ms = store.now_ms() if wanted.from_ is None else ms_of(wanted.from_)
     to_ms = from_ms + _HOUR_MS if wanted.to is None else ms_of(wanted.to)
     if not from_ms < to_ms:
-        raise invalid_field("$.to", "the span ends before it begins")
+        raise bad_request("the span ends before it begins", "bad-span")
     length_ms = to_ms - from_ms
     bounds = [from_ms + length_ms * at / wanted.buckets for at in range(wanted.buckets)] + [to_ms]
     counts = store.figures.due_counts(names, [-inf, *bounds, inf])

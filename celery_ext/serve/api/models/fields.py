@@ -1,7 +1,7 @@
 """The types of single fields, with their bounds."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -53,6 +53,15 @@ Count = Annotated[int, Meta(ge=0)]
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A request. A field that nobody knows is an error: a slip must not pass in silence."""
+
+
+def either(*fields: str) -> dict[str, Any]:
+    """Returns the part of a schema that says: exactly one of these fields is given."""
+    choices = []
+    for name in fields:
+        others = {other: {"type": "null"} for other in fields if other != name}
+        choices.append({"required": [name], "properties": {name: {"not": {"type": "null"}}, **others}})
+    return {"oneOf": choices}
 
 
 class Answer(msgspec.Struct, kw_only=True):

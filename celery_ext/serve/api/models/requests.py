@@ -1,6 +1,6 @@
 """What requests consist of: JSON bodies, and the parameters of queries."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
@@ -19,6 +19,7 @@ from celery_ext.serve.api.models.fields import (
     Strict,
     TaskId,
     TaskName,
+    either,
 )
 
 
@@ -39,6 +40,10 @@ class TaskRequest(Strict):
         headers: Further headers of the message, such as ``traceparent``.
     """
 
+    schema_extra: ClassVar[dict[str, Any]] = {
+        "anyOf": [{"properties": {"countdown": {"type": "null"}}}, {"properties": {"eta": {"type": "null"}}}]
+    }
+
     task: TaskName
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
@@ -52,6 +57,10 @@ class TaskRequest(Strict):
     headers: Headers = field(default_factory=dict)
 
 
+#: An item of a batch should be a task, and may be anything: each has an outcome of its own.
+_ITEM = {"anyOf": [{"$ref": "#/components/schemas/TaskRequest"}, {}]}
+
+
 class BatchRequest(Strict):
     """Tasks to enqueue at once.
 
@@ -59,7 +68,7 @@ class BatchRequest(Strict):
         tasks: The tasks. Each has an outcome of its own: an item may also be wrong.
     """
 
-    tasks: Annotated[list[Any], Meta(min_length=1, max_length=MAX_BATCH)]
+    tasks: Annotated[list[Any], Meta(min_length=1, max_length=MAX_BATCH, extra_json_schema={"items": _ITEM})]
 
 
 class DueRequest(Strict):
@@ -69,6 +78,8 @@ class DueRequest(Strict):
         eta: When.
         countdown: In s from now, by Redis's clock.
     """
+
+    schema_extra: ClassVar[dict[str, Any]] = either("eta", "countdown")
 
     eta: Moment | None = None
     countdown: Countdown | None = None
@@ -130,6 +141,13 @@ class LettersRequest(Strict):
         all: Whether all of the queue.
     """
 
+    schema_extra: ClassVar[dict[str, Any]] = {
+        "oneOf": [
+            {"required": ["ids"], "properties": {"ids": {"type": "array"}, "all": {"const": False}}},
+            {"required": ["all"], "properties": {"ids": {"type": "null"}, "all": {"const": True}}},
+        ]
+    }
+
     ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_BATCH)] | None = None
     all: bool = False
 
@@ -160,6 +178,13 @@ class BulkRequest(Strict):
         filter: Chooses the tasks.
         eta: For ``reschedule``: when they are due.
     """
+
+    schema_extra: ClassVar[dict[str, Any]] = {
+        "oneOf": [
+            {"required": ["eta"], "properties": {"action": {"const": "reschedule"}, "eta": {"type": "string"}}},
+            {"properties": {"action": {"enum": ["cancel", "run"]}, "eta": {"type": "null"}}},
+        ]
+    }
 
     action: Literal["cancel", "reschedule", "run"]
     filter: Filter
