@@ -9,10 +9,9 @@ from typing import Any
 from celery import Celery
 from starlette.types import ASGIApp
 
-from celery_ext.connection import TRANSPORT
 from celery_ext.serve.application import make_app
 from celery_ext.serve.broker import ServeBroker
-from celery_ext.serve.metrics.collector import DelayqCollector
+from celery_ext.serve.metrics.collector import DelayqCollector, connection_of
 from celery_ext.serve.settings import ServeSettings
 
 __all__ = ["DelayqCollector", "ServeSettings", "asgi", "wsgi"]
@@ -37,11 +36,7 @@ def asgi(app: Celery, **settings: Any) -> ASGIApp:
             "who may call? Give identify, tokens, or trust_header with trusted_proxies; "
             "or anonymous=True, to let everybody look who can reach the app"
         )
-
-    def connect() -> Any:
-        return app.connection_for_read(transport=TRANSPORT)
-
-    return make_app(ServeBroker(app, connect), given)
+    return make_app(ServeBroker(app, lambda: connection_of(app)), given)
 
 
 def wsgi(app: Celery, **settings: Any) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:

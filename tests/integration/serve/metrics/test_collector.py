@@ -1,15 +1,18 @@
 """The collector: each scrape says what is in Redis, and never fails."""
 
 import logging
+import socket
+from time import monotonic
 from typing import Any
 
 import pytest
 import redis
 from celery import Celery
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.serve import DelayqCollector
+from celery_ext.serve import DelayqCollector, asgi
 from kombu_delayq import __version__
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
@@ -113,6 +116,27 @@ def test_redis_may_go_and_come_back(own_server: PrivateRedis, caplog: pytest.Log
     ]
 
 
+def test_the_next_broker_of_a_failover_list_is_asked(own_server: PrivateRedis, redis_server: PrivateRedis) -> None:
+    """When the first broker of a list goes away, a later scrape asks the next one."""
+    collector = DelayqCollector(f"{own_server.url};{redis_server.url}", queues=["q"])
+    own_server.client().lpush("q", "message")
+    redis_server.client().flushall()
+    assert of("ready_messages", scraped(collector)) == {"q": 1}
+    own_server.stop()
+    assert until(lambda: of("ready_messages", scraped(collector)) == {"q": 0})
+
+
+def test_a_redis_that_says_nothing_ends_a_scrape_in_time() -> None:
+    """A host that takes connections and never answers costs `redis_timeout`, not the minutes that kombu would wait."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        app = Celery(broker=f"redis://127.0.0.1:{silent.getsockname()[1]}/0", set_as_current=False)
+        app.conf.broker_transport_options = {"redis_timeout": 0.3}
+        begun = monotonic()
+        assert scraped(DelayqCollector(app)) == {("redis_up",): 0}
+        assert TestClient(asgi(app, anonymous=True)).get("/healthz").status_code == 503
+    assert monotonic() - begun < 10
+
+
 def test_to_register_a_collector_asks_redis_nothing(client: redis.Redis, redis_server: PrivateRedis) -> None:
     """It has names before the first scrape, so that a registry refuses a second one; no connection is made for it."""
     count = int(client.info("stats")["total_connections_received"])
@@ -171,8 +195,6 @@ def test_any_name_of_a_queue_can_be_a_label(store: DelayStore) -> None:
 
 def test_promtool_has_nothing_against_the_metrics(store: DelayStore) -> None:
     """`promtool check metrics` finds names, types and help texts in order."""
-    from prometheus_client import generate_latest
-
     offer(store, "1", 900)
     registry = CollectorRegistry()
     registry.register(DelayqCollector(store, dead_letters=["failed"]))
