@@ -3,9 +3,11 @@
 import gc
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
 
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.broker import Broker
@@ -150,6 +152,9 @@ class JobWriter:
                     if part.cancelled:
                         sender.cancel(queue, part.cancelled)
             sender.flush()
+        if report.dead_lettered and self.options.dead_letter_queue:
+            with suppress(RedisError):  # the letters are there all the same
+                store.queues.note_dead_letters(self.options.dead_letter_queue)
         report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
     def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
