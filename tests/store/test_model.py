@@ -58,6 +58,11 @@ def told(messages: Iterable[Waiting]) -> list[Told]:
     return [tuple(message)[1:5] for message in messages]
 
 
+def _read(change: Change) -> tuple[float, bytes | None]:
+    """Returns due time and body of a message as they were read before a change."""
+    return change.message.due_ms, change.message.body
+
+
 class StoreMachine(RuleBasedStateMachine):
     """All that changes what waits, in any order, and all that reads it in between."""
 
@@ -163,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
         """A call of ``reschedule``, whose messages may be out of date."""
         before = self.model.head()
         asked = [self.change(*each) for each in changes]
-        words = [self.model.reschedule(each.message.id, each.message.body, each.due_ms, each.body) for each in asked]
+        words = [self.model.reschedule(each.message.id, _read(each), each.due_ms, each.body) for each in asked]
         assert self.store.lookup.reschedule("q", asked) == words
         self.check_announced(before)
 
@@ -171,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
     def run_now(self, changes: list[tuple[int, str, float, str]]) -> None:
         """A call of ``run_now``, whose messages may be out of date."""
         asked = [self.change(*each) for each in changes]
-        words = [self.model.run_now(each.message.id, each.message.body, each.body) for each in asked]
+        words = [self.model.run_now(each.message.id, _read(each), each.body) for each in asked]
         assert self.store.lookup.run_now("q", asked) == words
 
     @rule(count=st.integers(1, 4), bounds=st.lists(DUES_MS, max_size=2))
@@ -248,7 +253,8 @@ class StoreMachine(RuleBasedStateMachine):
         [stored] = self.picked([(at, False)])
         message = self.model.stored(stored)
         was = (message.body if message else "") + more
-        return Change(Waiting("q", stored, 0.0, 0, was.encode(), self.store.backup), due_ms, body.encode())
+        read_ms = message.due_ms if message else 0.0
+        return Change(Waiting("q", stored, read_ms, 0, was.encode(), self.store.backup), due_ms, body.encode())
 
     def check_found(self, asked: list[str], found: dict[str, list[Waiting]], expected: dict[str, list[Told]]) -> None:
         """Compares what was found for each id, in the order of due times."""

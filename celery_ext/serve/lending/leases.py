@@ -126,7 +126,7 @@ class Lender:
         """
         name = _name(caller, lease, tags)
         if delay_s is None:
-            gone = self._put_back(name, tags, lambda note: to_json(redelivered(note.message)))
+            gone = self._put_back(name, tags, lambda note: to_json(redelivered(note.message)), redelivers=True)
         else:
             gone = self._put_off(name, tags, delay_s)
         return self._settled(name, lease, tags, gone)
@@ -134,7 +134,7 @@ class Lender:
     def undo(self, caller: str, lent: Lent) -> None:
         """Puts messages back as they were, because the caller has gone before it got them."""
         name = lent_name(caller, lent.lease)
-        self._put_back(name, [*lent.messages], lambda note: note.raw)
+        self._put_back(name, [*lent.messages], lambda note: note.raw, redelivers=False)
         self._forget_if_empty(name, lent.lease)
 
     def extend(self, caller: str, lease: str, lease_s: float) -> tuple[float, list[str]]:
@@ -214,11 +214,13 @@ class Lender:
         notes = {one.tag: read_note(as_bytes(one.note)) for one in held}
         return {tag: note for tag, note in notes.items() if note is not None}
 
-    def _put_back(self, name: str, tags: Sequence[str], body_of: Callable[[Note], str | bytes]) -> list[str]:
+    def _put_back(
+        self, name: str, tags: Sequence[str], body_of: Callable[[Note], str | bytes], *, redelivers: bool
+    ) -> list[str]:
         """Puts messages back to be consumed next, in their old order. Returns the tags that were not held."""
         notes = self._notes(name, tags)
         rows = [Requeued(tag, note.routing_key, note.priority, body_of(note)) for tag, note in notes.items()]
-        gone = self._store.taking.requeue(reversed(rows), "next")
+        gone = self._store.taking.requeue(reversed(rows), "next", redelivers=redelivers)
         return [tag for tag in (f"{name}.{tag}" for tag in tags) if tag in gone or tag not in notes]
 
     def _put_off(self, name: str, tags: Sequence[str], delay_s: float) -> list[str]:
@@ -233,7 +235,8 @@ class Lender:
             task_id = task_id_of(headers_of(message)) or (old and old.task_id)
             place = self._adopt(tag, note.routing_key, message, Due(due_ms, False, task_id))
             if place == "due":  # the delay was over before Redis got the message
-                self._store.taking.requeue([Requeued(tag, note.routing_key, note.priority, to_json(message))], "next")
+                row = Requeued(tag, note.routing_key, note.priority, to_json(message))
+                self._store.taking.requeue([row], "next", redelivers=True)
             elif place == "gone":
                 gone.append(tag)
         return gone

@@ -92,24 +92,24 @@ class Model:
         self.remove(found)
         return told
 
-    def reschedule(self, stored: str, old_body: bytes | None, due_ms: float, body: bytes) -> str:
-        """Changes when a message is due. Returns the word for it."""
+    def reschedule(self, stored: str, read: tuple[float, bytes | None], due_ms: float, body: bytes) -> str:
+        """Changes when a message is due. Returns the word for it. read: Due time and body as they were read."""
         message = self.stored(stored)
         if message is None:
             return "not_delayed"
-        if message.body.encode() != old_body:
+        if (message.due_ms, message.body.encode()) != read:
             return "changed"
         if due_ms < FUTURE_MS:
             return "due"
         message.due_ms, message.body, message.order = due_ms, body.decode(), self._next()
         return "rescheduled"
 
-    def run_now(self, stored: str, old_body: bytes | None, body: bytes) -> str:
-        """Moves a message to its list. Returns the word for it."""
+    def run_now(self, stored: str, read: tuple[float, bytes | None], body: bytes) -> str:
+        """Moves a message to its list. Returns the word for it. read: As for ``reschedule``."""
         message = self.stored(stored)
         if message is None:
             return "not_delayed"
-        if message.body.encode() != old_body:
+        if (message.due_ms, message.body.encode()) != read:
             return "changed"
         self.push(message, body.decode())
         return "transferred"
