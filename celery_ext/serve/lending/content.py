@@ -39,17 +39,17 @@ def content_of(message: Message, tag: str) -> dict[str, Any]:
         head = content  # a task of protocol 1
     found = {
         "tag": tag,
-        "task": head.get("task") if isinstance(head.get("task"), str) else None,
+        "task": _text(head.get("task")),
         "id": task_id_of(head),
         "redelivered": bool(headers.get("redelivered") or info_of(message).get("redelivered")),
         "delivery_count": deliveries_of(message),
         "retries": head.get("retries") if isinstance(head.get("retries"), int) else 0,
         "priority": priority_of(message),
-        "expires": head.get("expires") if isinstance(head.get("expires"), str) else None,
+        "expires": _text(head.get("expires")),
         "expired": _is_past(head.get("expires")),
         "headers": {name: value for name, value in headers.items() if name not in _OWN and _is_json(value)},
-        "reply_to": properties_of(message).get("reply_to"),
-        "content_type": message.get("content-type"),
+        "reply_to": _text(properties_of(message).get("reply_to")),
+        "content_type": _text(message.get("content-type")),
     }
     return found | _arguments(message, head, content)
 
@@ -57,14 +57,14 @@ def content_of(message: Message, tag: str) -> dict[str, Any]:
 def _arguments(message: Message, head: dict[str, Any], content: Any) -> dict[str, Any]:
     """Returns the arguments of a task, or the content of a plain message; else the body in base64."""
     if head is content:
-        return {"args": content["args"], "kwargs": content.get("kwargs") or {}, "embed": {}}
+        content = [content["args"], content.get("kwargs") or {}, {}]
     if content is not _UNREAD and "task" not in head:
         return {"content": content}
     match content:
         case [list() as args, dict() as kwargs, embed]:
             embedded = {name: value for name, value in embed.items() if value} if isinstance(embed, dict) else {}
             return {"args": args, "kwargs": kwargs, "embed": embedded}
-    return {"content_encoding": message.get("content-encoding"), "body": _encoded(message)}
+    return {"content_encoding": _text(message.get("content-encoding")), "body": _encoded(message)}
 
 
 def _decoded(message: Message) -> Any:
@@ -96,6 +96,10 @@ def _is_json(value: object) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
+
+
+def _text(found: object) -> str | None:
+    return found if isinstance(found, str) else None
 
 
 def _is_past(expires: object) -> bool:
