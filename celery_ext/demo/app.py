@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +37,25 @@ def notify(self: Any, number: int) -> None:
     _note(self.request, number)
     if self.request.retries < len(self.delay_chain):
         raise NotAccepted
+
+
+@app.task(name="mail.send")
+def send_mail(to: str, subject: str) -> None:
+    """Does nothing, in place of sending a mail."""
+
+
+@app.task(name="reports.build")
+def build_report(day: str, *, formats: Sequence[str] = ("pdf",)) -> None:
+    """Does nothing, in place of building a report."""
+
+
+@app.task(
+    name="billing.charge", delay_chain="3s,20s,2m", autoretry_for=(NotAccepted,), dead_letter_queue="billing.dead"
+)
+def charge(customer: str, amount: float, *, works: bool = True) -> None:
+    """Fails for some customers until its chain has no step left, and becomes a dead letter."""
+    if not works:
+        raise NotAccepted(f"the card of {customer} was declined")
 
 
 def _note(request: Any, number: int) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -23,9 +24,10 @@ class DemoWorker:
     Args:
         name: Node name before the ``@``.
         server: The broker. The worker's log is a file in the server's directory.
+        queues: What it consumes.
     """
 
-    def __init__(self, name: str, server: PrivateRedis) -> None:
+    def __init__(self, name: str, server: PrivateRedis, queues: Sequence[str] = ("celery",)) -> None:
         self.name = name
         self._log = server.directory / f"{name}.log"
         with self._log.open("wb") as log:
@@ -33,7 +35,7 @@ class DemoWorker:
                 [
                     *(sys.executable, "-m", "celery", "-A", "celery_ext.demo.app", "worker"),
                     *("--hostname", f"{name}@%h", "--concurrency", "1", "--loglevel", "INFO"),
-                    *("--without-mingle", "--without-gossip"),
+                    *("--queues", ",".join(queues), "--without-mingle", "--without-gossip"),
                 ],
                 env={
                     **os.environ,

@@ -6,6 +6,10 @@ import subprocess
 import pytest
 
 from tests.support.commands.shell import BIN
+from tests.support.conditions import until
+from tests.support.serve.running import ask
+
+TASK = {"task": "mail.send", "queue": "mail", "args": ["ada@example.org", "Hello"]}
 
 
 @pytest.mark.long
@@ -17,3 +21,26 @@ def test_the_demo_loses_nothing() -> None:
     assert "nothing lost, nothing early, nothing double" in result.stdout
     assert "failed 3 times, then succeeded" in result.stdout
     assert re.search(r"^cancelled +never ran$", result.stdout, re.MULTILINE)
+    assert "delayq demo --serve" in result.stdout
+
+
+@pytest.mark.long
+def test_the_demo_shows_its_page_until_it_is_ended() -> None:
+    """`delayq demo --serve` prints an address with its token; tasks come and run until a signal ends it."""
+    with subprocess.Popen([BIN / "delayq", "demo", "--serve"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            line = next(line for line in process.stdout if line.startswith("open "))
+            [(url, secret)] = re.findall(r"(http://127\.0\.0\.1:\d+)/login#(dq_\S+)", line)
+            assert ask(url, "/v1/queues").status == 401
+
+            def transferred() -> dict[str, int]:
+                rows = ask(url, "/v1/queues", token=secret).json["queues"]
+                return {row["queue"]: row["transferred"] for row in rows}
+
+            until(lambda: transferred().get("mail", 0) > 5 and transferred().get("billing", 0) > 5)
+            answer = ask(url, "/v1/tasks", "POST", body=TASK, token=secret)
+            assert answer.status == 201, answer
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0

@@ -42,8 +42,18 @@ function beginTheme() {
   show();
 }
 
+// `delayq demo --serve` prints its token behind the address, in the part that browsers keep to themselves. It is only
+// put into the form: a link of somebody else logs nobody in.
+function beginLogin() {
+  const field = document.querySelector('input[name="token"]');
+  if (!field || !location.hash.startsWith("#dq_")) return;
+  field.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 beginTimes();
 beginTheme();
+beginLogin();
 beginSearch();
 const chart = beginChart();
 keepFresh(chart ? [chart] : []);
