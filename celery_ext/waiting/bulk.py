@@ -14,7 +14,7 @@ from celery_ext.waiting.snapshot import Slot, Snapshot, forms_of, pages
 from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change
 from kombu_delayq.store.types import QueueForm, Waiting
 
 ActionName = Literal["cancel", "reschedule", "run_now"]
@@ -24,8 +24,6 @@ ActionName = Literal["cancel", "reschedule", "run_now"]
 #: ``gone`` (it no longer waited, or no longer matched: somebody else has changed it, it came due, or it lost its body).
 Outcome = Literal["cancelled", "rescheduled", "transferred", "unreadable", "too_long", "gone"]
 
-#: Most messages, and about the most bytes, that one call of Redis changes.
-COUNT_A_CALL, BYTES_A_CALL = 100, 300_000
 #: How often it looks for messages that another client has changed while they were read.
 TRIES = 3
 #: How often it goes through the range: once more for messages that have moved to a due time it was past.
@@ -156,7 +154,7 @@ class Bulk:
                 for identity, _, length in rows:
                     if self._snapshot.find(form.queue, identity) is None:
                         continue
-                    if ids and (len(ids) >= COUNT_A_CALL or size + length > BYTES_A_CALL):
+                    if ids and (len(ids) >= CHANGES_A_CALL[form.backup] or size + length > MAX_BYTES):
                         yield form, ids
                         ids, size = [], 0
                     ids.append(identity)

@@ -10,6 +10,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.connection.text import as_bytes, as_text, readable
 from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.types import QueueForm, Waiting, hidden, rows_of, waiting_of
 
@@ -21,6 +22,8 @@ T = TypeVar("T")
 MAX_TWINS = 100
 #: About the largest number of bytes that one call looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
+#: Largest number of messages that one call changes, by form of backup: in list form each costs Redis a few times more.
+CHANGES_A_CALL = {"hash": 100, "list": 30}
 #: Largest number of messages of other clients that one call makes findable.
 INDEX_COUNT = 100
 
@@ -87,7 +90,7 @@ class Lookup(StorePart):
                 args += [*_as_read(message), repr(due_ms), body]
             return self._client.stored(queue, backup), args, backup
 
-        return self._in_each_form("reschedule", [(change.message.backup, change) for change in changes], call)
+        return self._in_each_form("reschedule", [(change.message, change) for change in changes], call)
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Pushes messages of one queue to its lists before they are due. Ignores the due times of the changes.
@@ -103,7 +106,7 @@ class Lookup(StorePart):
                 args += [*_as_read(message), body]
             return [*self._client.stored(queue, backup), *self._client.ready(queue)], args, backup
 
-        return self._in_each_form("run_now", [(change.message.backup, change) for change in changes], call)
+        return self._in_each_form("run_now", [(change.message, change) for change in changes], call)
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; other messages of their ids stay.
@@ -123,7 +126,7 @@ class Lookup(StorePart):
                 args += [*_as_read(message), as_bytes(chain)]
             return [*self._client.stored(queue, backup), self._keys.cancelled, self._keys.chains], args, backup
 
-        return self._in_each_form("discard", [(message.backup, (message, chain)) for message, chain in messages], call)
+        return self._in_each_form("discard", [(one[0], one) for one in messages], call)
 
     def index(self, queue: str) -> int:
         """Makes messages that other clients have offered in Redisson's form findable by their ids. Returns how many."""
@@ -137,15 +140,16 @@ class Lookup(StorePart):
                 return found
 
     def _in_each_form(
-        self, operation: str, items: Sequence[tuple[str, T]], call: Callable[[str, Sequence[T]], ScriptCall]
+        self, operation: str, items: Sequence[tuple[Waiting, T]], call: Callable[[str, Sequence[T]], ScriptCall]
     ) -> list[str]:
-        """Runs a script for items of one queue, once for each form of backup in which they are."""
+        """Runs a script for messages of one queue, for each form of backup in which they are, some at a time."""
         words = [""] * len(items)
-        for backup in dict.fromkeys(form for form, _ in items):
-            places = [at for at, (form, _) in enumerate(items) if form == backup]
-            replies = self._client.run(operation, *call(backup, [items[at][1] for at in places]))
-            for at, word in zip(places, replies, strict=True):
-                words[at] = as_text(word)
+        for backup in dict.fromkeys(message.backup for message, _ in items):
+            places = (at for at, (message, _) in enumerate(items) if message.backup == backup)
+            for part in pages(places, CHANGES_A_CALL[backup], MAX_BYTES, lambda at: len(items[at][0].body or b"")):
+                replies = self._client.run(operation, *call(backup, [items[at][1] for at in part]))
+                for at, word in zip(part, replies, strict=True):
+                    words[at] = as_text(word)
         return words
 
     def _of_ids(

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import MAX_BYTES
+from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change
 from tests.support.store.cost import round_trips
 from tests.support.store.keyspace import FUTURE_MS, contents, in_form, twin_id, waiting
 
@@ -134,3 +134,18 @@ def test_messages_are_counted_between_two_due_times(store: DelayStore) -> None:
     assert store.scan.count("q", to_ms=third_ms) == 3
     assert store.scan.count("q", third_ms, third_ms) == store.scan.count("never used") == 0
     assert contents(store.client) == before
+
+
+def test_many_or_large_changes_take_several_calls(store: DelayStore) -> None:
+    """No call changes more messages than keep Redis busy for a few ms, and none more bytes; each has its word."""
+    most = CHANGES_A_CALL[store.backup]
+    small = [waiting(f"{n}", FUTURE_MS + n) for n in range(2 * most + 1)]
+    large = [waiting(f"large {n}", FUTURE_MS + n, "x" * MAX_BYTES + f"{n}") for n in range(3)]
+    store.delivery.offer("q", *small)
+    store.delivery.offer("q", *large)
+    found = [messages[0] for messages in store.lookup.get(["q"], [offer.id for offer in (*small, *large)]).values()]
+    store.lookup.reschedule("q", [Change(found[0], FUTURE_MS - 1, b"new")])  # the script is known from here on
+    store.client.config_resetstat()
+    changes = [Change(message, message.due_ms + 1000, message.body or b"") for message in found]
+    assert store.lookup.reschedule("q", changes) == ["changed", *["rescheduled"] * (2 * most + 3)]
+    assert store.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 5
