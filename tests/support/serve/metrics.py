@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -14,13 +15,22 @@ Series = tuple[str, ...]
 
 
 def scraped(collector: Collector) -> dict[Series, float]:
-    """Scrapes a collector in both formats, which must agree. Returns the value of each series, as in ``series_in``."""
-    registry = CollectorRegistry()
-    registry.register(collector)
-    found = series_in(generate_latest(registry).decode())
-    again = parse_openmetrics(openmetrics(registry).decode())
+    """Scrapes a collector once, in both formats, which must agree. Returns the value of each series by its name."""
+    once = _Once(list(collector.collect()))
+    found = series_in(generate_latest(once).decode())
+    again = parse_openmetrics(openmetrics(once).decode())
     assert _series(again).keys() == found.keys()
     return found
+
+
+class _Once(Collector):
+    """What a scrape has found, as the encoders take it."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
 
 
 def series_in(text: str) -> dict[Series, float]:
