@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.api.exchange import answer, as_json, invalid_field, query_of
+from celery_ext.serve.api.exchange import answer, as_json, query_of
 from celery_ext.serve.api.models.answers import TaskList
 from celery_ext.serve.api.models.requests import TaskQuery
 from celery_ext.serve.api.tasks.shape import task_of
@@ -65,7 +65,7 @@ def selection_of(
         action: What the caller wants to do.
 
     Raises:
-        Problem: 422 for a wrong filter, 403 for a queue that is not the caller's.
+        Problem: 400 for a wrong filter, 403 for a queue that is not the caller's.
     """
     if wanted.q is not None and hidden:
         raise Problem(403, "this server hides arguments, so they cannot be searched", "arguments-hidden")
@@ -84,7 +84,7 @@ def selection_of(
             q=wanted.q,
         )
     except ValueError as error:
-        raise invalid_field("$", str(error)) from None
+        raise bad_request(str(error), "bad-filter") from None
 
 
 def _may_see(caller: Caller, task: DelayedTask) -> bool:
