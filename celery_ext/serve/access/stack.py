@@ -1,6 +1,7 @@
 """The middleware in front of all routes."""
 
 import logging
+import re
 from collections.abc import Callable
 from time import monotonic
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from celery_ext.serve.access.gate import Gate
 from celery_ext.serve.access.headers import SecurityHeaders
 from celery_ext.serve.access.limits import BodyLimit
 from celery_ext.serve.access.origins import SAFE
+from celery_ext.serve.access.tokens import PREFIX
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.settings import ServeSettings
 
@@ -21,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 #: Turns an error into the answer to a request.
 InWords = Callable[[Request, Exception], Response]
+#: What looks like a token.
+_TOKEN = re.compile(rf"{PREFIX}[\w-]{{16,}}")
 #: Characters of a path that stay as they are.
 _PATH_CHARACTERS = "/:@!$&'()*+,;=~-._"
 
@@ -129,6 +133,6 @@ class _Admission:
 
 
 def _shown(scope: Scope) -> str:
-    """Returns the path for a log: as it was sent, so that it has no line ends."""
+    """Returns the path for a log: as it was sent, so without line ends; a token that stands in it is left out."""
     raw: bytes | None = scope.get("raw_path")
-    return raw.decode("latin-1") if raw else quote(scope["path"])
+    return _TOKEN.sub(f"{PREFIX}…", raw.decode("latin-1") if raw else quote(scope["path"]))
