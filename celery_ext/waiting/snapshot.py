@@ -17,8 +17,8 @@ from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import Part, QueueForm, Scanned
 
-#: How many messages one call reads without their bodies.
-IDS_A_CALL = 500
+#: How many messages one call reads without their bodies, by form of backup: in list form the index has the bodies.
+IDS_A_CALL = {"hash": 500, "list": 250}
 
 
 class Slot(NamedTuple):
@@ -173,7 +173,7 @@ def pages(store: WaitingStore, form: QueueForm, selection: Selection) -> Iterato
     """Yields id, due time in ms, and stored bytes of the messages in the range of a filter, a page at a time."""
     part, read = Part(form.queue, backup=form.backup), None
     while read is None or read.more:
-        read = store.scan.scan(part, read, selection.from_ms, selection.to_ms, IDS_A_CALL)
+        read = store.scan.scan(part, read, selection.from_ms, selection.to_ms, IDS_A_CALL[form.backup])
         yield _rows_of(store, part, read)
 
 

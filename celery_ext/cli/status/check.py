@@ -105,15 +105,32 @@ def check_options(command: F) -> F:
     for option in reversed(
         (
             click.option(
-                "--max-overdue", type=duration, help="CRITICAL when a message is overdue by more, such as 5s."
+                "--max-overdue",
+                type=duration,
+                metavar="TIME",
+                help="CRITICAL when a message is overdue by more, such as 5s.",
             ),
-            click.option("--warn-overdue", type=duration, help="WARNING when a message is overdue by more."),
-            click.option("--max-ready", type=number, help="CRITICAL when a queue has more ready messages."),
-            click.option("--warn-ready", type=number, help="WARNING when a queue has more ready messages."),
-            click.option("--max-delayed", type=number, help="CRITICAL when a queue has more delayed messages."),
-            click.option("--warn-delayed", type=number, help="WARNING when a queue has more delayed messages."),
-            click.option("--max-dead-letters", type=number, help="CRITICAL when a queue has more dead letters."),
-            click.option("--warn-dead-letters", type=number, help="WARNING when a queue has more dead letters."),
+            click.option(
+                "--warn-overdue", type=duration, metavar="TIME", help="WARNING when a message is overdue by more."
+            ),
+            click.option(
+                "--max-ready", type=number, metavar="N", help="CRITICAL when a queue has more ready messages."
+            ),
+            click.option(
+                "--warn-ready", type=number, metavar="N", help="WARNING when a queue has more ready messages."
+            ),
+            click.option(
+                "--max-delayed", type=number, metavar="N", help="CRITICAL when a queue has more delayed messages."
+            ),
+            click.option(
+                "--warn-delayed", type=number, metavar="N", help="WARNING when a queue has more delayed messages."
+            ),
+            click.option(
+                "--max-dead-letters", type=number, metavar="N", help="CRITICAL when a queue has more dead letters."
+            ),
+            click.option(
+                "--warn-dead-letters", type=number, metavar="N", help="WARNING when a queue has more dead letters."
+            ),
             click.option("--leader", is_flag=True, help="CRITICAL when no transfer worker leads."),
             click.option(
                 "--consumers",

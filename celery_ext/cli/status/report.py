@@ -80,7 +80,8 @@ def _row(stats: QueueStats, consuming: _Consuming, letters: dict[str, Any]) -> d
     if stats.error:
         return {"queue": stats.queue, "error": stats.error}
     due_ms = stats.next_due_ms
-    consumers = sum(lease.left_ms > 0 and stats.queue in lease.queues for lease in consuming.leases)
+    living = [lease for lease in consuming.leases if lease.left_ms > 0 and stats.queue in lease.queues]
+    consumers = len({("http", lease.pid) if lease.is_lent else lease.name for lease in living})  # one has many leases
     unacked = consuming.unacked.get(stats.queue, 0)
     is_idle = not (consumers or unacked or consuming.error or stats.queue in letters)
     return {

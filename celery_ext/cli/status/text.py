@@ -41,7 +41,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
             escaped(row["queue"]),
             f"{row['delayed']:,}",
             f"{row['ready']:,}",
-            "?" if row["consumers"] is None else f"{row['consumers']:,}",
+            _consumers_of(row),
             f"{local_time(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
             f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}" if row["overdue"] else "0",
         ]
@@ -56,15 +56,19 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
     yield from (escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row)
 
 
+def _consumers_of(row: dict[str, Any]) -> str:
+    if row["consumers"] is None:
+        return "?"
+    return "none known" if row["no_consumer"] else f"{row['consumers']:,}"
+
+
 def _no_consumer(report: dict[str, Any]) -> Iterator[str]:
     idle = [escaped(row["queue"]) for row in report["queues"] if row.get("no_consumer")]
     if idle:
         names = ", ".join(idle[:NAMED]) + (f" and {len(idle) - NAMED:,} more" if len(idle) > NAMED else "")
         yield ""
-        yield (
-            f"messages are ready or due, and no consumer is known: {names}. A consumer on the stock transport, or with "
-            'consume="brpop", is not known here while it holds no message'
-        )
+        yield f"messages are ready or due, and no consumer is known: {names}"
+        yield '(a consumer on the stock transport, or with consume="brpop", is not known while it holds no message)'
 
 
 def _dead_letters(report: dict[str, Any]) -> Iterator[str]:
