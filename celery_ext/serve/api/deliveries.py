@@ -31,10 +31,10 @@ from celery_ext.serve.api.delivery_models import (
 from celery_ext.serve.lending.content import content_of
 from celery_ext.serve.lending.leases import LeaseGone, Lender, Settled
 from celery_ext.serve.lending.line import Line, LineFull, Want
-from celery_ext.serve.lending.queues import is_broadcast, is_known
+from celery_ext.serve.lending.queues import KnownQueues, is_broadcast
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
-from celery_ext.serve.service import Serve, serve_of
+from celery_ext.serve.service import serve_of
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.times import moment_of
 
@@ -62,14 +62,14 @@ def routes() -> list[ActionRoute]:
 
 async def take(request: Request) -> Response:
     """Answers with messages of a queue as soon as there are any, or without any when the wait is over."""
-    serve, caller, queue = serve_of(request), caller_of(request), str(request.path_params["queue"])
+    caller, queue = caller_of(request), str(request.path_params["queue"])
     caller.check(Action.CONSUME, queue=queue)
     if "*" not in caller.tasks:
         raise Problem(403, "a token that names tasks cannot consume: a queue hands out what is next", "not-allowed")
     asked = _query(request)
     wait_s = _seconds("wait", asked.wait, 0, LONGEST_WAIT_S)
     lease_s = _seconds("lease", asked.lease, SHORTEST_LEASE_S, LONGEST_LEASE_S)
-    lender = await run_in_threadpool(_lender, serve, queue, queue in caller.queues)
+    lender = await run_in_threadpool(_lender, request, queue, queue in caller.queues)
     want = Want(
         queue,
         asked.max,
@@ -142,21 +142,23 @@ def _line(request: Request) -> Line:
     return lines[loop]
 
 
-def _lender(serve: Serve, queue: str, is_named: bool) -> Lender:
+def _lender(request: Request, queue: str, is_named: bool) -> Lender:
     """Connects, and returns what lends messages of a queue.
 
     Args:
-        serve: The server.
+        request: Any request for this queue.
         queue: Name of the queue.
         is_named: Whether the token names the queue itself, and not a pattern: then it needs not be known already.
 
     Raises:
         Problem: There is no such queue, or none from which messages can be taken.
     """
+    serve = serve_of(request)
     app = serve.broker.app
+    known: KnownQueues = request.app.state._state.setdefault("known_queues", KnownQueues())
     if is_broadcast(app, queue):
         raise bad_request(f"{quoted(queue)} is a queue of broadcasts, which has no messages to take", "broadcast-queue")
-    if not is_named and not is_known(app, serve.store, queue):
+    if not is_named and not known.has(app, serve.store, queue):
         raise Problem(
             404, f"nobody has published to a queue {quoted(queue)} yet, nor does the token name it", "no-such-queue"
         )
