@@ -39,7 +39,11 @@ def make_store(client: Any, form: str) -> DelayStore:
 
 
 def fill(
-    store: DelayStore, count: int, due_ms: Callable[[], float], size: Callable[[], int] = lambda: BODY_BYTES
+    store: DelayStore,
+    count: int,
+    due_ms: Callable[[], float],
+    size: Callable[[], int] = lambda: BODY_BYTES,
+    queue: str = QUEUE,
 ) -> None:
     """Offers messages with UUIDs as ids, as tasks have.
 
@@ -48,10 +52,11 @@ def fill(
         count: Number of messages.
         due_ms: Returns the due time of the next message, ms since the epoch.
         size: Returns the length of the next message in bytes.
+        queue: Name of the queue.
     """
     for start in range(0, count, PER_CALL):
         ids = [str(uuid4()) for _ in range(min(PER_CALL, count - start))]
-        store.delivery.offer(QUEUE, *[Offer(task_id, repr(due_ms()), 0, message(task_id, size())) for task_id in ids])
+        store.delivery.offer(queue, *[Offer(task_id, repr(due_ms()), 0, message(task_id, size())) for task_id in ids])
 
 
 def within_the_last_hour() -> Callable[[], float]:

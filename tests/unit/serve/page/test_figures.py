@@ -1,0 +1,109 @@
+"""Numbers, durations, times and the verdict on all of it, as the page shows them."""
+
+from math import inf
+
+import pytest
+
+from celery_ext.serve.page import figures
+from celery_ext.serve.page.figures import QueueRow, health, late, moment, number, quantile, seconds, size
+from kombu_delayq.store.types import Memory
+
+NOW = 1_795_374_000_000.0  # 22 November 2026, 19:00 UTC
+ROOM = Memory(10, 100, "7.2.4")
+
+
+def row(**given: object) -> QueueRow:
+    fields = {
+        "queue": "mail",
+        "delayed": 3,
+        "ready": 0,
+        "overdue": 0,
+        "overdue_by_s": 0.0,
+        "unacked": 0,
+        "next_due": moment(NOW + 5000, NOW),
+        "p50": "",
+        "p99": "",
+        "consumers": 1,
+    }
+    return QueueRow(**{**fields, **given})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "text", "words"),
+    [
+        (5_000, "19:00:05", "in 5.0s"),
+        (-5_000, "18:59:55", "5.0s ago"),
+        (86_400_000, "23 Nov, 19:00", "in 1d"),
+        (60 * 86_400_000, "21 Jan 2027, 19:00", "in 60d"),
+        (inf, "never", ""),
+    ],
+)
+def test_a_time(after_ms: float, text: str, words: str) -> None:
+    """A time of today is a clock, any other has its day; both say how far away they are."""
+    found = moment(NOW + after_ms, NOW)
+    assert found is not None
+    assert (found.text, found.words) == (text, words)
+
+
+def test_no_time() -> None:
+    """What has no time shows none."""
+    assert moment(None, NOW) is None
+
+
+def test_numbers_are_read_at_a_glance() -> None:
+    """Counts have separators, bytes and seconds the unit that fits."""
+    assert number(1_000_000) == "1,000,000"
+    assert [size(count) for count in (0, 999, 1_500, 212_400_000, 3e12)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.5 kB",
+        "212 MB",
+        "3.0 TB",
+    ]
+    assert [seconds(value) for value in (0.004, 1.0, 1.25, 90.0, 7200.0)] == ["4 ms", "1 s", "1.2 s", "1.5 min", "2 h"]
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.5, 1.0), (0.25, 0.5), (0.75, 2.0), (1.0, inf)],
+)
+def test_a_quantile_is_between_two_bounds(share: float, expected: float) -> None:
+    """A quantile is estimated in proportion between two bounds; beyond the last one it is not known."""
+    assert quantile(share, [10, 16], [1.0, 2.2], 20) == pytest.approx(expected)
+
+
+def test_lateness_in_words() -> None:
+    """Without a delivery there is no lateness, and one beyond the last bound says so."""
+    assert quantile(0.5, [0], [1.0], 0) is None
+    assert (late(None, [1.0]), late(inf, [3600.0]), late(0.004, [1.0])) == ("", "> 1 h", "4 ms")
+
+
+@pytest.mark.parametrize(
+    ("rows", "leader", "memory", "state", "title"),
+    [
+        ([row()], "one", ROOM, "ok", "All is well"),
+        ([], "one", ROOM, "ok", "All is well"),
+        ([row()], None, ROOM, "bad", "Nobody transfers"),
+        ([row(overdue=2, overdue_by_s=1.0)], "one", ROOM, "ok", "All is well"),
+        ([row(overdue=2, overdue_by_s=20.0)], "one", ROOM, "warn", "Tasks are overdue"),
+        ([row(overdue=2, overdue_by_s=200.0)], "one", ROOM, "bad", "Tasks are overdue"),
+        ([row(ready=2, consumers=0)], "one", ROOM, "warn", "Nobody consumes"),
+        ([row(ready=2, consumers=None)], "one", ROOM, "ok", "All is well"),
+        ([row()], "one", Memory(85, 100, ""), "warn", "Redis is nearly full"),
+        ([row()], "one", Memory(99, 100, ""), "bad", "Redis is nearly full"),
+        ([row(error="WRONGTYPE")], "one", ROOM, "warn", "A queue cannot be read"),
+        ([row(ready=2, consumers=0)], None, ROOM, "bad", "Nobody transfers, and more"),
+    ],
+)
+def test_the_verdict(rows: list[QueueRow], leader: str | None, memory: Memory, state: str, title: str) -> None:
+    """The worst that was found is the title, and everything that was found is said."""
+    found = health(rows, leader, [], memory)
+    assert (found.state, found.title) == (state, title)
+    assert found.reasons
+
+
+def test_the_calm_sentence() -> None:
+    """When all is well, the page says what waits, and what is due next."""
+    rows = [row(), row(queue="web", delayed=2, next_due=moment(NOW + 1000, NOW))]
+    assert health(rows, "one", [], ROOM).reasons == ["5 delayed tasks in 2 queues; the next is due in 1.0s."]
+    assert figures.health([row(delayed=0)], "one", [], ROOM).reasons == ["No task waits."]
