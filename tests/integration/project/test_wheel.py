@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -42,6 +43,9 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
 
     run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT)
     [wheel] = tmp_path.glob("*.whl")
+    page = "celery_ext/serve/page"
+    wanted = {f"{page}/templates/base.html", f"{page}/static/page.js", f"{page}/static/uplot/LICENSE"}
+    assert wanted <= set(ZipFile(wheel).namelist())
     run(sys.executable, "-m", "venv", tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", f"{wheel}[embedded]")

@@ -3,6 +3,8 @@
 import { localize, moment, setNow } from "./format.js";
 
 const EVERY_MS = 2000;
+/** A page that takes long to come is asked for less often: it gets at most this share of the server's time. */
+const SHARE = 0.1;
 const PARTS = "[data-live-part]", ROWS = "[data-live-rows]";
 const base = new URL(document.documentElement.dataset.base, document.baseURI);
 
@@ -85,13 +87,14 @@ export function keepFresh(others) {
   const lamp = document.querySelector("[data-live]");
   if (!lamp || !document.querySelector(`${PARTS}, ${ROWS}`)) return;
   const text = lamp.firstElementChild;
-  let lost = false, timer = 0, asking = null;
+  let lost = false, timer = 0, asking = null, tookMs = 0;
 
   const show = (state, words) => { lamp.dataset.state = state; text.textContent = words; };
   const asks = async () => {
     clearTimeout(timer);
     if (document.hidden || asking) return;
     asking = AbortSignal.timeout(10_000);
+    const begun = performance.now();
     try {
       const response = await fetchFresh(location.href, "text/html", asking);
       take(await response.text(), others);
@@ -104,7 +107,8 @@ export function keepFresh(others) {
       lost = true;
     } finally {
       asking = null;
-      if (!document.hidden) timer = setTimeout(asks, EVERY_MS);
+      tookMs = performance.now() - begun;
+      if (!document.hidden) timer = setTimeout(asks, Math.max(EVERY_MS, lost ? 0 : tookMs / SHARE));
     }
   };
   lamp.hidden = false;

@@ -8,9 +8,10 @@ from redis.exceptions import ResponseError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.rendering import Page, render
-from celery_ext.serve.problems import bad_request
+from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.store.viewing.audit import AuditLine
 
@@ -28,7 +29,10 @@ class _Line:
 
 
 def audit(request: Request) -> Response:
-    """Answers with the latest lines of the audit."""
+    """Answers with the latest lines of the audit, for those who may see all queues and tasks: its lines name any."""
+    caller = caller_of(request)
+    if not caller.unlimited:
+        raise Problem(403, f"{caller.name} sees some queues or tasks only, and the audit names all", "not-allowed")
     store, page = serve_of(request).store, Page(request, "audit")
     page.now_ms = store.now_ms()
     try:

@@ -94,13 +94,13 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
         request: The request.
         task_id: Its id.
         notes: Sentences at the head of the page.
-        status: HTTP status for a task that waits.
+        status: HTTP status of the page; 404 for a task that does not wait, if there is nothing else to say.
     """
     serve, page = serve_of(request), Page(request, "overview", notes)
     page.now_ms = serve.store.now_ms()
     found = find(serve.store, caller_of(request), task_id)
     if not found:
-        return render("gone.html", page, 200 if notes else 404, id=task_id)
+        return render("gone.html", page, status if notes else 404, id=task_id)
     view = _view(found, page.now_ms, hidden=serve.settings.hide_arguments)
     return render("task.html", page, status, task=view)
 

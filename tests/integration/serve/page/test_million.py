@@ -46,7 +46,7 @@ def test_a_million_messages_are_no_trouble(app: Celery, store: DelayStore, visit
     page = reader.see()
     page.locator("tbody tr").nth(QUEUES - 1).wait_for()
     assert perf_counter() - begun < 3  # on any machine, however busy; the benchmark has the sharp figure
-    assert "1,000,000 delayed tasks in 20 queues" in page.locator(".health").inner_text()
+    assert "1,000,000 delayed tasks" in page.locator(".health").inner_text()
     page.get_by_role("rowheader", name="bench-07").get_by_role("link").click()
     page.locator(".u-over").wait_for()
     page.get_by_role("link", name="Next page").click()
