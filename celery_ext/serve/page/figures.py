@@ -15,6 +15,8 @@ LATE_S = 5.0
 #: Shares of Redis's memory limit from which the page warns, and from which all is not well.
 FULL, OVERFULL = 0.8, 0.95
 
+#: A due time is shown as ``now`` from one bound to the other, s from now: the figures are up to 2 s old.
+NOW_S = (-3.0, 0.5)
 _BYTES = ("bytes", "kB", "MB", "GB", "TB")
 _SHORT = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -52,7 +54,11 @@ def moment(at_ms: float | None, now_ms: float) -> Moment | None:
     if at.date() != now.date():
         clock = f"{at.day} {at:%b}{'' if at.year == now.year else f' {at.year}'}, {at:%H:%M}"
     iso = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Moment(at_ms, iso, clock, in_words((at_ms - now_ms) / 1000))
+    return Moment(at_ms, iso, clock, _away((at_ms - now_ms) / 1000))
+
+
+def _away(seconds: float) -> str:
+    return "now" if NOW_S[0] < seconds < NOW_S[1] else in_words(seconds)
 
 
 def number(count: float) -> str:

@@ -30,7 +30,11 @@ export function words(seconds) {
   return seconds >= 0 ? `in ${text}` : `${text} ago`;
 }
 
-export const until = (ms) => words((Number(ms) - now()) / 1000);
+/** How far away a due time is. The figures are up to 2 s old, so that what has just left is still "now". */
+export function until(ms) {
+  const seconds = (Number(ms) - now()) / 1000;
+  return seconds > -3 && seconds < 0.5 ? "now" : words(seconds);
+}
 
 /** A time in the browser's zone: of today "18:04:05", else "23 Nov, 18:04". */
 export function moment(iso) {

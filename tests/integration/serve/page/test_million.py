@@ -52,7 +52,7 @@ def test_a_million_messages_are_no_trouble(app: Celery, store: DelayStore, visit
     page.get_by_role("link", name="Next page").click()
     page.get_by_role("link", name="First page").wait_for()
 
-    page.get_by_label("In the arguments").fill("no argument has this")
+    page.get_by_label("Arguments: text").fill("no argument has this")
     page.get_by_role("button", name="Show").click()
     page.get_by_text(re.compile(r"^0 found, [1-9][\d,]* of 50,000 searched$")).first.wait_for()
     page.get_by_role("button", name="Stop").click()

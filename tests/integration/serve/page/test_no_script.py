@@ -15,7 +15,7 @@ def test_everything_works_without_a_script(app: Celery, store: DelayStore, visit
     assert page.locator("svg.bars .due").first.get_attribute("d")
     page.get_by_role("link", name="Day", exact=True).click()
     page.get_by_role("rowheader", name="mail").get_by_role("link").click()
-    page.get_by_label("In the arguments").fill("kwargs.order.id=7")
+    page.get_by_label("Arguments: text").fill("kwargs.order.id=7")
     page.get_by_role("button", name="Show").click()
     page.get_by_text("1 found").wait_for()
     page.locator("[data-tasks] a").first.click()

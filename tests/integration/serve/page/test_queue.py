@@ -65,7 +65,7 @@ def test_search_as_a_stream(app: Celery, visit: Visit) -> None:
     fill(app, 40, "shop.charge")
     page = visit().see("queues/mail")
     page.get_by_label("Task name").fill("*.charge")
-    page.get_by_label("In the arguments").fill("kwargs.order.id=17")
+    page.get_by_label("Arguments: text").fill("kwargs.order.id=17")
     page.get_by_role("button", name="Show").click()
     page.get_by_text("1 found, 100 of 100 searched").last.wait_for()
     rows = page.locator("[data-tasks] tbody tr")
