@@ -152,6 +152,22 @@ def _row(*cells: str | None) -> str:
     return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in shown)}|"
 
 
+def http_routes() -> Lines:
+    """Yields a heading and a table for each group of routes of the HTTP API."""
+    from celery_ext.serve.application import routes  # needs the extra `serve`
+
+    shown = [route for route in routes() if route.doc is not None]
+    for tag in dict.fromkeys(route.doc.tag for route in shown):
+        yield from (f"### {tag}", "")
+        yield from _table("route", "action", "what it does")
+        for route in shown:
+            if route.doc.tag == tag:
+                path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
+                action = f"`{route.action}`" if route.action else "open to all"
+                yield _row(f"`{route.method} {path}`", action, route.doc.summary.removesuffix("."))
+        yield ""
+
+
 TABLES: dict[str, Callable[[], Lines]] = {
     "options": options,
     "spark options for writing and reading": lambda: spark_option_rows(spark_options.BrokerOptions),
@@ -164,6 +180,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "spark errors": lambda: error_rows(spark_errors),
     "packages": packages,
     "modules": modules,
+    "http routes": http_routes,
 }
 
 

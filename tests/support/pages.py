@@ -26,7 +26,7 @@ def blocks(page: Path, *languages: str) -> Iterator[str]:
 def commands(page: Path) -> Iterator[list[str]]:
     """Yields the words of each command line in the shell blocks of a page, comments left out."""
     for code in blocks(page, "sh"):
-        for line in code.splitlines():
+        for line in code.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words:
                 yield words

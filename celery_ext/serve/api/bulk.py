@@ -29,7 +29,13 @@ _WORDS: dict[str, Any] = {"cancel": "cancel", "reschedule": "reschedule", "run":
 
 def routes() -> list[ActionRoute]:
     """Returns the routes of bulk actions. Each checks the action that it performs, beside the right to look."""
-    count = Doc("Count the tasks that a filter chooses, to act on them.", None, BulkRequest, {201: BulkAnswer}, _TAG)
+    count = Doc(
+        "Count the tasks that a filter chooses, to act on them; needs the right to this action, too.",
+        None,
+        BulkRequest,
+        {201: BulkAnswer},
+        _TAG,
+    )
     start = Doc("Start what was counted.", None, BulkStart, {200: BulkAnswer}, _TAG, idempotent=True)
     show = Doc("Show how far a bulk action is.", None, None, {200: BulkAnswer}, _TAG)
     stop = Doc("Stop a bulk action; what is done stays done.", None, None, {200: BulkAnswer}, _TAG)
