@@ -9,7 +9,7 @@ from typing import Any
 
 from celery.app.utils import find_app
 from django.conf import settings
-from django.contrib.admin.views.decorators import staff_member_required
+from django.contrib.auth.decorators import user_passes_test
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.urls import re_path
@@ -49,7 +49,7 @@ def serve(request: HttpRequest, path: str) -> HttpResponseBase:
     return answered
 
 
-@staff_member_required
+@user_passes_test(lambda user: user.is_active and user.is_staff, login_url="admin:login")
 def _for_staff(request: HttpRequest, path: str) -> HttpResponseBase:
     return _answer(request, path, Caller(request.user.get_username(), OPERATING))
 

@@ -33,7 +33,7 @@ class ServeSettings:
     hide_arguments: bool = False
     dead_letters: tuple[str, ...] = ()
     root_path: str = ""
-    tokens: Path | None = None
+    tokens: Path | str | None = None
     trust_header: str | None = None
     trusted_proxies: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from enum import Enum
 from math import ceil
+from pathlib import Path
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -52,7 +53,7 @@ class Gate:
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
-        self._file = TokenFile(settings.tokens) if settings.tokens else None
+        self._file = TokenFile(Path(settings.tokens)) if settings.tokens else None
         self._limiter = RateLimiter()
         self.proxies = TrustedProxies(settings.trusted_proxies, settings.trust_header)
         self.sessions = Sessions(self._tokens)

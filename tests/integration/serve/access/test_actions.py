@@ -92,7 +92,7 @@ class Shop:
         self.app.conf.update(broker_transport=TRANSPORT, task_default_queue="mine", task_create_missing_queues=True)
         self._file = file
         write_tokens(file, [])
-        settings: Any = {"tokens": file, "dead_letters": ("theirs.dead",)}
+        settings: Any = {"tokens": str(file), "dead_letters": ("theirs.dead",)}
         self._applications = {write: asgi(self.app, allow_write=write, **settings) for write in (True, False)}
         self.fill()
 
