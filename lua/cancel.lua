@@ -26,6 +26,7 @@ local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset', [chains] 
 if wrong then
   return wrong
 end
+local left = redis.pcall('PTTL', keys.due) -- the last message may leave
 local reply, removed = search(keys, ids, count, bytes, remove), 0
 for i, found in ipairs(reply) do
   local has_step = false
@@ -38,5 +39,5 @@ for i, found in ipairs(reply) do
     redis.call('ZREM', has_step and chains or cancelled, ids[i])
   end
 end
-tally(counts, { cancel = removed })
+tally_operation(counts, 'cancel', removed, keys.due, left)
 return reply

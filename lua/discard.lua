@@ -35,6 +35,7 @@ local function discard(id, sha, due_ms)
   return 'cancelled'
 end
 
+local left = redis.pcall('PTTL', keys.due) -- the last message may leave
 local reply, ended, removed = {}, 0, 0
 for i = 3, #ARGV, 4 do
   local word, chain = discard(ARGV[i], ARGV[i + 1], ARGV[i + 2]), ARGV[i + 3]
@@ -56,5 +57,5 @@ if ended > 0 then
     redis.call('PEXPIRE', cancelled, ttl)
   end
 end
-tally(counts, { cancel = removed })
+tally_operation(counts, 'cancel', removed, keys.due, left)
 return reply

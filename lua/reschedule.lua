@@ -45,5 +45,5 @@ announce(keys, wake, queue, function()
   end
 end)
 live_on(keys, life, now)
-tally(counts, { reschedule = changed })
+tally_operation(counts, 'reschedule', changed, keys.due, life.left)
 return reply

@@ -20,7 +20,7 @@ local wrong = wrong_stored(keys, 5)
 if wrong then
   return wrong
 end
-local expire = life_of(keys, now_ms(), 0).margin
+local life = life_of(keys, now_ms(), 0)
 
 local function run_now(id, sha, was_ms, body)
   local message = stored(keys, id)
@@ -30,7 +30,7 @@ local function run_now(id, sha, was_ms, body)
     return 'changed'
   end
   local ready = KEYS[5 + tonumber(ARGV[2 + tonumber(message.priority)])]
-  push({ [ready] = { body } }, 5, expire)
+  push({ [ready] = { body } }, 5, life.margin)
   remove(keys, message)
   return 'transferred'
 end
@@ -40,5 +40,5 @@ for i = 12, #ARGV, 4 do
   reply[#reply + 1] = run_now(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
   moved = moved + (reply[#reply] == 'transferred' and 1 or 0)
 end
-tally(counts, { run_now = moved })
+tally_operation(counts, 'run_now', moved, keys.due, life.left)
 return reply

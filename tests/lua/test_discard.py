@@ -1,5 +1,7 @@
 """``discard.lua``: removes waiting messages that are still as they were read."""
 
+from collections.abc import Callable
+
 import pytest
 
 from kombu_delayq.message.fields import CHAIN_ID
@@ -115,3 +117,23 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
     store.delivery.offer("q", waiting("i"))
     message = only(store, "i")
     refuses_a_key_of_the_wrong_type(store, key, lambda: discard(store, message))
+
+
+def test_counters_end_with_a_queue_that_expires(store: DelayStore) -> None:
+    """In a queue with ``x-expires`` what operations count ends with the queue's keys, also after its last message."""
+    counts = store.keys.counts("q")
+    due_ms = clock_ms(store.client) + 3_600_000
+
+    def leaves(act: Callable[[Waiting], object]) -> None:
+        store.delivery.offer("q", waiting("i", due_ms), expire_ms=60_000)
+        act(only(store, "i"))
+        assert 3_600_000 < store.client.pttl(counts) <= 3_670_000
+        store.client.delete(counts)
+
+    leaves(lambda message: discard(store, message))
+    leaves(lambda message: store.lookup.cancel(["q"], [message.id]))
+    leaves(lambda message: store.lookup.run_now("q", [Change(message, 0.0, b"new")]))
+    leaves(lambda message: store.lookup.reschedule("q", [Change(message, due_ms + 1, b"new")]))
+    store.delivery.offer("p", waiting("i"))
+    store.lookup.cancel(["p"], ["i"])
+    assert store.client.pttl(store.keys.counts("p")) == -1

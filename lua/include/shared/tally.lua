@@ -23,6 +23,20 @@ local function keep_counts(counts, ms)
   end
 end
 
+-- Adds to the counter of an operation on a queue that may expire: the counters end no sooner than its keys.
+-- before: the reply of PTTL for the key `due` before the operation, which may have removed the key. Cost O(1).
+local function tally_operation(counts, name, number, due, before)
+  if number == 0 then
+    return
+  end
+  tally(counts, { [name] = number })
+  local ends = redis.pcall('PTTL', due)
+  ends = ends == -2 and before or ends
+  if type(ends) == 'number' and ends > 0 then
+    keep_counts(counts, ends)
+  end
+end
+
 -- Removes the counters of a queue that is forgotten. One that is forgotten at once may be used again: its counters are
 -- kept for `kept` ms, with 0 for good.
 local function forget_counts(counts, at_once, kept)
