@@ -43,12 +43,18 @@ class Prometheus:
         directory: For its configuration and its data.
         rules: File of alert rules.
         targets: Name of each job, and the port of this machine that it scrapes.
+        tokens: Names of those jobs that need a token, and the token.
     """
 
-    def __init__(self, directory: Path, rules: Path, targets: Mapping[str, int]) -> None:
+    def __init__(self, directory: Path, rules: Path, targets: Mapping[str, int], tokens: Mapping[str, str]) -> None:
         self.port = free_port()
         jobs = [
-            {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{at}"]}]} for name, at in targets.items()
+            {
+                "job_name": name,
+                "static_configs": [{"targets": [f"127.0.0.1:{port}"]}],
+                **({"authorization": {"credentials": tokens[name]}} if name in tokens else {}),
+            }
+            for name, port in targets.items()
         ]
         conf = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},

@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 import redis
@@ -14,6 +16,7 @@ from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis, free_port
 from celery_ext.serve import asgi
+from celery_ext.serve.access import tokens
 from kombu_delayq.store import DelayStore
 from tests.support import ROOT
 from tests.support.commands.shell import BIN
@@ -58,11 +61,21 @@ def broker() -> Iterator[PrivateRedis]:
 
 
 @pytest.fixture(scope="module")
-def serve_port(broker: PrivateRedis) -> Iterator[int]:
-    """Port of a server whose app knows two queues, one of dead letters."""
+def token(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A file with a token that is good for metrics alone, and the token."""
+    path, secret = tmp_path_factory.mktemp("tokens") / "tokens.json", tokens.new_secret()
+    entry = {"name": "prometheus", "sha256": tokens.hash_of(secret), "actions": ["metrics"]}
+    entry |= {"queues": ["*"], "tasks": ["*"], "rate": None, "expires": None}
+    tokens.write_tokens(path, [tokens.Token.parse(entry)])
+    return path, secret
+
+
+@pytest.fixture(scope="module")
+def serve_port(broker: PrivateRedis, token: tuple[Path, str]) -> Iterator[int]:
+    """Port of a server that wants a token, and knows a queue of dead letters."""
     app = Celery(broker=broker.url, set_as_current=False)
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
-    made = asgi(app, anonymous=True, dead_letters=("failed",))
+    made = asgi(app, tokens=token[0], dead_letters=("failed",))
     port = free_port()
     server = uvicorn.Server(uvicorn.Config(made, port=port, log_level="warning", lifespan="off"))
     thread = Thread(target=server.run)
@@ -84,11 +97,12 @@ def transfer_port(broker: PrivateRedis) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def prometheus(
-    broker: PrivateRedis, serve_port: int, transfer_port: int, tmp_path_factory: pytest.TempPathFactory
+    broker: PrivateRedis, serve_port: int, transfer_port: int, token: tuple[Path, str], tmp_path_factory: Any
 ) -> Iterator[Prometheus]:
     """Prometheus, once it has seen messages come due."""
     targets = {"serve": serve_port, "transfer": transfer_port}
-    prometheus = Prometheus(tmp_path_factory.mktemp("prometheus"), MONITORING / "alerts.yaml", targets)
+    directory = tmp_path_factory.mktemp("prometheus")
+    prometheus = Prometheus(directory, MONITORING / "alerts.yaml", targets, {"serve": token[1]})
     try:
         prometheus.ready()
         _happen(broker, prometheus)
