@@ -11,7 +11,7 @@
 -- Returns {number moved, number without a body, due time of the first or '', now, next due or ''}
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include batch clock large lateness lifetime take tally wrong_type
+-- @include batch clock large lateness lifetime take wrong_type
 
 -- A read asks for as many messages as fit the buffer of 16 KB in which Redis gives a script its reply: Redis copies a
 -- larger reply once more.
@@ -40,14 +40,14 @@ end
 
 while count > 0 and bytes > 0 do
   ask = math.min(ask, count)
-  local members, bodies, priorities, size, due, last_due = take(keys, now, #batch.members, ask, not first, late)
+  local members, bodies, priorities, size, due, last_due = take(keys, now, #batch.members, ask, not first)
   if #members == 0 then
     break
   elseif not first and now - due > PUNCTUAL then
     late = late_by(keys.due, now, tonumber(due), count)
   end
-  if late then
-    add_late(late, now, #members - (first and 0 or 1), tonumber(last_due))
+  if late and (last_due or #members < ask or ask == count or size >= bytes) then
+    late.last_ms = now - (last_due or redis.call('ZSCORE', keys.due, members[#members]))
   end
   if priorities or #batch.members > 0 or usual ~= foremost then
     hold(batch, members, bodies, priorities, list_of)
@@ -62,13 +62,16 @@ while count > 0 and bytes > 0 do
   ask = is_large and 1 or math.max(1, math.min(4 * #members, math.floor(REPLY * #members / size), AT_MOST))
 end
 settle_batch()
-if late or lost > 0 then
-  count_moved(counts, late, moved, lost)
+if late then
+  count_late(counts, late, moved)
 elseif moved > 0 then
   redis.pcall('HINCRBY', counts, 'late:0', moved)
 end
+if lost > 0 then
+  redis.pcall('HINCRBY', counts, 'lost', lost)
+end
 if first and expire > 0 then
-  keep_counts(counts, ahead(keys, now) + expire)
+  redis.pcall('PEXPIRE', counts, string.format('%.0f', ahead(keys, now) + expire))
 end
 local head = next_due(keys, now, is_large)
 if is_large and not head then

@@ -118,8 +118,8 @@ class Figures(StorePart):
         """Reads what the scripts have counted; one round trip for each few hundred queues.
 
         The counters of a queue only grow. They begin at 0 when the queue is forgotten or expires. The sum of the
-        lateness is an estimate: a message that is late by no more than the first bound counts half of it. Of others,
-        the script reads the due times of the first one and of about every 32nd, and takes those between as evenly
+        lateness is an estimate: a message that is late by no more than the first bound counts half of it. Of other
+        batches the script reads the due times of the first and of the last message, and takes those between as evenly
         spread.
 
         Returns:

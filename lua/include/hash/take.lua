@@ -17,9 +17,9 @@ local function next_due(keys)
 end
 
 -- Reads `count` messages that are due, oldest first, after `skip` of them. Returns members, bodies (false: missing),
--- priorities (nil where no body is missing and all are '0'), bytes of all, with `dated` the due time of the one message
--- that is read first, or with `late` that of the last one. Cost O(log N + skip + count).
-local function take(keys, now, skip, count, dated, late)
+-- priorities (nil where no body is missing and all are '0'), bytes of all, and with `dated` the first due time.
+-- Cost O(log N + skip + count).
+local function take(keys, now, skip, count, dated)
   local members = redis.call('ZRANGEBYSCORE', keys.due, '-inf', now, 'LIMIT', skip, count)
   if #members == 0 then
     return members
@@ -38,8 +38,7 @@ local function take(keys, now, skip, count, dated, late)
       end
     end
   end
-  local first = dated and next_due(keys)
-  return members, bodies, priorities, size, first, first or late and redis.call('ZSCORE', keys.due, members[#members])
+  return members, bodies, priorities, size, dated and next_due(keys)
 end
 
 -- Removes the messages that `take` has just returned, by their members: the first ones by due time.

@@ -9,9 +9,9 @@ local PUNCTUAL = 5
 local function late_by(due, now, first, most)
   -- Those who read the counters have them in s. A script makes this table only where it needs it.
   local LATE_MS = { 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000, 3600000 }
-  local late = { longest = 0, last = first, sum = now - first }
+  local late = { longest = 0, first_ms = now - first, last_ms = now - first }
   for i = #LATE_MS, 1, -1 do
-    if now - first > LATE_MS[i] then
+    if late.first_ms > LATE_MS[i] then
       late.longest = math.max(late.longest, i)
       late[i] = most == 1 and 1 or redis.call('ZCOUNT', due, '-inf', string.format('(%.17g', now - LATE_MS[i]))
       if late[i] >= most then
@@ -22,27 +22,18 @@ local function late_by(due, now, first, most)
   return late
 end
 
--- Adds to `late` by how many ms further messages are late together. It takes their due times as evenly spread from that
--- of the last message before them to that of the last one of them.
-local function add_late(late, now, number, last)
-  late.sum = late.sum + number * (now - late.last) - (number + 1) * (last - late.last) / 2
-  late.last = last
-end
-
--- Counts messages that were transferred, the oldest ones. late: the reply of `late_by`; nil where all are punctual.
--- moved: number of messages; lost: number of those without a body.
-local function count_moved(counts, late, moved, lost)
-  local by, later = { lost = lost }, 0
-  for i = late and late.longest or 0, 1, -1 do
+-- Counts messages that were transferred, the oldest ones. Takes their due times as evenly spread. late: the reply of
+-- `late_by`, with `last_ms`: how late the last of them was.
+local function count_late(counts, late, moved)
+  local by, later = {}, 0
+  for i = late.longest, 1, -1 do
     local found = math.min(late[i] or moved, moved)
     if found > later then
       by['late:' .. i], later = found - later, found
     end
   end
   by['late:0'] = moved - later
-  if late then
-    -- Readers count PUNCTUAL / 2 for each message of bucket 0.
-    by.late_us = math.floor(1000 * (late.sum * moved / (moved + lost) - (moved - later) * PUNCTUAL / 2))
-  end
+  -- Readers count PUNCTUAL / 2 for each message of bucket 0.
+  by.late_us = math.floor(500 * (moved * (late.first_ms + late.last_ms) - (moved - later) * PUNCTUAL))
   tally(counts, by)
 end
