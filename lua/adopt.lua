@@ -32,7 +32,7 @@ end
 if tonumber(due_ms) <= now then
   return 'due'
 end
-if tag ~= '' and redis.call('HEXISTS', unacked, tag) == 0 then
+if tag ~= '' and not redis.call('ZSCORE', unacked_index, tag) then
   return 'gone'
 end
 local life = life_of(keys, now, expire)
