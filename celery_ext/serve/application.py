@@ -59,7 +59,7 @@ def problem_of(error: Exception) -> Problem:
         case ClientDisconnect():  # nobody reads this
             return Problem(400, "the body ended too soon")
         case AnswerLost():
-            return Problem(503, str(error), "answer-lost")
+            return Problem(503, str(error), "answer-lost", headers={"Retry-After": "2"}, outcome="unknown")
         case NoPermissionError():
             return Problem(502, "the server's Redis user may not do this", "broker-refuses")
         case OperationalError() | RedisError() | OSError():

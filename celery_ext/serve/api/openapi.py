@@ -38,7 +38,10 @@ def routes() -> list[ActionRoute]:
 
 def openapi(request: Request) -> Response:
     """Answers with the document, for the address under which the caller reached the server."""
-    return answer(document(request.app.routes, request.scope.get("root_path", "")))
+    state = request.app.state
+    if not hasattr(state, "openapi"):  # it takes some ms to make, and anybody may ask for it
+        state.openapi = document(request.app.routes)
+    return answer({**state.openapi, "servers": _servers(request.scope.get("root_path", ""))})
 
 
 def document(routes: Iterable[Any], root_path: str = "") -> dict[str, Any]:
@@ -56,7 +59,7 @@ def document(routes: Iterable[Any], root_path: str = "") -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "delayq serve", "version": __version__, "description": _ABOUT},
-        "servers": [{"url": root_path or "/"}],
+        "servers": _servers(root_path),
         "paths": paths,
         "components": {
             "schemas": schemas.components,
@@ -64,6 +67,10 @@ def document(routes: Iterable[Any], root_path: str = "") -> dict[str, Any]:
         },
         "security": [{"token": []}, {}],
     }
+
+
+def _servers(root_path: str) -> list[dict[str, str]]:
+    return [{"url": root_path or "/"}]
 
 
 class _Schemas:

@@ -100,3 +100,24 @@ def test_requests_at_once_share_a_page(make_api: MakeApi, redis_server: PrivateR
         with suppress(Exception):
             made.state.serve.broker.close()
         app.close()
+
+
+def test_a_change_whose_answer_is_lost_is_unknown(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """A cancel that Redis may have done is neither a success nor a refusal."""
+    with LosesReply(redis_server.port, b"delay_chain_id") as proxy:
+        api = make_api(shop(proxy.url))
+        for task_id in ("one", "another"):
+            api.post("/v1/tasks", json={**REMIND, "id": task_id})
+        api.delete("/v1/tasks/another")  # Redis knows the script from then on
+        proxy.arm()
+        answer = api.delete("/v1/tasks/one")
+        assert proxy.lost == 1
+    assert (answer.status_code, answer.json()["outcome"]) == (503, "unknown"), answer.text
+    assert redis_server.client().zcard("delayq:{celery}:due") == 0
+
+
+def test_a_path_names_all_its_methods(make_api: MakeApi) -> None:
+    """405 says which methods a path has, also where several routes share it."""
+    answer = make_api().put("/v1/tasks")
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD, POST")
+    assert answer.headers["content-type"] == "application/problem+json"
