@@ -83,9 +83,10 @@ class ServeBroker:
         """Closes the connections to Redis. The next caller connects again."""
         with self._lock:
             parts, self._parts = self._parts, {}
-            for part in parts.values():
-                if hasattr(part, "close"):
-                    part.close()
+        for part in parts.values():  # a thread among them may need the store to come to its end
+            if hasattr(part, "close"):
+                part.close()
+        with self._lock:
             store, self._store = self._store, None
             if store is not None:
                 store.close()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import NamedTuple
 from uuid import UUID
+from zlib import compress, decompress
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -48,7 +49,9 @@ class Attempt(NamedTuple):
         return str(UUID(bytes=sha256(f"{self.key}:{number}".encode()).digest()[:16], version=4))
 
 
-class _Kept(msgspec.Struct):
+class _Kept(msgspec.Struct, array_like=True):
+    """An answer as Redis keeps it, with its body compressed: that of a batch is long, and much alike."""
+
     status: int
     headers: dict[str, str]
     body: bytes
@@ -92,7 +95,7 @@ async def once(request: Request, work: Work) -> Response:
         await run_in_threadpool(settle, "forget" if claim.word == "first" else "yield")
     else:
         headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-        kept = msgspec.msgpack.encode(_Kept(response.status_code, headers, bytes(response.body)))
+        kept = msgspec.msgpack.encode(_Kept(response.status_code, headers, compress(response.body, 1)))
         await run_in_threadpool(settle, "keep", kept)
     return response
 
@@ -112,7 +115,7 @@ def _settle(act: Callable[[], bool]) -> None:
 
 def _replay(kept: bytes) -> Response:
     found = msgspec.msgpack.decode(kept, type=_Kept)
-    return Response(found.body, found.status, {**found.headers, REPLAYED: "true"})
+    return Response(decompress(found.body), found.status, {**found.headers, REPLAYED: "true"})
 
 
 def _digest(*parts: str) -> str:
