@@ -149,6 +149,11 @@ class QueueRow:
     bars_text: str = ""
 
     @property
+    def is_late(self) -> bool:
+        """Whether a message is overdue for so long that somebody should look."""
+        return self.overdue > 0 and self.overdue_by_s >= LATE_S
+
+    @property
     def overdue_by(self) -> str:
         """For how long the oldest overdue message has been due, in words."""
         return in_words(self.overdue_by_s, plain=True)
@@ -198,7 +203,7 @@ def health(rows: Sequence[QueueRow], leader: str | None, standby: Sequence[str],
     if leader is None:
         waits = f"{number(delayed)} delayed tasks stay" if delayed else "delayed tasks would stay"
         bad.append(("Nobody transfers", f"No transfer worker leads, so {waits} where they are: start a worker."))
-    if late_rows := [row for row in rows if row.overdue and row.overdue_by_s >= LATE_S]:
+    if late_rows := [row for row in rows if row.is_late]:
         worst = max(late_rows, key=lambda row: row.overdue_by_s)
         overdue = sum(row.overdue for row in late_rows)
         text = f"{number(overdue)} {_tasks(overdue)} overdue in {_named(late_rows)}, the oldest by {worst.overdue_by}."

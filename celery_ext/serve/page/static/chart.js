@@ -6,6 +6,14 @@ const PARTS = 120;
 const two = (n) => String(n).padStart(2, "0");
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
+/** Where a log scale has lines: at powers of ten, and between them where there are few. */
+function logSplits(most) {
+  const steps = most < 200 ? [1, 2, 5] : [1];
+  const found = [0];
+  for (let ten = 1; ten <= most; ten *= 10) found.push(...steps.map((step) => step * ten).filter((n) => n <= most));
+  return found;
+}
+
 export class DueChart {
   constructor(place) {
     this.place = place;
@@ -102,7 +110,7 @@ export class DueChart {
     this.plot = new uPlot({
       ...this.size(),
       legend: { show: false },
-      padding: [10, 6, 0, 0],
+      padding: [10, 14, 0, 0],
       cursor: { y: false, points: { show: false }, drag: { x: brush, y: false, setScale: false }, focus: { prox: -1 } },
       select: { show: brush },
       scales: {
@@ -115,7 +123,7 @@ export class DueChart {
           ...axis, space: 42, gap: 6,
           size: (_, texts) => 14 + 7 * Math.max(2, ...(texts ?? []).map((text) => text.length)),
            grid: { stroke: () => this.tone("grid"), width: 1 },
-          splits: this.log ? (_, __, ___, most) => [0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].filter((n) => n <= most) : undefined,
+          splits: this.log ? (_, __, ___, most) => logSplits(most) : undefined,
           incrs: [1, 2, 5].flatMap((n) => [1, 10, 100, 1e3, 1e4, 1e5, 1e6].map((m) => n * m)).sort((a, b) => a - b),
           values: (_, splits) => splits.map((n) => number(n)),
         },

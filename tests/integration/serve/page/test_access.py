@@ -13,8 +13,15 @@ LONG = "a.very.long.name.of.a.queue.that.does.not.end-" * 3
 NOT_FOUND = ("Failed to load resource: the server responded with a status of 404",)
 
 
-@pytest.mark.parametrize("width", [375, 1440])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1440),
+        ("dark", 375),
+        pytest.param("light", 375, marks=pytest.mark.long),
+        pytest.param("dark", 1440, marks=pytest.mark.long),
+    ],
+)
 def test_every_page_is_accessible(
     app: Celery, store: DelayStore, visit: Visit, tmp_path, scheme: str, width: int
 ) -> None:
