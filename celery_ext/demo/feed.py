@@ -2,10 +2,13 @@
 
 import importlib
 import os
+from contextlib import suppress
 from random import Random
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
+
+from kombu.exceptions import OperationalError
 
 from celery_ext.demo.private_redis import PrivateRedis
 
@@ -54,7 +57,8 @@ class Feed:
 
     def _run(self) -> None:
         while not self._end.wait(PAUSE_S):
-            self._send(self._random.uniform(2, 120))
+            with suppress(OperationalError):  # a terminal sends Ctrl-C to Redis, too
+                self._send(self._random.uniform(2, 120))
 
     def _send(self, delay_s: float) -> None:
         draw, who = self._random.random(), self._random.choice(_NAMES)

@@ -1,6 +1,8 @@
 """``delayq demo``."""
 
+import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -27,7 +29,8 @@ def test_the_demo_loses_nothing() -> None:
 @pytest.mark.long
 def test_the_demo_shows_its_page_until_it_is_ended() -> None:
     """`delayq demo --serve` prints an address with its token; tasks come and run until a signal ends it."""
-    with subprocess.Popen([BIN / "delayq", "demo", "--serve"], stdout=subprocess.PIPE, text=True) as process:
+    command, out = [BIN / "delayq", "demo", "--serve"], subprocess.PIPE
+    with subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
         try:
             assert process.stdout
             line = next(line for line in process.stdout if line.startswith("open "))
@@ -42,5 +45,6 @@ def test_the_demo_shows_its_page_until_it_is_ended() -> None:
             answer = ask(url, "/v1/tasks", "POST", body=TASK, token=secret)
             assert answer.status == 201, answer
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to Redis as well
+        assert "Traceback" not in process.stdout.read()
         assert process.wait(30) == 0
