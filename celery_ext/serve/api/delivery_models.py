@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from celery_ext.delays.durations import MAX_S
 from celery_ext.serve.lending.leases import MOST
 
 #: Longest wait of a take, and longest and shortest lease, in s.
@@ -29,9 +30,10 @@ class Release(Struct, forbid_unknown_fields=True):
     """Which messages go back to their queue."""
 
     tags: Annotated[list[_Tag], Meta(min_length=1, max_length=MOST)]
-    delay: Annotated[float, Meta(gt=0, description="After how many s they come again; without it, at once.")] | None = (
-        None
-    )
+    delay: (
+        Annotated[float, Meta(gt=0, le=MAX_S, description="After how many s they come again; without it, at once.")]
+        | None
+    ) = None
 
 
 class Extend(Struct, forbid_unknown_fields=True):

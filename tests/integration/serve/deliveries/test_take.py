@@ -146,6 +146,7 @@ def test_a_wrong_parameter_is_named(query: str, about: str, consumer: HttpConsum
     [
         *(b"", b"{", b"[]", b"{}", b'{"tags": []}', b'{"tags": ["0"]}', b'{"tags": ["x"]}', b'{"tags": [1]}'),
         *(b'{"tags": ["1"], "tag": "1"}', b'{"tags": ["1000"]}', b"\xff", b'{"tags": ["-1"]}', b'{"tags": ["99"]}'),
+        *(b'{"tags": ["1"], "delay": 1e999}', b'{"tags": ["1"], "delay": 0}', b'{"tags": ["1"], "delay": -1}'),
     ],
 )
 def test_a_wrong_body_is_refused(body: bytes, consumer: HttpConsumer) -> None:
