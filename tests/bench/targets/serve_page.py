@@ -35,7 +35,7 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
             client.config_set("slowlog-log-slower-than", 0)
             client.config_set("slowlog-max-len", 100_000)
             client.slowlog_reset()
-            with serving(own.url) as (url, secret):
+            with serving(own.url) as (url, secret, _):
                 paths = {
                     "overview": "/",
                     "overview, next month": "/?span=month",
