@@ -27,7 +27,7 @@ while [ -z "$stop" ]; do
   call "$DELAYQ_URL/v1/queues/$queue:take?wait=20s&max=1&lease=${lease_s}s"
   case $status in
     200) ;;
-    000 | 429 | 5??) sleep 2 && continue ;; # away, or too busy: later
+    "" | 000 | 429 | 5??) sleep 2 && continue ;; # away, or too busy: later
     *) echo "$answer" >&2 && exit 1 ;;
   esac
   lease=$(printf '%s' "$answer" | sed -n 's/^{"lease": *{"id": *"\([^"]*\)".*/\1/p')
