@@ -41,6 +41,6 @@ def asgi(app: Celery, **settings: Any) -> ASGIApp:
 
 def wsgi(app: Celery, **settings: Any) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
     """Returns the same for WSGI, to mount into Flask and the like."""
-    from celery_ext.serve.as_wsgi import AsWSGI
+    from celery_ext.serve.mounts.wsgi import AsWSGI
 
     return AsWSGI(asgi(app, **settings))

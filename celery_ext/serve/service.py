@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
+from celery_ext.serve.actions.bulk_actions import BulkRuns
 from celery_ext.serve.broker import ServeBroker
-from celery_ext.serve.bulk_jobs import BulkJobs
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.store import OperatorStore
 
@@ -17,12 +17,12 @@ class Serve:
     Attributes:
         broker: Its broker.
         settings: What it may do and show.
-        jobs: Its bulk actions.
+        runs: Its bulk actions.
     """
 
     broker: ServeBroker
     settings: ServeSettings
-    jobs: BulkJobs = field(default_factory=BulkJobs)
+    runs: BulkRuns = field(default_factory=BulkRuns)
 
     @property
     def store(self) -> OperatorStore:

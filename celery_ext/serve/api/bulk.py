@@ -7,12 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.actions.bulk_actions import BulkRun
 from celery_ext.serve.api.exchange import answer, body_of, invalid_field, iso, with_body
 from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.api.models.letters import BulkAnswer
 from celery_ext.serve.api.models.requests import BulkRequest, BulkStart, Filter, TaskQuery
 from celery_ext.serve.api.tasks.listing import selection_of
-from celery_ext.serve.bulk_jobs import BulkJob
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
@@ -61,8 +61,8 @@ def count_bulk(request: Request, wanted: BulkRequest) -> Response:
         doing = BulkAction(_WORDS[wanted.action], due_ms=due_ms)
     except ValueError as error:
         raise invalid_field("$.eta", str(error)) from None
-    job = serve.jobs.count(serve.broker, caller.name, selection, doing)
-    return answer(_shown(job), 201, {"Location": f"{request.scope.get('root_path', '')}/v1/bulk/{job.id}"})
+    run = serve.runs.count(serve.broker, caller.name, selection, doing)
+    return answer(_shown(run), 201, {"Location": f"{request.scope.get('root_path', '')}/v1/bulk/{run.id}"})
 
 
 async def start_bulk(request: Request) -> Response:
@@ -70,9 +70,9 @@ async def start_bulk(request: Request) -> Response:
     wanted = body_of(request, await request.body(), BulkStart)
 
     def start() -> Response:
-        serve, job = serve_of(request), _job_of(request)
-        serve.jobs.start(serve.broker, job, wanted.confirm)
-        return answer(_shown(job))
+        serve, run = serve_of(request), _run_of(request)
+        serve.runs.start(serve.broker, run, wanted.confirm)
+        return answer(_shown(run))
 
     async def work(attempt: Attempt) -> Response:
         return await run_in_threadpool(start)
@@ -82,14 +82,14 @@ async def start_bulk(request: Request) -> Response:
 
 def show_bulk(request: Request) -> Response:
     """Answers with the state of a bulk action."""
-    return answer(_shown(_job_of(request)))
+    return answer(_shown(_run_of(request)))
 
 
 def stop_bulk(request: Request) -> Response:
     """Stops a bulk action after the call of Redis that is under way."""
-    job = _job_of(request)
-    job.stop()
-    return answer(_shown(job))
+    run = _run_of(request)
+    run.stop()
+    return answer(_shown(run))
 
 
 def _check_tasks(caller: Caller, action: Action, chosen: Filter) -> None:
@@ -100,30 +100,30 @@ def _check_tasks(caller: Caller, action: Action, chosen: Filter) -> None:
     caller.check(action, task=chosen.task)
 
 
-def _job_of(request: Request) -> BulkJob:
+def _run_of(request: Request) -> BulkRun:
     """Returns a bulk action of the caller, who must still be allowed to do it."""
     caller = caller_of(request)
-    job = serve_of(request).jobs.get(request.path_params["id"], caller.name)
-    caller.check(_ACTIONS[_name_of(job)])
-    return job
+    run = serve_of(request).runs.get(request.path_params["id"], caller.name)
+    caller.check(_ACTIONS[_name_of(run)])
+    return run
 
 
-def _name_of(job: BulkJob) -> _Name:
-    return "run" if job.action.name == "run_now" else job.action.name
+def _name_of(run: BulkRun) -> _Name:
+    return "run" if run.action.name == "run_now" else run.action.name
 
 
-def _shown(job: BulkJob) -> BulkAnswer:
+def _shown(run: BulkRun) -> BulkAnswer:
     shown = BulkAnswer(
-        id=job.id,
-        action=_name_of(job),
-        state=job.state,  # type: ignore[arg-type]  # one of its words
-        matched=job.count,
-        as_of=None if job.matched is None else iso(job.matched.as_of_ms),
-        looked=job.looked.looked,
-        done=job.done,
-        of=job.looked.of if job.count is None else job.count,
-        outcomes=job.outcomes,
+        id=run.id,
+        action=_name_of(run),
+        state=run.state,  # type: ignore[arg-type]  # one of its words
+        matched=run.count,
+        as_of=None if run.matched is None else iso(run.matched.as_of_ms),
+        looked=run.looked.looked,
+        done=run.done,
+        of=run.looked.of if run.count is None else run.count,
+        outcomes=run.outcomes,
     )
-    if job.error:
-        shown.error = job.error
+    if run.error:
+        shown.error = run.error
     return shown

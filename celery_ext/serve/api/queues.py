@@ -18,7 +18,7 @@ from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S, Lateness
+from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S
 
 T = TypeVar("T")
 
@@ -121,8 +121,8 @@ def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigure
             unacked=None if held is None else held.get(queue, 0),
             dead_letters=stats.ready if queue in letters else None,
             next_due=None if stats.next_due_ms is None else iso(stats.next_due_ms),
-            lateness_p50_s=quantile(lateness, 0.5),
-            lateness_p99_s=quantile(lateness, 0.99),
+            lateness_p50_s=_known(lateness.quantile(0.5)),
+            lateness_p99_s=_known(lateness.quantile(0.99)),
             transferred=counts[queue].transferred,
             consumers=None if leases is None else consumers[queue],
         )
@@ -131,19 +131,9 @@ def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigure
         yield figures
 
 
-def quantile(lateness: Lateness, share: float) -> float | None:
-    """Returns the lateness in s that a share of all messages had at most; None without messages.
-
-    Source: the estimate of Prometheus's ``histogram_quantile``: in proportion between two bounds.
-    """
-    if not lateness.count:
-        return None
-    rank, before, low = share * lateness.count, 0, 0.0
-    for bound, below in zip(LATENESS_BOUNDS_S, lateness.buckets, strict=True):
-        if below >= rank and below > before:
-            return round(low + (bound - low) * (rank - before) / (below - before), 6)
-        before, low = below, bound
-    return LATENESS_BOUNDS_S[-1]
+def _known(lateness_s: float | None) -> float | None:
+    """Returns a lateness in JSON: beyond the last bound, which has no number, that bound."""
+    return None if lateness_s is None else round(min(lateness_s, LATENESS_BOUNDS_S[-1]), 6)
 
 
 def _allowed(look: Callable[[], T]) -> T | None:

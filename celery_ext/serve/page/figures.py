@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from math import inf, isfinite
+from math import isfinite
 
 from celery_ext.delays.durations import in_words
 from celery_ext.serve.page.chart import Bars
 from kombu_delayq.message.times import moment_of
 from kombu_delayq.store.types import Memory
+from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S
 
 #: How late the oldest overdue message of a queue may be before the page says so, in s. Transfers are faster than that.
 LATE_S = 5.0
@@ -83,35 +84,11 @@ def seconds(value: float) -> str:
     return f"{shown} {unit}"
 
 
-def quantile(share: float, buckets: Sequence[int], bounds_s: Sequence[float], count: int) -> float | None:
-    """Returns the bound in s below which a share of all lateness is, between two bounds in proportion.
-
-    Args:
-        share: 0 to 1.
-        buckets: For each bound, how many were late by no more than this.
-        bounds_s: Bounds in s, ascending.
-        count: How many there were.
-
-    Returns:
-        The lateness; None without any, ``inf`` if it is beyond the last bound.
-
-    Source: the same estimate as that of Prometheus's ``histogram_quantile``.
-    """
-    if not count:
-        return None
-    rank, before, low = share * count, 0, 0.0
-    for bound, below in zip(bounds_s, buckets, strict=True):
-        if below >= rank and below > before:
-            return low + (bound - low) * (rank - before) / (below - before)
-        before, low = below, bound
-    return inf
-
-
-def late(value: float | None, bounds_s: Sequence[float]) -> str:
+def late(value: float | None) -> str:
     """Returns a lateness as the page shows it; empty if there is none yet."""
     if value is None:
         return ""
-    return seconds(value) if isfinite(value) else f"> {seconds(bounds_s[-1])}"
+    return seconds(value) if isfinite(value) else f"> {seconds(LATENESS_BOUNDS_S[-1])}"
 
 
 @dataclass(frozen=True)

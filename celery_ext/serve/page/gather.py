@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from redis.exceptions import ResponseError
 
 from celery_ext.serve.page.chart import bounds, small_bars
-from celery_ext.serve.page.figures import QueueRow, late, moment, quantile
+from celery_ext.serve.page.figures import QueueRow, late, moment
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S, QueueCounts
+from kombu_delayq.store.viewing.figures import QueueCounts
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,7 @@ def _row(
     held: dict[str, int] | None,
     consumers: Counter[str] | None,
 ) -> QueueRow:
-    p50, p99 = [
-        late(quantile(share, counts.lateness.buckets, LATENESS_BOUNDS_S, counts.lateness.count), LATENESS_BOUNDS_S)
-        for share in (0.5, 0.99)
-    ]
+    p50, p99 = (late(counts.lateness.quantile(share)) for share in (0.5, 0.99))
     return QueueRow(
         stats.queue,
         stats.delayed,

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import inf
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
@@ -40,6 +41,23 @@ class Lateness:
     buckets: tuple[int, ...]
     sum_s: float
     count: int
+
+    def quantile(self, share: float) -> float | None:
+        """Returns the lateness in s that a share of all messages, from 0 to 1, had at most.
+
+        Returns:
+            An estimate, in proportion between two bounds; None without messages, ``inf`` beyond the last bound.
+
+        Source: the same estimate as that of Prometheus's ``histogram_quantile``.
+        """
+        if not self.count:
+            return None
+        rank, before, low = share * self.count, 0, 0.0
+        for bound, below in zip(LATENESS_BOUNDS_S, self.buckets, strict=True):
+            if below >= rank and below > before:
+                return low + (bound - low) * (rank - before) / (below - before)
+            before, low = below, bound
+        return inf
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ import pytest
 
 from celery_ext.serve.api.exchange import as_json, iso
 from celery_ext.serve.api.models.answers import Outcome, Task
-from celery_ext.serve.api.queues import quantile
-from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S, Lateness
 
 
 @pytest.mark.parametrize(
@@ -36,12 +34,3 @@ def test_times_are_in_utc_with_ms() -> None:
     """A time beyond the last year is the last moment that can be written."""
     assert iso(1_893_456_000_000.9) == "2030-01-01T00:00:00.000Z"
     assert iso(1e30) == "9999-12-31T23:59:59.999Z"
-
-
-def test_lateness_is_estimated_between_two_bounds() -> None:
-    """A quantile is in proportion between the bounds around it; beyond the last bound it is that bound."""
-    buckets = tuple(0 if bound < 0.05 else 10 if bound < 1 else 20 for bound in LATENESS_BOUNDS_S)
-    assert quantile(Lateness(buckets, 0.0, 20), 0.25) == pytest.approx(0.0375)
-    assert quantile(Lateness(buckets, 0.0, 20), 0.75) == pytest.approx(0.75)
-    assert quantile(Lateness(buckets, 0.0, 100), 0.99) == LATENESS_BOUNDS_S[-1]
-    assert quantile(Lateness(buckets, 0.0, 0), 0.5) is None

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.bulk_jobs import BUSY, BulkJob
+from celery_ext.serve.actions.bulk_actions import BUSY, BulkRun
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.rendering import BOUND, Note, Page, render
 from celery_ext.serve.page.views.changes import new_due_ms
@@ -75,30 +75,30 @@ def reschedule(request: Request) -> Response:
 
 def bulk(request: Request) -> Response:
     """Answers with the page of a bulk action."""
-    return _page(request, _job_of(request), [])
+    return _page(request, _run_of(request), [])
 
 
 def start(request: Request) -> Response:
     """Lets a bulk action begin, if the number of its tasks was typed."""
-    job, form = _job_of(request), dict(form_of(request))
+    run, form = _run_of(request), dict(form_of(request))
     typed = form.get("confirm", "").strip().replace(",", "")
     if not (typed.isdecimal() and len(typed) < 12):
-        return _page(request, job, [Note("bad", "Nothing changed: type the number of the tasks.")], 422)
+        return _page(request, run, [Note("bad", "Nothing changed: type the number of the tasks.")], 422)
     serve = serve_of(request)
     try:
-        serve.jobs.start(serve.broker, job, int(typed))
+        serve.runs.start(serve.broker, run, int(typed))
     except Problem as problem:
         if problem.kind != "not-confirmed":
             raise
-        return _page(request, job, [Note("bad", f"Nothing changed: {problem.detail}.")], 422)
-    return RedirectResponse(f"../{job.id}", 303)
+        return _page(request, run, [Note("bad", f"Nothing changed: {problem.detail}.")], 422)
+    return RedirectResponse(f"../{run.id}", 303)
 
 
 def stop(request: Request) -> Response:
     """Stops a bulk action."""
-    job = _job_of(request)
-    job.stop()
-    return RedirectResponse(f"../{job.id}", 303)
+    run = _run_of(request)
+    run.stop()
+    return RedirectResponse(f"../{run.id}", 303)
 
 
 def _count(request: Request, action: str) -> Response:
@@ -113,8 +113,8 @@ def _count(request: Request, action: str) -> Response:
     if wanted.q and serve.settings.hide_arguments:
         raise Problem(422, "arguments are hidden on this server, so they cannot be searched", "not-possible")
     _check(caller, _ACTIONS[action], wanted)
-    job = serve.jobs.count(serve.broker, caller.name, wanted.selection, doing)
-    return RedirectResponse(f"./{job.id}", 303)
+    run = serve.runs.count(serve.broker, caller.name, wanted.selection, doing)
+    return RedirectResponse(f"./{run.id}", 303)
 
 
 def _check(caller: Caller, action: Action, wanted: Filter) -> None:
@@ -126,39 +126,39 @@ def _check(caller: Caller, action: Action, wanted: Filter) -> None:
     caller.check(action, queue=wanted.queue, task=wanted.task)
 
 
-def _job_of(request: Request) -> BulkJob:
+def _run_of(request: Request) -> BulkRun:
     serve, caller = serve_of(request), caller_of(request)
-    job = serve.jobs.get(request.path_params["id"], caller.name)
-    caller.check(_ACTIONS[job.action.name], queue=_queue_of(job))
-    return job
+    run = serve.runs.get(request.path_params["id"], caller.name)
+    caller.check(_ACTIONS[run.action.name], queue=_queue_of(run))
+    return run
 
 
-def _queue_of(job: BulkJob) -> str:
-    return (job.selection.queues or ("",))[0]
+def _queue_of(run: BulkRun) -> str:
+    return (run.selection.queues or ("",))[0]
 
 
-def _page(request: Request, job: BulkJob, notes: list[Note], status: int = 200) -> Response:
+def _page(request: Request, run: BulkRun, notes: list[Note], status: int = 200) -> Response:
     page = Page(request, "overview", notes)
     page.now_ms = now_ms = serve_of(request).store.now_ms()
-    verb, queue, selection = _VERBS[job.action.name], _queue_of(job), job.selection
+    verb, queue, selection = _VERBS[run.action.name], _queue_of(run), run.selection
     wanted = Filter(queue, selection.from_ms, selection.to_ms, selection.task or "", selection.q or "")
-    to = f" to {(iso_of(job.action.due_ms) or '')[:19].replace('T', ' ')} UTC" if job.action.due_ms else ""
-    running = job.work is not None
+    to = f" to {(iso_of(run.action.due_ms) or '')[:19].replace('T', ' ')} UTC" if run.action.due_ms else ""
+    running = run.work is not None
     view = JobView(
-        job.id,
+        run.id,
         f"{verb} tasks of “{queue}”{' now' if verb == 'Run' else to}",
-        _HEADINGS[job.state] if job.count or job.state != "counted" else "No task matches",
-        job.action.name,
+        _HEADINGS[run.state] if run.count or run.state != "counted" else "No task matches",
+        run.action.name,
         verb,
         queue,
-        job.state,
-        job.state in BUSY,
-        job.count,
+        run.state,
+        run.state in BUSY,
+        run.count,
         wanted.in_words,
-        moment(job.matched.as_of_ms, now_ms) if job.matched else None,
-        (job.count or 0) if running else job.looked.of if job.state == "counting" else 0,
-        job.done if running else job.looked.looked,
-        [(_OUTCOMES.get(word, word), count) for word, count in job.outcomes.items()],
-        job.error,
+        moment(run.matched.as_of_ms, now_ms) if run.matched else None,
+        (run.count or 0) if running else run.looked.of if run.state == "counting" else 0,
+        run.done if running else run.looked.looked,
+        [(_OUTCOMES.get(word, word), count) for word, count in run.outcomes.items()],
+        run.error,
     )
-    return render("bulk.html", page, status, job=view, bound=BOUND)
+    return render("bulk.html", page, status, run=view, bound=BOUND)

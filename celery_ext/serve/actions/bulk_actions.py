@@ -23,11 +23,11 @@ from kombu_delayq.store.types import Waiting
 
 logger = logging.getLogger(__name__)
 
-#: Most jobs that are counted or run at once, and most that are kept: a snapshot has 8 bytes a message.
+#: Most runs that are counted or run at once, and most that are kept: a snapshot has 8 bytes a message.
 MOST_BUSY, MOST_KEPT = 4, 50
-#: A job that nobody has touched for so long is forgotten, in s.
+#: A run that nobody has touched for so long is forgotten, in s.
 KEEP_S = 3600.0
-#: For how long ``BulkJobs.count`` waits for the number, in s, so that the answer has it already.
+#: For how long ``BulkRuns.count`` waits for the number, in s, so that the answer has it already.
 WAIT_S = 1.0
 
 _NOTHING = Progress(0, 0)
@@ -37,7 +37,7 @@ BUSY = frozenset({"counting", "running"})
 
 
 @dataclass
-class BulkJob:
+class BulkRun:
     """An action on all tasks that a filter matched.
 
     Attributes:
@@ -84,97 +84,97 @@ class BulkJob:
         self._stop.set()
 
 
-class BulkJobs:
-    """The jobs of a server. They live in its memory: a server that ends stops them where they are."""
+class BulkRuns:
+    """The runs of a server. They live in its memory: a server that ends stops them where they are."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, BulkJob] = {}
+        self._runs: dict[str, BulkRun] = {}
         self._lock = Lock()
 
-    def count(self, broker: ServeBroker, who: str, selection: Selection, action: Action) -> BulkJob:
-        """Begins a job: counts the tasks, and notes which they are.
+    def count(self, broker: ServeBroker, who: str, selection: Selection, action: Action) -> BulkRun:
+        """Begins a run: counts the tasks, and notes which they are.
 
         Raises:
-            Problem: 429, too many jobs are under way.
+            Problem: 429, too many runs are under way.
         """
-        job = BulkJob(selection, action, who)
+        run = BulkRun(selection, action, who)
         with self._lock:
             self._tidy()
-            if sum(other.state in BUSY for other in self._jobs.values()) >= MOST_BUSY:
+            if sum(other.state in BUSY for other in self._runs.values()) >= MOST_BUSY:
                 raise Problem(429, f"{MOST_BUSY} bulk actions are under way; wait until one is done, or stop one")
-            self._jobs[job.id] = job
-        self._spawn(job, partial(_count, broker, job)).join(WAIT_S)
-        return job
+            self._runs[run.id] = run
+        self._spawn(run, partial(_count, broker, run)).join(WAIT_S)
+        return run
 
-    def get(self, job_id: str, who: str) -> BulkJob:
-        """Returns a job of a caller.
+    def get(self, run_id: str, who: str) -> BulkRun:
+        """Returns a run of a caller.
 
         Raises:
             Problem: 404, there is none.
         """
-        job = self._jobs.get(job_id)
-        if job is None or job.who != who:
+        run = self._runs.get(run_id)
+        if run is None or run.who != who:
             raise Problem(404, "there is no such bulk action here: an hour after its end it is forgotten")
-        job._touched = monotonic()
-        return job
+        run._touched = monotonic()
+        return run
 
-    def start(self, broker: ServeBroker, job: BulkJob, confirmed: int) -> None:
-        """Lets a job do its work, if the caller has read the number of its tasks.
+    def start(self, broker: ServeBroker, run: BulkRun, confirmed: int) -> None:
+        """Lets a run do its work, if the caller has read the number of its tasks.
 
         Raises:
-            Problem: 409, the job is not waiting for this, or the number is another.
+            Problem: 409, the run is not waiting for this, or the number is another.
         """
         with self._lock:
-            if job.state != "counted" or job.matched is None:
-                raise Problem(409, f"this bulk action is {job.state}, so it cannot be started")
-            if confirmed != len(job.matched):
-                raise Problem(409, f"it has {len(job.matched):,} tasks, not {confirmed:,}", "not-confirmed")
-            if sum(other.state in BUSY for other in self._jobs.values()) >= MOST_BUSY:
+            if run.state != "counted" or run.matched is None:
+                raise Problem(409, f"this bulk action is {run.state}, so it cannot be started")
+            if confirmed != len(run.matched):
+                raise Problem(409, f"it has {len(run.matched):,} tasks, not {confirmed:,}", "not-confirmed")
+            if sum(other.state in BUSY for other in self._runs.values()) >= MOST_BUSY:
                 raise Problem(429, f"{MOST_BUSY} bulk actions are under way; wait until one is done, or stop one")
-            job.work = Bulk(job.matched, job.action)
-            job.state = "running"
-        self._spawn(job, partial(_run, broker, job))
+            run.work = Bulk(run.matched, run.action)
+            run.state = "running"
+        self._spawn(run, partial(_run, broker, run))
 
-    def _spawn(self, job: BulkJob, work: Callable[[], None]) -> Thread:
+    def _spawn(self, run: BulkRun, work: Callable[[], None]) -> Thread:
         def guarded() -> None:
             try:
                 work()
             except Exception as error:
-                logger.exception("bulk action %s of %r failed", job.action.name, job.who)
+                logger.exception("bulk action %s of %r failed", run.action.name, run.who)
                 known = isinstance(error, DelayqError)
-                job.error = str(error) if known else "Redis did not answer, or refused; see the server's log"
-                job.state = "failed"
+                run.error = str(error) if known else "Redis did not answer, or refused; see the server's log"
+                run.state = "failed"
 
-        thread = Thread(target=guarded, name=f"bulk-{job.id}", daemon=True)
+        thread = Thread(target=guarded, name=f"bulk-{run.id}", daemon=True)
         thread.start()
         return thread
 
     def _tidy(self) -> None:
-        idle = sorted((job for job in self._jobs.values() if job.state not in BUSY), key=lambda job: job._touched)
-        for job in idle:
-            if monotonic() - job._touched > KEEP_S or len(self._jobs) >= MOST_KEPT:
-                del self._jobs[job.id]
+        idle = sorted((run for run in self._runs.values() if run.state not in BUSY), key=lambda run: run._touched)
+        for run in idle:
+            if monotonic() - run._touched > KEEP_S or len(self._runs) >= MOST_KEPT:
+                del self._runs[run.id]
 
 
-def _count(broker: ServeBroker, job: BulkJob) -> None:
+def _count(broker: ServeBroker, run: BulkRun) -> None:
     def progress(found: Progress) -> None:
-        job.looked = found
+        run.looked = found
 
-    job.matched = snapshot.take(broker.store, job.selection, progress=progress, stop=job._stop.is_set)
-    job.state = "stopped" if job.matched is None else "counted"
+    run.matched = snapshot.take(broker.store, run.selection, progress=progress, stop=run._stop.is_set)
+    run.state = "stopped" if run.matched is None else "counted"
 
 
-def _run(broker: ServeBroker, job: BulkJob) -> None:
-    assert job.work is not None  # noqa: S101  # `start` has made it
+def _run(broker: ServeBroker, run: BulkRun) -> None:
+    assert run.work is not None  # noqa: S101  # `start` has made it
     store, state = broker.store, "failed"
     try:
-        ended = job.work.run(store, stop=job._stop.is_set, announce=partial(_announce, broker.app))
+        ended = run.work.run(store, stop=run._stop.is_set, announce=partial(_announce, broker.app))
         state = "done" if ended else "stopped"
     finally:
-        what = {"filter": job.selection.as_json(), "outcomes": job.outcomes, "end": state}
-        changed = sum(count for word, count in job.outcomes.items() if word in CHANGES)
-        store.audit.note(job.who, f"bulk {job.action.name}", what, changed)
-    job.state = state
+        what = {"filter": run.selection.as_json(), "outcomes": run.outcomes, "end": state}
+        changed = sum(count for word, count in run.outcomes.items() if word in CHANGES)
+        store.audit.note(run.who, f"bulk {run.action.name}", what, changed)
+    run.state = state
 
 
 #: Outcomes of tasks that are not as they were.

@@ -1,0 +1,1 @@
+"""Actions on many messages, for the page and for the HTTP API alike."""

@@ -1,0 +1,1 @@
+"""The application inside of an app of Flask, Django or any other framework."""
