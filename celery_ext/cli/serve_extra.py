@@ -18,5 +18,5 @@ def needs_extra() -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in MODULES:
             raise
         raise click.ClickException(
-            f"{error.name} is not installed; the server needs the extra: pip install 'kombu-delayq[serve]'"
+            f"{error.name} is not installed; this needs the extra: pip install 'kombu-delayq[serve]'"
         ) from error

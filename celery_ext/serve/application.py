@@ -3,7 +3,9 @@
 import logging
 
 from kombu.exceptions import OperationalError
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -15,7 +17,7 @@ from celery_ext.serve.access.stack import middleware
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.routes import ActionRoute
-from celery_ext.serve.service import Serve
+from celery_ext.serve.service import Serve, serve_of
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.errors import AnswerLost, DelayqError
 
@@ -37,6 +39,8 @@ def routes() -> list[ActionRoute]:
 
 
 def _in_words(request: Request, error: Exception) -> Response:
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError)):
+        serve_of(request).broker.lost()
     problem = problem_of(error)
     if problem.status == 405:
         problem.headers["Allow"] = ", ".join(_methods(request))

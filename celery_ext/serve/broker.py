@@ -35,6 +35,7 @@ class ServeBroker:
         self._parts: dict[Any, Any] = {}
         self._store: OperatorStore | None = None
         self._connection: Connection | None = None
+        self._several = False
 
     @property
     def store(self) -> OperatorStore:
@@ -49,10 +50,17 @@ class ServeBroker:
             if self._store is None:
                 connection = self._connect()
                 try:
+                    self._several = len(connection.alt) > 1
                     self._store = open_store(connection, pool=_shared_pool)
                 finally:
                     connection.close()
             return self._store
+
+    def lost(self) -> None:
+        """Lets the next caller look for a broker again if the URL names several. Calls under way keep their store."""
+        with self._lock:
+            if self._several:
+                self._store = None
 
     def part(self, make: "Callable[[ServeBroker], T]") -> T:
         """Returns what a function makes of this broker: the same object each time, such as a thread that publishes."""

@@ -208,6 +208,7 @@ class Publisher:
                     store.chains.use_chains()
                 store.delivery.put(queue, self._page, offers, expire_ms)
             except (RedisConnectionError, RedisTimeoutError, OSError, OperationalError) as error:
+                self._broker.lost()
                 is_sent = is_sent or not _never_left(error)
                 if attempt == TRIES or isinstance(error, (RedisTimeoutError, TimeoutError)):
                     return _failure(error, len(offers), is_sent=is_sent)

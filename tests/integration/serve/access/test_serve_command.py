@@ -122,7 +122,7 @@ def test_without_the_extra_the_command_says_what_to_install(command: str, missin
         [sys.executable, "-c", hide, "--broker", "redis://", *command.split()], capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert done.stderr.endswith("the server needs the extra: pip install 'kombu-delayq[serve]'\n"), done.stderr
+    assert done.stderr.endswith("this needs the extra: pip install 'kombu-delayq[serve]'\n"), done.stderr
     assert done.stderr.count("\n") == 1
 
 

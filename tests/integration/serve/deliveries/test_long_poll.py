@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import monotonic, sleep
 
-import httpx
+import httpx2 as httpx
 import pytest
 import redis
 from celery import Celery

@@ -89,7 +89,7 @@ def test_without_the_extra_it_says_what_to_install(redis_server: PrivateRedis) -
     command = [sys.executable, "-c", WITHOUT_THE_EXTRA, "--broker", redis_server.url, "transfer"]
     done = subprocess.run([*command, "--metrics-port", "0"], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
-    assert done.stderr.endswith("the server needs the extra: pip install 'kombu-delayq[serve]'\n")
+    assert done.stderr.endswith("this needs the extra: pip install 'kombu-delayq[serve]'\n")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr

@@ -1,0 +1,84 @@
+"""A server whose Redis user has no more rights than the page of rights says."""
+
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+import pytest
+from celery import Celery
+from starlette.testclient import TestClient
+
+from celery_ext.connection import TRANSPORT
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.serve import asgi
+from celery_ext.serve.access.identity import Action, Caller
+from tests.support.servers.acl import PAGE, denials, url_of, users
+
+__all__ = ["users"]
+
+RIGHTS = (
+    "~_kombu.binding*",
+    "+exec",
+    "+exists",
+    "+hset",
+    "+hstrlen",
+    "+hvals",
+    "+mget",
+    "+multi",
+    "+sismember",
+    "+xadd",
+    "+xrevrange",
+    "+zmscore",
+)
+
+
+@pytest.fixture
+def client(users: PrivateRedis) -> TestClient:
+    """Calls a server with the rights of the user ``caretaker`` and those that the page names for servers."""
+    users.client().execute_command("ACL", "SETUSER", "caretaker", *RIGHTS)
+    app = Celery("shop", broker=url_of(users, "caretaker"), set_as_current=False)
+    app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_default_queue="celery.mails")
+    ann = Caller("ann", frozenset(Action))
+    return TestClient(
+        asgi(app, identify=lambda request: ann, allow_write=True),
+        base_url="http://localhost",
+        headers={"Sec-Fetch-Site": "same-origin"},
+    )
+
+
+def test_a_server_needs_few_rights(users: PrivateRedis, client: TestClient) -> None:
+    """With what the page of rights says, tasks are enqueued, shown and changed, alone and all of a filter."""
+    assert f"`{' '.join(RIGHTS)}`" in PAGE.read_text(encoding="utf-8")
+    eta = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    ids = []
+    users.client().execute_command("ACL", "LOG", "RESET")
+    for key in ("a", "b", "c"):
+        task = {"task": "mails.send", "queue": "celery.mails", "eta": eta}
+        sent = client.post("/v1/tasks", json=task, headers={"Idempotency-Key": key})
+        assert sent.status_code == 201, (sent.text, denials(users))
+        ids.append(sent.json()["id"])
+    assert client.post("/v1/tasks:batch", json={"tasks": [{**task, "task": "mails.later"}]}).status_code < 300
+    assert client.patch(f"/v1/tasks/{ids[0]}", json={"countdown": 60}).json()["outcome"] == "rescheduled"
+    assert client.post(f"/v1/tasks/{ids[0]}:run").json()["outcome"] == "transferred"
+    assert client.delete(f"/v1/tasks/{ids[1]}").json()["outcome"] == "cancelled"
+    bulk = client.post("/v1/bulk", json={"action": "cancel", "filter": {"queue": "celery.mails"}}).json()
+    assert bulk["matched"] == 2
+    assert client.post(f"/v1/bulk/{bulk['id']}:start", json={"confirm": bulk["matched"]}).status_code == 200
+    queue = quote("celery.mails")
+    pages = ("/", f"/queues/{queue}", f"/tasks/{ids[2]}", "/dead-letters", "/audit", "/metrics", "/healthz")
+    calls = ("queues", f"queues/{queue}", f"queues/{queue}/histogram", f"tasks?queue={queue}", "dead-letters", "audit")
+    found = {path: client.get(path).status_code for path in (*pages, *(f"/v1/{call}" for call in calls))}
+    assert {path: status for path, status in found.items() if status not in (200, 404)} == {}
+    assert denials(users) == []
+
+
+def test_a_server_that_only_reads_needs_the_rights_of_status(users: PrivateRedis) -> None:
+    """With the rights of the user ``status`` and two more, all pages and figures are shown."""
+    users.client().execute_command("ACL", "SETUSER", "status", "+info", "+mget", "+xrevrange")
+    users.client().execute_command("ACL", "LOG", "RESET")
+    assert "rights of `status`, and `+info +mget +xrevrange`" in PAGE.read_text(encoding="utf-8")
+    app = Celery("shop", broker=url_of(users, "status"), set_as_current=False)
+    app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_default_queue="celery.mails")
+    reader = TestClient(asgi(app, anonymous=True), base_url="http://localhost")
+    paths = ("/", "/queues/celery.mails", "/dead-letters", "/audit", "/metrics", "/v1/queues", "/v1/audit")
+    assert {path: reader.get(path).status_code for path in paths} == dict.fromkeys(paths, 200)
+    assert denials(users) == []
