@@ -1,5 +1,6 @@
 """Fixtures that all tiers share. Every server here is started by the test that uses it."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,9 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.jvm.summary import pytest_terminal_summary
+
+# A shell that runs the tests in the background lets them ignore Ctrl-C, and the processes of the tests would as well.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 __all__ = ["pytest_terminal_summary"]  # a hook; with pytest-xdist only what is here is loaded where it is called
 

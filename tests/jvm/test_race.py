@@ -86,9 +86,9 @@ def _consume(store: DelayStore, dues: dict[str, float], until_count: int) -> Cou
 def _nothing_else_comes(store: DelayStore) -> None:
     ready = store.keys.ready("q", (0, 3, 6, 9))
     stays(lambda: not store.client.exists(*ready), 0.5, "nothing comes twice")
-    names = {b"delayq:queues", b"delayq:used", *map(str.encode, store.keys.leases)}
+    names = {b"delayq:queues", b"delayq:used", *map(str.encode, (store.keys.counts("q"), *store.keys.leases))}
     # What Redisson leaves behind is cleared by the next transfer of ours.
-    until(lambda: set(store.client.keys("*")) <= names, what="only names of queues and leases are left")
+    until(lambda: set(store.client.keys("*")) <= names, what="only names of queues, counters and leases are left")
 
 
 @pytest.mark.long

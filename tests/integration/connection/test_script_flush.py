@@ -77,4 +77,4 @@ def test_flushed_scripts_are_no_trouble(
     bodies = Counter(body for queue in QUEUES for body in client.lrange(queue, 0, -1))
     assert len(bodies) == COUNT
     assert set(bodies.values()) == {1}
-    assert set(client.keys("*{*")) <= {f"delayq:{{{queue}}}:order" for queue in QUEUES}
+    assert set(client.keys("*{*")) <= {f"delayq:{{{queue}}}:{left}" for queue in QUEUES for left in ("order", "counts")}

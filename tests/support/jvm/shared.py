@@ -25,12 +25,13 @@ def transferring(jvm: Jvm, queue: str) -> Iterator[None]:
 
 
 def nothing_left(proj: Proj, queue: str = "celery") -> None:
-    """Waits until nothing of a queue's delayed messages is left. Our next transfer removes our notes."""
+    """Waits until nothing but counters is left of a queue's delayed messages. Our next transfer removes our notes."""
     client = proj.server.client()
     until(lambda: not client.keys("redisson_delay_queue*"), what="no key of Redisson")
     with proj.connection() as connection:
         connection.default_channel.store.delivery.transfer(queue)
-    until(lambda: not [key for key in client.keys("delayq:*") if queue in key], what="no key of ours")
+    ours = f"delayq:*{queue}*"
+    until(lambda: all(key.endswith(":counts") for key in client.keys(ours)), what="no key of ours but counters")
 
 
 def known(proj: Proj, queue: str = "celery") -> None:
