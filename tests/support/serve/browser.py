@@ -26,7 +26,7 @@ def chromium() -> Iterator[Browser]:
             pytest.fail("there is no chromium")
         pytest.skip("there is no chromium: install Debian's package chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
         try:
             yield browser
         finally:
