@@ -13,6 +13,7 @@ PERMANENT = {
     r"_kombu\.binding(_permanent)?\..*": "a binding of kombu, for good",
     r"_kombu\.binding_deadlines": "when bindings of kombu end, for good",
     r"delayq:\{.*\}:order": "the count of marked messages of a queue, for good",
+    r"delayq:\{.*\}:counts": "what is counted of a queue, for good",
     r"delayq:queues": "names of the queues that hold or held delayed messages; forgotten after a day",
     r"delayq:used": "when these queues were last used",
     r"delayq:chains": "ids of delay chains in use, bounded",

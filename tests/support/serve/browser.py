@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 #: Debian's.
 CHROMIUM = "/usr/bin/chromium"
 #: Longest wait for something on a page, in ms.
-WAIT_MS = 15_000
+WAIT_MS = 30_000
 
 
 @contextmanager
