@@ -132,12 +132,12 @@ def _feed(pipe: Any, path: Path) -> None:
 
 def test_the_bar_of_a_listing_knows_its_end(proj: Proj) -> None:
     """A listing into a file shows on the terminal how much is done; at the terminal itself it shows the list alone."""
-    _fill(proj, 10_000)
+    _fill(proj, 50_000)
     args = ["list", "--limit", "0", "--json"]
     with open(os.devnull, "wb") as nowhere, terminal(proj.server, *args, stdout=nowhere) as process:
         assert process.wait() == 0
         assert "listing" in process.script
-        assert "10000/10000" in process.script
+        assert "50000/50000" in process.script
     with terminal(proj.server, "list", "--limit", "1000") as process:
         assert process.wait() == 0
         assert "listing" not in process.script
