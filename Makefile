@@ -24,8 +24,8 @@ ON_SERVERS := tests/lua tests/store --ignore tests/store/test_model.py --ignore 
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
-	@echo "make test   every check, and the tests with the newest versions (8 minutes)"
-	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (30 minutes)"
+	@echo "make test   every check, and the tests with the newest versions (12 minutes)"
+	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (33 minutes)"
 	@echo "make check  linters and types only;  make unit  tests without workers only"
 	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
 	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
