@@ -19,6 +19,12 @@ def json_option(help: str = "Print JSON instead, one object a line.") -> Callabl
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
+def loglevel_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Adds ``--loglevel`` to a command that runs until it is ended."""
+    levels = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
+    return click.option("-l", "--loglevel", type=levels, default="INFO", show_default=True, help=help)
+
+
 def ids_argument(command: F) -> F:
     """Adds the argument ``ID...``: a tuple ``ids`` for ``read_ids``."""
     return click.argument("ids", metavar="ID...", nargs=-1, required=True)(command)

@@ -53,7 +53,7 @@ def _watch() -> None:
 
 
 def _serve() -> None:
-    """Shows the page of a private broker, and lets whoever started it change everything there."""
+    """Shows the page of a private broker. The user who started the demo may change everything there."""
     with needs_extra():
         from celery_ext.serve import server as servers
         from celery_ext.serve.access import tokens

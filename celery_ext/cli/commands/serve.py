@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker, errors_in_words
+from celery_ext.cli.options import loglevel_option
 from celery_ext.cli.output import escaped
 from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.connection import is_permanent
@@ -62,14 +63,7 @@ logger = logging.getLogger("celery_ext.serve")
     multiple=True,
     help="A queue of dead letters, if Redis does not know it as one. May be repeated.",
 )
-@click.option(
-    "-l",
-    "--loglevel",
-    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-    default="INFO",
-    show_default=True,
-    help="DEBUG logs every request, INFO those that change something or fail.",
-)
+@loglevel_option("DEBUG logs every request, INFO those that change something or fail.")
 @click.pass_obj
 def serve(broker: CliBroker, /, host: str, port: int, loglevel: str, **given: Any) -> None:
     """Show what comes due when: a page, an HTTP API and metrics, on one port.

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.cli.broker import CliBroker, errors_in_words
 from celery_ext.cli.hints import prefixes_in_words
+from celery_ext.cli.options import loglevel_option
 from celery_ext.cli.output import escaped
 from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.cli.stderr import warn_of_old_option
@@ -44,14 +45,7 @@ LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
     help="Names of further queues, separated by commas, into which only a JVM service has put messages so far.",
 )
 @click.option("-Q", "--queues", "old_queues", type=COMMA_SEPARATED_LIST, default=(), hidden=True)
-@click.option(
-    "-l",
-    "--loglevel",
-    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-    default="INFO",
-    show_default=True,
-    help="DEBUG also logs every transfer.",
-)
+@loglevel_option("DEBUG also logs every transfer.")
 @click.option(
     "--metrics-port",
     metavar="PORT",

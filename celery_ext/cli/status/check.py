@@ -101,44 +101,30 @@ class Limits:
 
 def check_options(command: F) -> F:
     """Adds the options with what to check; ``Limits.of`` reads them."""
-    number, duration = click.IntRange(min=0), DURATION
-    for option in reversed(
-        (
-            click.option(
-                "--max-overdue",
-                type=duration,
-                metavar="TIME",
-                help="CRITICAL when a message is overdue by more, such as 5s.",
-            ),
-            click.option(
-                "--warn-overdue", type=duration, metavar="TIME", help="WARNING when a message is overdue by more."
-            ),
-            click.option(
-                "--max-ready", type=number, metavar="N", help="CRITICAL when a queue has more ready messages."
-            ),
-            click.option(
-                "--warn-ready", type=number, metavar="N", help="WARNING when a queue has more ready messages."
-            ),
-            click.option(
-                "--max-delayed", type=number, metavar="N", help="CRITICAL when a queue has more delayed messages."
-            ),
-            click.option(
-                "--warn-delayed", type=number, metavar="N", help="WARNING when a queue has more delayed messages."
-            ),
-            click.option(
-                "--max-dead-letters", type=number, metavar="N", help="CRITICAL when a queue has more dead letters."
-            ),
-            click.option(
-                "--warn-dead-letters", type=number, metavar="N", help="WARNING when a queue has more dead letters."
-            ),
-            click.option("--leader", is_flag=True, help="CRITICAL when no transfer worker leads."),
-            click.option(
-                "--consumers",
-                is_flag=True,
-                help="WARNING when messages of a queue are ready or due, and no consumer of it is known.",
-            ),
+    number = click.IntRange(min=0)
+    limits: list[tuple[str, click.ParamType[Any], str, str, str]] = [
+        ("overdue", DURATION, "TIME", "a message is overdue by more", ", such as 5s"),
+        ("ready", number, "N", "a queue has more ready messages", ""),
+        ("delayed", number, "N", "a queue has more delayed messages", ""),
+        ("dead-letters", number, "N", "a queue has more dead letters", ""),
+    ]
+    options = [
+        option
+        for name, kind, metavar, when, example in limits
+        for option in (
+            click.option(f"--max-{name}", type=kind, metavar=metavar, help=f"CRITICAL when {when}{example}."),
+            click.option(f"--warn-{name}", type=kind, metavar=metavar, help=f"WARNING when {when}."),
         )
-    ):
+    ]
+    options += [
+        click.option("--leader", is_flag=True, help="CRITICAL when no transfer worker leads."),
+        click.option(
+            "--consumers",
+            is_flag=True,
+            help="WARNING when messages of a queue are ready or due, and no consumer of it is known.",
+        ),
+    ]
+    for option in reversed(options):
         command = option(command)
     return command
 

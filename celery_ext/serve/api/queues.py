@@ -1,6 +1,5 @@
 """``/v1/queues``: what queues hold, and what comes due when."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import TypeVar
@@ -108,8 +107,7 @@ def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigure
         return
     counts, letters = store.figures.counts(names), set(_allowed(store.figures.dead_letter_queues) or ())
     held = _allowed(store.figures.held)
-    leases = _allowed(store.consumers.all)
-    consumers = Counter(queue for lease in leases or () if lease.left_ms > 0 for queue in set(lease.queues))
+    consumers = _allowed(store.consumers.by_queue)
     for stats in store.figures.overview(names):
         queue, lateness = stats.queue, counts[stats.queue].lateness
         figures = QueueFigures(
@@ -124,7 +122,7 @@ def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigure
             lateness_p50_s=_known(lateness.quantile(0.5)),
             lateness_p99_s=_known(lateness.quantile(0.99)),
             transferred=counts[queue].transferred,
-            consumers=None if leases is None else consumers[queue],
+            consumers=None if consumers is None else consumers[queue],
         )
         if stats.error:
             figures.error = stats.error

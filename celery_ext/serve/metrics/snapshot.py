@@ -1,7 +1,6 @@
 """Reads from Redis what the metrics are made of."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -80,7 +79,7 @@ class SnapshotReader:
         names = [stats.queue for stats in stats_of]
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
         unacked = self._optional("messages in hand", figures.held, None)
-        consumers = self._optional("consumers", lambda: _consumers(store), None)
+        consumers = self._optional("consumers", store.consumers.by_queue, None)
         return Snapshot(
             store.leases.leader() is not None,
             stats_of,
@@ -108,7 +107,3 @@ class SnapshotReader:
 def _within(store: OperatorStore, queues: Sequence[str], now_ms: float) -> dict[str, list[int]]:
     bounds = [-inf, *(now_ms + within_s * 1000 for within_s in WITHIN_S)]
     return {queue: list(accumulate(counts)) for queue, counts in store.figures.due_counts(queues, bounds).items()}
-
-
-def _consumers(store: OperatorStore) -> Counter[str]:
-    return Counter(queue for lease in store.consumers.all() if lease.left_ms > 0 for queue in lease.queues)

@@ -82,6 +82,6 @@ def _held(store: OperatorStore) -> dict[str, int] | None:
 def _consumers(store: OperatorStore) -> Counter[str] | None:
     """Returns the number of consumers that live by queue; None for a user without the right to know."""
     try:
-        return Counter(queue for lease in store.consumers.all() if lease.left_ms > 0 for queue in set(lease.queues))
+        return store.consumers.by_queue()
     except ResponseError:
         return None

@@ -131,6 +131,10 @@ class Consumers(StorePart):
         now_ms, rows = self._rows(-1)
         return self._leases(now_ms, rows)
 
+    def by_queue(self) -> Counter[str]:
+        """Counts the consumers that live, by queue."""
+        return Counter(queue for lease in self.all() if lease.left_ms > 0 for queue in set(lease.queues))
+
     def ended(self) -> tuple[float, list[ConsumerLease]]:
         """Finds consumers whose lease has ended, the first thousand at most; one round trip where there are none.
 

@@ -157,7 +157,7 @@ class Publisher:
         results: list[list[Result]]
         try:
             results = self._published(orders)
-        except Exception as error:  # whoever waits gets an answer, and the thread goes on
+        except Exception as error:  # the callers get an answer, and the thread goes on
             logger.exception("tasks could not be published")
             results = [[_failure(error, len(order.items), is_sent=True)] * len(order.items) for order in orders]
         by_loop = defaultdict(list)

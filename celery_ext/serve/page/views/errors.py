@@ -26,7 +26,7 @@ def is_wanted(request: Request) -> bool:
 
 
 def explain(request: Request, problem: Problem) -> Response:
-    """Answers with a page that says what is wrong; whoever is not logged in goes to the login."""
+    """Answers with a page that says what is wrong. A caller who is not logged in goes to the login."""
     page = Page(request)
     if problem.status == 401 and page.serve.settings.tokens and request.method == "GET":
         query = request.url.query
