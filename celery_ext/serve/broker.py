@@ -34,7 +34,6 @@ class ServeBroker:
         self._lock = RLock()
         self._parts: dict[Any, Any] = {}
         self._store: OperatorStore | None = None
-        self._connection: Connection | None = None
         self._several = False
 
     @property
@@ -69,14 +68,6 @@ class ServeBroker:
                 self._parts[make] = make(self)
             found: T = self._parts[make]
             return found
-
-    @property
-    def uri(self) -> str:
-        """URL of the broker without its password."""
-        with self._lock:
-            if self._connection is None:
-                self._connection = self._connect()
-            return self._connection.as_uri()
 
     @contextmanager
     def channel(self) -> Iterator[DelayedChannel]:

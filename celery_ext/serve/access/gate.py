@@ -115,12 +115,6 @@ class Gate:
             raise Problem(429, f"{token.name} sends more than its rate allows", "too-many-requests", headers=after)
 
 
-def visit_of(request: Request) -> Visit:
-    """Returns who sent a request, and how that is known."""
-    visit: Visit = request.state.visit
-    return visit
-
-
 def gate_of(request: Request) -> Gate:
     """Returns the gate that a request passed, for its sessions."""
     gate: Gate = request.state.gate
