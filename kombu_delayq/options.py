@@ -52,6 +52,12 @@ def _name(value: object) -> str:
     return value
 
 
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("is not a text")
+    return value
+
+
 def _or_none(check: Callable[[object], Any]) -> Callable[[object], Any]:
     return lambda value: None if value is None else check(value)
 
@@ -168,6 +174,48 @@ class Options:
         "s",
         "How long a transfer worker waits for an answer of Redis before it takes the connection for dead. "
         "The option socket_timeout, if set, is used instead.",
+    )
+    journal_url: str | None = _option(
+        None,
+        _or_none(_text),
+        "",
+        "The database of the journal, as a URL of SQLAlchemy, such as 'postgresql+psycopg://user@host/db' or "
+        "'sqlite:////var/lib/app/journal.db'. Needs kombu-delayq[journal]. None: all delayed messages wait in Redis "
+        "alone.",
+    )
+    journal: str = _option(
+        "far",
+        _choice("far", "all"),
+        "",
+        "Which delayed messages the journal has: 'far' those that are due later than journal_horizon, until they are "
+        "promoted to Redis; 'all' every one, so that a Redis that has lost its data can be filled again.",
+    )
+    journal_horizon: float = _option(
+        86_400.0,
+        _number(1),
+        "s",
+        "A message that is due later than this from now waits in the journal instead of Redis. Keep it well above "
+        "journal_lead.",
+    )
+    journal_lead: float = _option(
+        1_800.0,
+        _number(1),
+        "s",
+        "How long before its due time a message is promoted from the journal to Redis. For as long, the database may "
+        "be away and no message is late.",
+    )
+    journal_retention: float = _option(
+        86_400.0,
+        _number(0),
+        "s",
+        "How long the journal keeps messages that have left for their queue.",
+    )
+    journal_restore: str = _option(
+        "ask",
+        _choice("ask", "auto"),
+        "",
+        "What happens when Redis has lost its data: 'ask' tells it, and waits for `delayq journal restore`; 'auto' "
+        "fills Redis again at once.",
     )
 
     @property

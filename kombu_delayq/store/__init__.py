@@ -160,6 +160,7 @@ class DelayStore(Store):
         shared = StoreClient(client, keys, priority_steps, options)
         registry = QueueRegistry(shared)
         self.client, self.keys, self.options = client, shared.keys, shared.options
+        self._shared, self._registry = shared, registry
         self.delivery = Delivery(shared, registry)
         self.taking = Taking(shared)
         self.consumers = Consumers(shared)

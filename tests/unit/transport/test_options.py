@@ -31,6 +31,12 @@ VALID: dict[str, list[Any]] = {
     "cancelled_ttl": [1, 86400],
     "redis_timeout": [0.1, 5, 600],
     "forget_after": [1, 86_400.0, None],
+    "journal_url": [None, "sqlite:///journal.db"],
+    "journal": ["far", "all"],
+    "journal_horizon": [1, 86_400.0],
+    "journal_lead": [1, 1_800.0],
+    "journal_retention": [0, 86_400.0],
+    "journal_restore": ["ask", "auto"],
 }
 WRONG: dict[str, list[Any]] = {
     "backup": ["tape", None, 1, ["hash"], {}],
@@ -48,6 +54,12 @@ WRONG: dict[str, list[Any]] = {
     "cancelled_ttl": [0, -1, None, "1", math.inf, math.nan],
     "redis_timeout": [0, 601, None, "5", math.inf, math.nan],
     "forget_after": [0, 0.9, "1d", True, math.inf, math.nan],
+    "journal_url": ["", 1, b"sqlite://", ["sqlite://"]],
+    "journal": ["near", None, True],
+    "journal_horizon": [0, None, "1d", True, math.inf, math.nan],
+    "journal_lead": [0, None, "30m", True, math.inf, math.nan],
+    "journal_retention": [-1, None, "1d", True, math.inf, math.nan],
+    "journal_restore": ["yes", None, True],
 }
 
 

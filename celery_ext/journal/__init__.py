@@ -1,0 +1,6 @@
+"""The journal: delayed messages in an SQL database beside Redis, for what is due late, and for a Redis that is lost."""
+
+from celery_ext.journal.store import JournaledStore
+from celery_ext.journal.table import Journal
+
+__all__ = ["Journal", "JournaledStore"]

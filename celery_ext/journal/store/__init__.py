@@ -1,0 +1,25 @@
+"""A store that spans Redis and the journal: its parts have the operations of those of ``DelayStore``."""
+
+from typing import Any
+
+from celery_ext.journal.store.delivery import JournaledDelivery
+from celery_ext.journal.store.lookup import JournaledLookup
+from celery_ext.journal.table import Journal
+from celery_ext.journal.table.engines import engine_of
+from kombu_delayq.store import DelayStore
+
+
+class JournaledStore(DelayStore):
+    """Keeps messages in Redis, in the journal, or in both. Takes the arguments of ``DelayStore``.
+
+    Errors of the database are SQLAlchemy's own, as those of Redis are redis-py's.
+
+    Attributes:
+        journal: The tables.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.journal = Journal(engine_of(self.options.journal_url or ""))
+        self.delivery = JournaledDelivery(self._shared, self._registry, self.journal)
+        self.lookup = JournaledLookup(self._shared, self.journal)

@@ -1,0 +1,75 @@
+"""The rows of the journal: a message each."""
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.store.types import Waiting, hidden
+
+#: State of a row whose message is in the journal only. Any other state is the epoch in which Redis was given it.
+WAITING = 0
+
+
+class Addition(NamedTuple):
+    """A message on its way into the journal.
+
+    Attributes:
+        queue: The queue to which it goes when it is due.
+        id: The id under which Redis would keep it.
+        due_ms: Due time, ms since the epoch.
+        priority: 0 to 9.
+        body: The message as it will be pushed to its queue.
+        expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+    """
+
+    queue: str
+    id: str
+    due_ms: float
+    priority: int
+    body: bytes
+    expire_ms: int = 0
+
+    def __repr__(self) -> str:
+        return f"Addition(queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, body={hidden(self.body)})"
+
+    @property
+    def digest(self) -> bytes:
+        """What makes it the same message: 16 bytes from queue, priority and body."""
+        found = blake2b(self.body, digest_size=16, key=as_bytes(self.queue)[-64:])
+        found.update(b"%d" % self.priority)
+        return found.digest()
+
+
+class Row(NamedTuple):
+    """A message in the journal.
+
+    Attributes:
+        seq: Number of the row, which no other row ever has. A message that is changed gets a new one.
+        queue: As in ``Addition``.
+        id: As in ``Addition``.
+        due_ms: As in ``Addition``.
+        priority: As in ``Addition``.
+        expire_ms: As in ``Addition``.
+        state: ``WAITING``, or the epoch in which Redis was given it.
+        body: As in ``Addition``.
+    """
+
+    seq: int
+    queue: str
+    id: str
+    due_ms: float
+    priority: int
+    expire_ms: int
+    state: int
+    body: bytes
+
+    def __repr__(self) -> str:
+        return (
+            f"Row(seq={self.seq}, queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, state={self.state}, "
+            f"body={hidden(self.body)})"
+        )
+
+    @property
+    def waiting(self) -> Waiting:
+        """The message as the store shows it."""
+        return Waiting(self.queue, self.id, self.due_ms, self.priority, self.body, "journal")
