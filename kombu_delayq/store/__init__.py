@@ -22,6 +22,7 @@ from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.types import Memory
 from kombu_delayq.store.upkeep.dead_letters import DeadLetters
+from kombu_delayq.store.upkeep.promotion import Promotion
 from kombu_delayq.store.upkeep.repair import Repair
 from kombu_delayq.store.viewing.answers import Answers
 from kombu_delayq.store.viewing.audit import Audit
@@ -145,6 +146,7 @@ class DelayStore(Store):
         letters: Reads dead letters and sends them on.
         jobs: Begins, writes and ends bulk jobs.
         repair: Finds and mends damage.
+        promotion: Takes in rows of a journal, and tells whether Redis has lost data.
         figures: Counts the messages of many queues, and what has happened to them.
         audit: Notes who did what.
         answers: Keeps the first answers to requests of the HTTP API.
@@ -172,6 +174,7 @@ class DelayStore(Store):
         self.letters = DeadLetters(shared)
         self.jobs = BulkJobs(shared, registry)
         self.repair = Repair(shared)
+        self.promotion = Promotion(shared, registry)
         self.figures = Figures(shared)
         self.audit = Audit(shared)
         self.answers = Answers(shared)

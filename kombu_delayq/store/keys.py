@@ -209,6 +209,21 @@ class Keys:
         """STREAM: the latest of who did what to waiting messages, through ``delayq serve``."""
         return f"{self.prefix}delayq:audit"
 
+    @property
+    def journal(self) -> str:
+        """HASH: marker of the journal that this Redis belongs to: its id, and term, epoch and beat of its promoter."""
+        return f"{self.prefix}delayq:journal"
+
+    @property
+    def journal_guard(self) -> str:
+        """HASH: number of each row of the journal that is being promoted or taken out, with its state and the time."""
+        return f"{self.prefix}delayq:journal:guard"
+
+    @property
+    def journal_lease(self) -> str:
+        """STRING with a TTL: token of the process that promotes rows of the journal."""
+        return f"{self.prefix}delayq:journal:lease"
+
     def answer(self, key: str) -> str:
         """HASH with a TTL: a request of the HTTP API with an idempotency key, and the first answer to it."""
         return f"{self.prefix}delayq:answer:{key}"

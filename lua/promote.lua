@@ -1,0 +1,57 @@
+-- Puts rows of the journal that belong to one queue into the store, each once, until they are due.
+-- KEYS[1] journal        HASH         marker: id, term, epoch and beat of the journal that this Redis belongs to
+-- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed) or 'c' (claimed), and since when, ms
+-- KEYS[3] due            ZSET         message -> due time, ms since the epoch
+-- KEYS[4] bodies         HASH|LIST    bodies of the messages
+-- KEYS[5] notes          STRING|HASH  count of messages marked, and more
+-- KEYS[6] ids            ZSET|HASH    ids of twins, or index of messages by id
+-- ARGV[1] wake     channel on which a new head is announced
+-- ARGV[2] queue    name, as announced
+-- ARGV[3] expire   ms after which an unused queue expires, 0 for never
+-- ARGV[4] of       id of the journal
+-- ARGV[5] term     of the promoter
+-- ARGV[6...] five a row: number, id, due (ms since the epoch), priority (0-9), body
+-- Returns {'promoted', then a word for each row: 'promoted', 'pushed' (it was put there before) or 'claimed' (it was
+-- taken out of the journal, and must not be put there)}; or, with nothing changed, {'lost' | 'other' | 'superseded' |
+-- 'behind'}, when the promoter is not in office
+-- Atomic: a row is in the guard as pushed if and only if its message has been put into the store.
+-- Cost: O(log N) a row
+-- @include announce clock lifetime office put wrong_type
+
+local journal, journal_guard = KEYS[1], KEYS[2]
+local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }
+local wake, queue, expire, of, term = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local now = now_ms()
+
+local wrong = wrong_stored(keys) or wrong_type({ [journal] = 'hash', [journal_guard] = 'hash' })
+if wrong then
+  return wrong
+end
+local word = out_of_office(journal, of, term)
+if word then
+  return { word }
+end
+local rows, reply, noted = {}, { 'promoted' }, {}
+for i = 6, #ARGV, 5 do
+  rows[#rows + 1] = ARGV[i]
+end
+local guarded = #rows > 0 and redis.call('HMGET', journal_guard, unpack(rows)) or {}
+local since = string.format('%.0f', now)
+local life = life_of(keys, now, expire)
+announce(keys, wake, queue, function()
+  for n, row in ipairs(rows) do
+    local known, i = guarded[n], 5 * n
+    if known then
+      reply[n + 1] = string.sub(known, 1, 1) == 'c' and 'claimed' or 'pushed'
+    else
+      put(keys, ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+      noted[#noted + 1], noted[#noted + 2] = row, 'p' .. since
+      reply[n + 1] = 'promoted'
+    end
+  end
+end)
+if #noted > 0 then -- after the messages: a script that is cut short here finds the same bytes when it runs again
+  redis.call('HSET', journal_guard, unpack(noted))
+  live_on(keys, life, now)
+end
+return reply

@@ -1,0 +1,28 @@
+-- Sets the beat of a journal's marker to that of the journal, if Redis has not lost data meanwhile.
+-- KEYS[1] journal  HASH  marker: id, term, epoch and beat of the journal that this Redis belongs to
+-- ARGV[1] id    of the journal
+-- ARGV[2] term  of the caller
+-- ARGV[3] beat  as the journal has it
+-- Returns {word, term of the marker or '', now}; word is 'sound'; or, with nothing changed, 'lost', 'other',
+-- 'superseded', or 'behind' (Redis was set back to an older state)
+-- Atomic: only the promoter in office sets the beat.
+-- Cost: O(1)
+-- @include clock office wrong_type
+
+local journal = KEYS[1]
+local id, term, beat = ARGV[1], ARGV[2], ARGV[3]
+
+local wrong = wrong_type({ [journal] = 'hash' })
+if wrong then
+  return wrong
+end
+local word = out_of_office(journal, id, term)
+local latest, its_beat = unpack(redis.call('HMGET', journal, 'term', 'beat'))
+if not word and tonumber(its_beat) < tonumber(beat) - 1 then
+  word = 'behind'
+elseif not word then
+  -- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
+  redis.call('HDEL', journal, '')
+  redis.call('HSET', journal, 'beat', beat)
+end
+return { word or 'sound', latest or '', string.format('%.17g', now_ms()) }

@@ -1,0 +1,151 @@
+"""``promote.lua``: puts rows of a journal into the store, each once."""
+
+import pytest
+from redis.exceptions import ResponseError
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.upkeep import promotion
+from kombu_delayq.store.upkeep.promotion import Promoted
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
+    BACKUP,
+    DUE,
+    FUTURE_MS,
+    ORDER,
+    PAST_MS,
+    TWINS,
+    Ear,
+    announced,
+    contents,
+    look,
+    refuses_a_key_of_the_wrong_type,
+    waiting,
+)
+from tests.support.store.promoting import GUARD, JOURNAL_ID, MARKER, in_office, row, several_rows
+
+
+def test_a_row_comes_into_the_store(store: DelayStore) -> None:
+    """A row is kept as an offer is, under its id, its queue is registered, and the guard has it as pushed."""
+    term = in_office(store)
+    before_ms = store.now_ms()
+    assert store.promotion.promote(JOURNAL_ID, term, [row(1, priority=3)]) == Promoted("promoted", {1: "promoted"})
+    assert look(store)[b"waiting in q"] == [("i1", FUTURE_MS, 3, b"body of i1")]
+    assert store.queues.names() == ["q"]
+    note = store.client.hget(GUARD, "1")
+    assert note[:1] == b"p"
+    assert before_ms - 1 <= float(note[1:]) <= store.now_ms()
+
+
+def test_a_row_comes_once(store: DelayStore) -> None:
+    """A row that the guard has as pushed is left alone, also when its message has left the store since."""
+    term = in_office(store)
+    store.promotion.promote(JOURNAL_ID, term, [row(1), row(2, due_ms=PAST_MS)])
+    assert store.delivery.transfer("q").moved == 1
+    before = contents(store.client)
+    words = store.promotion.promote(JOURNAL_ID, term, [row(1), row(2, due_ms=PAST_MS)]).words
+    assert words == {1: "pushed", 2: "pushed"}
+    assert contents(store.client) == before
+
+
+def test_a_claimed_row_stays_away(store: DelayStore) -> None:
+    """Of the rows of one call, those that were claimed are not put into the store."""
+    term = in_office(store)
+    store.promotion.claim_rows([2])
+    words = store.promotion.promote(JOURNAL_ID, term, several_rows(3)).words
+    assert words == {1: "promoted", 2: "claimed", 3: "promoted"}
+    assert [message[0] for message in look(store)[b"waiting in q"]] == ["i1", "i3"]
+
+
+def test_a_row_that_left_the_guard_may_come_again(store: DelayStore) -> None:
+    """A settled row is new to the guard, and equal bytes that still wait are stored once."""
+    term = in_office(store)
+    store.promotion.promote(JOURNAL_ID, term, [row(1)])
+    store.promotion.settle_rows([1])
+    assert not store.client.exists(GUARD)
+    assert store.promotion.promote(JOURNAL_ID, term, [row(1)]).words == {1: "promoted"}
+    assert len(look(store)[b"waiting in q"]) == 1
+
+
+def test_twins_are_kept_apart(store: DelayStore) -> None:
+    """Rows of one id with other bytes, and one beside a message of the store, all wait."""
+    term = in_office(store)
+    store.delivery.offer("q", waiting("i1", body="in Redis"))
+    rows = [row(1, body="one"), row(2, body="two")._replace(id="i1")]
+    assert set(store.promotion.promote(JOURNAL_ID, term, rows).words.values()) == {"promoted"}
+    assert {message[3] for message in look(store)[b"waiting in q"]} == {b"in Redis", b"one", b"two"}
+    assert {message.body for message in store.lookup.cancel(["q"], ["i1"])["i1"]} == {b"in Redis", b"one", b"two"}
+
+
+def test_rows_of_several_queues_go_where_they_belong(store: DelayStore, ear: Ear) -> None:
+    """Rows of any queues may be mixed; each new head is announced."""
+    term = in_office(store)
+    store.promotion.promote(JOURNAL_ID, term, [row(1), row(2, "p"), row(3, due_ms=FUTURE_MS - 1), row(4, "p")])
+    found = look(store)
+    assert [message[0] for message in found[b"waiting in q"]] == ["i3", "i1"]
+    assert [message[0] for message in found[b"waiting in p"]] == ["i2", "i4"]
+    assert sorted(ear.heard()) == sorted([announced(store, FUTURE_MS - 1), announced(store, FUTURE_MS, "p")])
+
+
+def test_calls_of_the_script_are_bounded(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many rows, and rows of many bytes, go in several calls; none is left out."""
+    monkeypatch.setattr(promotion, "PROMOTE_COUNT", 3)
+    monkeypatch.setattr(promotion, "PROMOTE_BYTES", 25)
+    term = in_office(store)
+    store.client.config_resetstat()
+    words = store.promotion.promote(JOURNAL_ID, term, several_rows(10)).words
+    assert list(words.values()) == ["promoted"] * 10
+    stats = store.client.info("commandstats")
+    calls = sum(stats[f"cmdstat_{each}"]["calls"] for each in ("eval", "evalsha") if f"cmdstat_{each}" in stats)
+    assert calls >= 8  # four pages, each with a registration of the queue
+
+
+@pytest.mark.parametrize(
+    ("id_", "later", "word"), [(JOURNAL_ID, -1, "superseded"), (JOURNAL_ID, 1, "behind"), ("another", 0, "other")]
+)
+def test_who_is_not_in_office_promotes_nothing(store: DelayStore, id_: str, later: int, word: str) -> None:
+    """A promoter of an earlier term, in a Redis that was set back, or of another journal, changes nothing."""
+    term = in_office(store)
+    store.client.sadd("delayq:queues", "q")
+    before = contents(store.client)
+    assert store.promotion.promote(id_, term + later, several_rows(3)) == Promoted(word, {})
+    assert contents(store.client) == before
+
+
+def test_a_redis_that_lost_its_data_takes_nothing(store: DelayStore) -> None:
+    """Without a marker no row comes into the store: first the loss has to be noticed."""
+    term = in_office(store)
+    store.client.flushall()
+    assert store.promotion.promote(JOURNAL_ID, term, [row(1)]).word == "lost"
+    assert store.queues.size("q") == 0
+
+
+def test_keys_of_a_queue_that_expires_outlive_its_rows(store: DelayStore) -> None:
+    """With x-expires the keys live until the row is due and for that time more."""
+    due_ms = store.now_ms() + 1_000_000
+    store.promotion.promote(JOURNAL_ID, in_office(store), [row(1, due_ms=due_ms)._replace(expire_ms=500_000)])
+    assert 1_490_000 < store.client.pttl(store.keys.stored("q", store.backup)[0]) <= 1_500_001
+
+
+def test_a_full_redis_takes_no_part_of_a_call(make_store: MakeStore, own_server: PrivateRedis) -> None:
+    """A full server refuses the rows of a call whole; relieved, it takes each once."""
+    store = make_store(own_server)
+    term = in_office(store)
+    store.promotion.promote(JOURNAL_ID, term, [row(1)])
+    before = contents(store.client)
+    store.client.config_set("maxmemory", 1)
+    for _ in range(2):
+        with pytest.raises(ResponseError, match="used memory"):
+            store.promotion.promote(JOURNAL_ID, term, several_rows(5))
+    assert contents(store.client) == before
+    store.client.config_set("maxmemory", 0)
+    assert list(store.promotion.promote(JOURNAL_ID, term, several_rows(5)).words.values()).count("promoted") == 4
+    assert store.queues.size("q") == 5
+
+
+@pytest.mark.parametrize("key", [MARKER, GUARD, DUE, BACKUP, ORDER, TWINS])
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Where somebody else's key is in the way, the error names it, and nothing is promoted."""
+    term = in_office(store)
+    store.client.sadd("delayq:queues", "q")
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.promotion.promote(JOURNAL_ID, term, [row(1)]))

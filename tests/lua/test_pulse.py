@@ -1,0 +1,64 @@
+"""``pulse.lua``: the beat of a journal's marker, which tells whether Redis has lost data."""
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.promoting import JOURNAL_ID, MARKER, in_office
+
+
+@pytest.fixture
+def backup() -> str:
+    """A marker does not regard the form of backup."""
+    return "hash"
+
+
+def test_the_marker_follows_the_journal(store: DelayStore) -> None:
+    """The beat of the promoter in office is set, and the time is Redis's."""
+    term = in_office(store, beat=5)
+    before_ms = store.now_ms()
+    pulse = store.promotion.pulse(JOURNAL_ID, term, 6)
+    assert (pulse.word, pulse.term) == ("sound", term)
+    assert before_ms <= pulse.now_ms <= store.now_ms()
+    assert store.promotion.marker() == (JOURNAL_ID, term, 1, 6)
+    assert store.promotion.pulse(JOURNAL_ID, term, 6).word == "sound"
+
+
+@pytest.mark.parametrize(
+    ("id_", "later", "beat", "word"),
+    [
+        (JOURNAL_ID, 0, 7, "behind"),  # the beats in between are lost
+        (JOURNAL_ID, 1, 6, "behind"),  # the term of the caller is lost
+        (JOURNAL_ID, -1, 6, "superseded"),
+        ("another", 0, 6, "other"),
+    ],
+)
+def test_a_redis_of_another_state_is_left_alone(store: DelayStore, id_: str, later: int, beat: int, word: str) -> None:
+    """A state that is older, a later promoter and another journal are told apart, and nothing changes."""
+    term = in_office(store, beat=5)
+    before = contents(store.client)
+    pulse = store.promotion.pulse(id_, term + later, beat)
+    assert (pulse.word, pulse.term) == (word, term)
+    assert contents(store.client) == before
+
+
+def test_an_empty_redis_is_lost(store: DelayStore) -> None:
+    """Without a marker the data are lost."""
+    assert store.promotion.pulse(JOURNAL_ID, 7, 1)[:2] == ("lost", 0)
+    assert contents(store.client) == {}
+
+
+def test_a_full_redis_is_sound(make_store: MakeStore, own_server: PrivateRedis) -> None:
+    """A Redis that refuses other writes takes the beat: it has lost nothing."""
+    store = make_store(own_server)
+    term = in_office(store, beat=5)
+    store.client.config_set("maxmemory", 1)
+    assert store.promotion.pulse(JOURNAL_ID, term, 6).word == "sound"
+    assert store.promotion.marker() == (JOURNAL_ID, term, 1, 6)
+
+
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
+    """Where somebody else's key is in the way, the error names it."""
+    refuses_a_key_of_the_wrong_type(store, MARKER, lambda: store.promotion.pulse(JOURNAL_ID, 1, 0))

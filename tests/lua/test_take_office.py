@@ -1,0 +1,72 @@
+"""``take_office.lua``: puts a promoter into office."""
+
+import pytest
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.upkeep.promotion import Office
+from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.promoting import JOURNAL_ID, MARKER, in_office
+
+
+@pytest.fixture
+def backup() -> str:
+    """A marker does not regard the form of backup."""
+    return "hash"
+
+
+def test_a_term_is_higher_than_those_before(store: DelayStore) -> None:
+    """Each promoter that takes office gets a higher term, at least Redis's time, and nothing else changes."""
+    first = in_office(store)
+    before_ms = store.now_ms()
+    office = store.promotion.take_office(JOURNAL_ID, 1, 5)
+    assert office.word == "taken"
+    assert office.term > first
+    assert before_ms <= office.now_ms <= store.now_ms()
+    again = store.promotion.take_office(JOURNAL_ID, 1, 5)
+    assert again.term > office.term
+    marker = store.promotion.marker()
+    assert marker == (JOURNAL_ID, again.term, 1, 5)
+
+
+def test_a_clock_that_was_set_back_raises_the_term_all_the_same(store: DelayStore) -> None:
+    """A term that lies ahead of Redis's clock is followed by the next number."""
+    in_office(store)
+    store.client.hset(MARKER, "term", "99999999999999")
+    assert store.promotion.take_office(JOURNAL_ID, 1, 5).term == 100_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("id_", "epoch", "beat", "word"),
+    [
+        ("another", 1, 5, "other"),
+        (JOURNAL_ID, 2, 5, "behind"),
+        (JOURNAL_ID, 1, 7, "behind"),
+        (JOURNAL_ID, 1, 4, "ahead"),
+        (JOURNAL_ID, 0, 5, "ahead"),
+    ],
+)
+def test_a_marker_that_does_not_agree_is_left_alone(
+    store: DelayStore, id_: str, epoch: int, beat: int, word: str
+) -> None:
+    """Of another journal, or when one of both was set back, the caller learns what the marker says."""
+    term = in_office(store, epoch=1, beat=5)
+    before = contents(store.client)
+    assert store.promotion.take_office(id_, epoch, beat) == Office(word, term, 0.0, 1, 5)
+    assert contents(store.client) == before
+
+
+def test_a_marker_may_be_one_beat_behind(store: DelayStore) -> None:
+    """A promoter that died between the journal's beat and that of the marker is no loss."""
+    in_office(store, beat=5)
+    assert store.promotion.take_office(JOURNAL_ID, 1, 6).word == "taken"
+
+
+def test_an_empty_redis_is_lost(store: DelayStore) -> None:
+    """Without a marker nobody takes office."""
+    assert store.promotion.take_office(JOURNAL_ID, 1, 0) == Office("lost")
+    assert contents(store.client) == {}
+
+
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
+    """Where somebody else's key is in the way, the error names it."""
+    refuses_a_key_of_the_wrong_type(store, MARKER, lambda: store.promotion.take_office(JOURNAL_ID, 1, 0))

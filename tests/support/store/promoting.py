@@ -1,0 +1,27 @@
+"""A journal's marker in Redis, and rows to promote."""
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.upkeep.promotion import Row
+from tests.support.store.keyspace import FUTURE_MS
+
+#: Id of the journal, and its keys in Redis.
+JOURNAL_ID = "7f3a"
+MARKER, GUARD = "delayq:journal", "delayq:journal:guard"
+
+
+def in_office(store: DelayStore, epoch: int = 1, beat: int = 5) -> int:
+    """Begins an epoch, or takes office in the one that is there. Returns the term."""
+    marker = store.promotion.marker()
+    if marker is None:
+        return store.promotion.begin_epoch(JOURNAL_ID, epoch, beat).term
+    return store.promotion.take_office(JOURNAL_ID, marker.epoch, marker.beat).term
+
+
+def row(seq: int, queue: str = "q", due_ms: float = FUTURE_MS, body: str = "", priority: int = 0) -> Row:
+    """Makes a row; its message has the id ``i<seq>``."""
+    return Row(seq, queue, f"i{seq}", due_ms, priority, body or f"body of i{seq}")
+
+
+def several_rows(count: int) -> list[Row]:
+    """Makes rows with due times of their own."""
+    return [row(n, due_ms=FUTURE_MS + n) for n in range(1, count + 1)]
