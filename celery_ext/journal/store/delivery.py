@@ -29,5 +29,5 @@ class JournaledDelivery(Delivery):
         if options.journal == "all":
             self._journal.add(additions_of(queue, near, expire_ms), offered=True)
         offered = super().offer(queue, *near, expire_ms=expire_ms) if near else Offered("behind", 0, 0, 0)
-        new = sum(made)
+        new = sum(seq is not None for seq in made)
         return offered._replace(offered=offered.offered + new, repeated=offered.repeated + len(far) - new)

@@ -42,7 +42,7 @@ class Journal:
 
     # Messages come.
 
-    def add(self, additions: Sequence[Addition], *, offered: bool = False) -> list[bool]:
+    def add(self, additions: Sequence[Addition], *, offered: bool = False) -> list[int | None]:
         """Adds messages in one transaction. The same message again changes nothing.
 
         Args:
@@ -50,15 +50,16 @@ class Journal:
             offered: Whether Redis is given them, too; then their state is the current epoch, else ``WAITING``.
 
         Returns:
-            For each message, whether it is new.
+            For each message the number of its new row, or None if the journal has the message already.
         """
         if not additions:
             return []
         with self.engine.begin() as connection:
             state = self._epoch(connection) if offered else WAITING
-            rows = [{**one._asdict(), "digest": one.digest, "state": state} for one in additions]
+            rows = [_values(one, state) for one in additions]
             made = insert_new(connection, rows)
-            return [(row["id"], row["digest"]) in made for row in rows]
+            # ``pop``: of the same message twice in one call, one row is made.
+            return [made.pop((row["id"], row["digest"]), None) for row in rows]
 
     # Messages are found.
 
@@ -126,7 +127,7 @@ class Journal:
                 if not _deleted(connection, _of_seqs([seq], WAITING)):
                     done.append(None)
                     continue
-                row = {**addition._asdict(), "digest": addition.digest, "state": WAITING}
+                row = _values(addition, WAITING)
                 insert_new(connection, [row])
                 found = select(_messages.c.seq).where(_messages.c.id == row["id"], _messages.c.digest == row["digest"])
                 done.append(connection.scalar(found))
@@ -162,8 +163,8 @@ class Journal:
         return int(connection.scalar(select(schema.facts.c.value).where(schema.facts.c.name == "epoch")) or 1)
 
 
-def insert_new(connection: Connection, rows: Sequence[dict[str, Any]]) -> set[tuple[str, bytes]]:
-    """Inserts rows unless they are there. Returns id and digest of those that are new."""
+def insert_new(connection: Connection, rows: Sequence[dict[str, Any]]) -> dict[tuple[str, bytes], int]:
+    """Inserts rows unless they are there. Returns the numbers of those that are new, by id and digest."""
     dialect = connection.dialect.name
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as upsert
@@ -171,12 +172,18 @@ def insert_new(connection: Connection, rows: Sequence[dict[str, Any]]) -> set[tu
         from sqlalchemy.dialects.sqlite import insert as upsert  # type: ignore[assignment]
     else:
         raise NotImplementedError(dialect)
-    made = set[tuple[str, bytes]]()
+    made: dict[tuple[str, bytes], int] = {}
     for at in range(0, len(rows), AT_ONCE):
         statement = upsert(_messages).values(list(rows[at : at + AT_ONCE])).on_conflict_do_nothing()
-        for row in connection.execute(statement.returning(_messages.c.id, _messages.c.digest)):
-            made.add((row.id, bytes(row.digest)))
+        for row in connection.execute(statement.returning(_messages.c.id, _messages.c.digest, _messages.c.seq)):
+            made[row.id, bytes(row.digest)] = row.seq
     return made
+
+
+def _values(addition: Addition, state: int) -> dict[str, Any]:
+    values = addition._asdict()
+    del values["key"]
+    return {**values, "digest": addition.digest, "state": state}
 
 
 def _create(engine: Engine) -> None:

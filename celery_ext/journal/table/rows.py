@@ -20,6 +20,7 @@ class Addition(NamedTuple):
         priority: 0 to 9.
         body: The message as it will be pushed to its queue.
         expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+        key: What makes it the same message, where that is not its content: the job and the id of a bulk job's row.
     """
 
     queue: str
@@ -28,13 +29,16 @@ class Addition(NamedTuple):
     priority: int
     body: bytes
     expire_ms: int = 0
+    key: bytes = b""
 
     def __repr__(self) -> str:
         return f"Addition(queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, body={hidden(self.body)})"
 
     @property
     def digest(self) -> bytes:
-        """What makes it the same message: 16 bytes from queue, priority and body."""
+        """What makes it the same message: 16 bytes from its key, else from queue, priority and body."""
+        if self.key:
+            return blake2b(self.key, digest_size=16, person=b"key").digest()
         found = blake2b(self.body, digest_size=16, key=as_bytes(self.queue)[-64:])
         found.update(b"%d" % self.priority)
         return found.digest()
