@@ -49,6 +49,10 @@ class UnsupportedRedis(DelayqError):
     """The Redis server is older than 6.2."""
 
 
+class UnsupportedJournal(DelayqError):
+    """The tables of the journal are of a later release of kombu-delayq."""
+
+
 class UnreadableMessage(DelayqError, ValueError):
     """A waiting message has its eta where it cannot be rewritten: it is damaged, or a pickled task of protocol 1."""
 

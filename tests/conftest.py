@@ -2,12 +2,17 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.jvm.summary import pytest_terminal_summary
+
+if TYPE_CHECKING:
+    from tests.support.servers.postgres import PrivatePostgres
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and the processes of the tests would as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,3 +40,26 @@ def own_server() -> Iterator[PrivateRedis]:
     """A server that the test may harm."""
     with PrivateRedis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Iterator[PrivatePostgres]":
+    """One PostgreSQL for all tests that do not harm it; a test of SQLite alone does not ask for it."""
+    from tests.support.servers.postgres import PrivatePostgres, need_postgres
+
+    need_postgres()
+    with PrivatePostgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def journal_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of an empty journal, in each database."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/journal.db"
+        return
+    from celery_ext.journal.table.engines import engine_of, parse_url
+
+    url = request.getfixturevalue("postgres_server").make_schema()
+    yield url
+    engine_of(parse_url(url)).dispose()

@@ -5,7 +5,6 @@ from typing import Any
 from celery_ext.journal.store.delivery import JournaledDelivery
 from celery_ext.journal.store.lookup import JournaledLookup
 from celery_ext.journal.table import Journal
-from celery_ext.journal.table.engines import engine_of
 from kombu_delayq.store import DelayStore
 
 
@@ -20,6 +19,6 @@ class JournaledStore(DelayStore):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.journal = Journal(engine_of(self.options.journal_url or ""))
+        self.journal = Journal(self.options.journal_url or "")
         self.delivery = JournaledDelivery(self._shared, self._registry, self.journal)
         self.lookup = JournaledLookup(self._shared, self.journal)

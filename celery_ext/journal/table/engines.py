@@ -2,36 +2,100 @@
 
 import os
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+
+from kombu_delayq.errors import InvalidOptions
 
 #: How long a statement waits for another process that writes to the same SQLite file, in s.
 SQLITE_WAIT_S = 30
+#: How long a connection to PostgreSQL may take, in s.
+CONNECT_S = 5
+#: After which a dead network is noticed, in s: kept-alive connections are asked after a time without traffic, and sent
+#: data has to be acknowledged.
+IDLE_S, ACKNOWLEDGE_MS = 30, 20_000
+#: Limits of PostgreSQL for each of our sessions, so that no publisher hangs for ever.
+LIMITS = {"statement_timeout": "60s", "lock_timeout": "20s", "idle_in_transaction_session_timeout": "60s"}
+#: Execution options: whether a transaction writes, and whether it has to survive a loss of power.
+WRITES, DURABLE = "delayq_writes", "delayq_durable"
+
+_GUIDE = "use 'postgresql+psycopg://user@host/database' or 'sqlite:////absolute/path/journal.db'"
 
 
-def engine_of(url: str) -> Engine:
+def parse_url(url: str) -> URL:
+    """Returns a URL with the driver that it is used with.
+
+    Raises:
+        InvalidOptions: The journal cannot be there. The error has no password.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # it has the URL in it, and with it the password
+        raise InvalidOptions(f"journal_url is not a URL of a database; {_GUIDE}") from None
+    shown = parsed.render_as_string(hide_password=True)
+    if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise InvalidOptions(f"journal_url={shown!r}: the journal does not know {parsed.drivername!r}; {_GUIDE}")
+    if parsed.database in (None, "", ":memory:") or "mode" in parsed.query:
+        raise InvalidOptions(
+            f"journal_url={shown!r}: each process would have a database of its own in its memory; {_GUIDE}"
+        )
+    folder = Path(str(parsed.database)).absolute().parent
+    if not folder.is_dir():
+        raise InvalidOptions(f"journal_url={shown!r}: there is no directory {str(folder)!r}")
+    return parsed
+
+
+def engine_of(url: URL) -> Engine:
     """Returns the engine of a URL. A process that was forked gets its own."""
     return _engine(url, os.getpid())
 
 
-@cache
-def _engine(url: str, pid: int) -> Engine:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return create_engine(parsed, pool_pre_ping=True)
-    engine = create_engine(parsed, connect_args={"timeout": SQLITE_WAIT_S})
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
+@cache  # the engine of a parent stays here unused: if it went, its connections would be closed under the parent
+def _engine(url: URL, _pid: int) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, connect_args={"timeout": SQLITE_WAIT_S}, hide_parameters=True)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    return create_engine(
+        url,
+        connect_args=_postgres_options(url),
+        pool_pre_ping=True,
+        pool_timeout=SQLITE_WAIT_S,
+        pool_use_lifo=True,
+        hide_parameters=True,  # messages are not for logs
+    )
+
+
+def _postgres_options(url: URL) -> dict[str, Any]:
+    limits = " ".join(f"-c {name}={limit}" for name, limit in LIMITS.items())
+    given = url.query.get("options", "")
+    ours: dict[str, Any] = {
+        "connect_timeout": CONNECT_S,
+        "keepalives_idle": IDLE_S,
+        "tcp_user_timeout": ACKNOWLEDGE_MS,
+        "application_name": "delayq",
+    }
+    kept = {name: value for name, value in ours.items() if name not in url.query}
+    return kept | {"options": f"{limits} {given if isinstance(given, str) else ' '.join(given)}".strip()}
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # SQLAlchemy's ``begin`` below begins transactions, not the driver
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
 
 
-def _begin_sqlite(connection: Any) -> None:
+def _begin_sqlite(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if not options.get(WRITES):
+        connection.exec_driver_sql("BEGIN")
+        return
+    # Without FULL the last transactions before a loss of power may be gone, but none is torn.
+    connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options.get(DURABLE) else 'NORMAL'}")
     # A transaction that reads first and then writes would fail when another process has written meanwhile.
     connection.exec_driver_sql("BEGIN IMMEDIATE")

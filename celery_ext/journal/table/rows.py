@@ -39,8 +39,10 @@ class Addition(NamedTuple):
         """What makes it the same message: 16 bytes from its key, else from queue, priority and body."""
         if self.key:
             return blake2b(self.key, digest_size=16, person=b"key").digest()
-        found = blake2b(self.body, digest_size=16, key=as_bytes(self.queue)[-64:])
-        found.update(b"%d" % self.priority)
+        queue = as_bytes(self.queue)
+        found = blake2b(b"%d %d " % (self.priority, len(queue)), digest_size=16)
+        found.update(queue)
+        found.update(self.body)
         return found.digest()
 
 

@@ -1,0 +1,98 @@
+"""Transactions in the journal's database: tables made when first needed, and those repeated that have done nothing."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from threading import Lock
+from typing import TypeVar
+
+from sqlalchemy import URL, Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from celery_ext.journal.table import versions
+from celery_ext.journal.table.engines import DURABLE, WRITES, engine_of, parse_url
+
+T = TypeVar("T")
+
+#: How often a transaction is tried that PostgreSQL undoes because of others.
+ATTEMPTS = 5
+#: SQLSTATE of a transaction that was undone because of others: serialization_failure, deadlock_detected.
+_UNDONE = ("40001", "40P01")
+
+
+class Database:
+    """The database at a URL. Any thread may use it, also after a fork.
+
+    Args:
+        url: The URL, as SQLAlchemy reads it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._given = url
+        self._prepared: int | None = None  # the process that has looked at the tables
+        self._lock = Lock()
+
+    @cached_property
+    def _url(self) -> URL:
+        return parse_url(self._given)
+
+    @property
+    def url(self) -> str:
+        """The URL without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of this process, with the tables made.
+
+        Raises:
+            InvalidOptions: The URL is not one of a journal.
+            UnsupportedJournal: The tables are of a later release.
+            sqlalchemy.exc.SQLAlchemyError: The database does not answer, or refuses to make the tables.
+        """
+        engine = engine_of(self._url)
+        if self._prepared != os.getpid():
+            with self._lock:
+                if self._prepared != os.getpid():
+                    versions.prepare(engine)
+                    self._prepared = os.getpid()
+        return engine
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection for statements that only read. Each sees what is committed when it begins."""
+        engine = self.engine
+        if engine.dialect.name == "postgresql":
+            engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            yield connection
+
+    def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Does some work in a transaction. Repeats it where the database has surely done nothing of it.
+
+        Args:
+            work: Is given the connection; may run more than once.
+            durable: Whether SQLite waits for the disk. PostgreSQL always does, as it is configured.
+
+        Returns:
+            What ``work`` returned, after the commit.
+        """
+        engine = self.engine.execution_options(**{WRITES: True, DURABLE: durable})
+        for attempt in range(1, ATTEMPTS + 1):
+            is_committing = False
+            try:
+                with engine.connect() as connection, connection.begin() as transaction:
+                    result = work(connection)
+                    is_committing = True
+                    transaction.commit()
+                    return result
+            except DBAPIError as error:
+                was_cut = error.connection_invalidated and not is_committing and attempt == 1
+                if attempt == ATTEMPTS or not (was_cut or _was_undone(error)):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _was_undone(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) in _UNDONE

@@ -1,0 +1,213 @@
+"""Epochs: a loss of Redis ends one, and a restore goes through what Redis was given in it."""
+
+from collections.abc import Collection
+from math import inf
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
+
+from celery_ext.journal.table import schema
+from celery_ext.journal.table.access import between, delete_where, renumber, rows_where, set_epoch, some_of
+from celery_ext.journal.table.counting import queues_where
+from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.facts import Watermarks, epoch_in, lock_epoch, raise_fact, watermarks_in
+from celery_ext.journal.table.rows import Row
+from celery_ext.journal.table.statements import among
+
+_messages = schema.messages
+_epochs = schema.epochs
+
+
+class Epoch(NamedTuple):
+    """An epoch that has ended because Redis had lost data.
+
+    Attributes:
+        epoch: Its number.
+        ended_ms: When the loss was noticed, ms since the epoch.
+        watermarks: Up to where messages had left Redis by then.
+        restored_ms: When its messages were all restored, ms since the epoch; None if they are not.
+    """
+
+    epoch: int
+    ended_ms: float
+    watermarks: Watermarks
+    restored_ms: float | None
+
+
+class Epochs:
+    """Ends epochs, finds what Redis was given in them, and lets it wait again."""
+
+    _database: Database
+
+    def end_epoch(self, now_ms: float, epoch: int | None = None) -> int:
+        """Ends the current epoch: Redis has lost data. Keeps the watermarks of then, and begins the next epoch.
+
+        Args:
+            now_ms: Time of now, ms since the epoch.
+            epoch: Ends only this one, so that two who notice the same loss end one epoch.
+
+        Returns:
+            The number of the current epoch, by then.
+        """
+
+        def work(connection: Connection) -> int:
+            current = lock_epoch(connection, to_change=True)
+            if epoch is not None and epoch != current:
+                return current
+            kept = watermarks_in(connection).dump()
+            connection.execute(insert(_epochs).values(epoch=current, ended_ms=now_ms, watermarks=kept))
+            return raise_fact(connection, "epoch", 1)
+
+        return self._database.write(work)
+
+    def epochs(self) -> list[Epoch]:
+        """Returns all epochs that have ended, the oldest first."""
+        with self._database.reading() as connection:
+            return _ended(connection)
+
+    def unrestored(self) -> list[Epoch]:
+        """Returns the epochs that have ended and are not restored, the oldest first."""
+        return [one for one in self.epochs() if one.restored_ms is None]
+
+    def finish_restore(self, epoch: int, now_ms: float) -> None:
+        """Notes that the messages of an epoch are all restored. Its rows may be trimmed from now on."""
+        done = update(_epochs).where(_epochs.c.epoch == epoch, _epochs.c.restored_ms.is_(None))
+        self._database.write(lambda connection: connection.execute(done.values(restored_ms=now_ms)) and None)
+
+    def queues_of(self, epoch: int) -> list[str]:
+        """Returns the names of the queues that have rows of an epoch, sorted."""
+        with self._database.reading() as connection:
+            return queues_where(connection, _of(epoch))
+
+    def lost(
+        self,
+        epoch: int,
+        queue: str,
+        from_ms: float = -inf,
+        after: tuple[float, int] | None = None,
+        count: int = 500,
+    ) -> list[Row]:
+        """Returns rows of a queue that Redis was given in an epoch that has ended, and that had not left it by then.
+
+        Args:
+            epoch: Number of the epoch.
+            queue: Name of the queue.
+            from_ms: Least due time, ms since the epoch.
+            after: Due time and number of the row after which to begin.
+            count: Most rows.
+        """
+        with self._database.reading() as connection:
+            marks = {one.epoch: one.watermarks for one in _ended(connection)}.get(epoch)
+            if marks is None:
+                return []
+            where = between(max(from_ms, marks.of(queue)), inf, after)
+            return rows_where(connection, [_of(epoch), _messages.c.queue == queue, *where], count)
+
+    def count_lost(self, epoch: int) -> int:
+        """Counts what ``lost`` returns for all queues. Takes longer the more there is."""
+        with self._database.reading() as connection:
+            marks = {one.epoch: one.watermarks for one in _ended(connection)}.get(epoch)
+            if marks is None:
+                return 0
+            return sum(
+                connection.scalar(
+                    select(func.count()).where(
+                        _of(epoch), _messages.c.queue == queue, _messages.c.due_ms >= marks.of(queue)
+                    )
+                )
+                or 0
+                for queue in queues_where(connection, _of(epoch))
+            )
+
+    def wait_again(self, seqs: Collection[int]) -> list[Row]:
+        """Lets rows wait that Redis was given in an epoch that has ended: under new numbers, as Redis knows the old.
+
+        Returns:
+            The new rows, the next due first.
+        """
+
+        def work(connection: Connection) -> list[Row]:
+            found = renumber(connection, among(connection, _messages.c.seq, seqs), _before(epoch_in(connection)))
+            raise_fact(connection, "restored", len(found))
+            return list(found.values())
+
+        return self._database.write(work)
+
+    def keep(self, seqs: Collection[int]) -> set[int]:
+        """Takes rows of an epoch that has ended into the current one, because Redis has them still.
+
+        Returns:
+            Their numbers.
+        """
+
+        def work(connection: Connection) -> set[int]:
+            current = lock_epoch(connection)
+            where = among(connection, _messages.c.seq, seqs), _before(current)
+            return set_epoch(connection, current, *where, were_waiting=False)
+
+        return self._database.write(work)
+
+    def offered(
+        self,
+        queue: str,
+        after: tuple[float, int] | None = None,
+        from_ms: float = -inf,
+        to_ms: float = inf,
+        count: int = 500,
+    ) -> list[Row]:
+        """Returns rows of a queue that Redis was given in the current epoch, in the order of their due times.
+
+        Args:
+            queue: Name of the queue.
+            after: Due time and number of the row after which to begin.
+            from_ms: Least due time, ms since the epoch.
+            to_ms: Due time that all rows are before.
+            count: Most rows.
+        """
+        with self._database.reading() as connection:
+            where = [_of(epoch_in(connection)), _messages.c.queue == queue, *between(from_ms, to_ms, after)]
+            return rows_where(connection, where, count)
+
+    def trim(self, retention_ms: float, count: int = 1_000) -> int:
+        """Deletes rows of messages that have left Redis: those due before their watermark, and by a time more.
+
+        A row that may be lost in an epoch that is not restored stays.
+
+        Args:
+            retention_ms: How long rows are kept after their due time, in ms.
+            count: Most rows of this call.
+
+        Returns:
+            How many rows it has deleted; 0 if there are none any more.
+        """
+
+        def work(connection: Connection) -> int:
+            now, current = watermarks_in(connection), epoch_in(connection)
+            marks = {one.epoch: one.watermarks for one in _ended(connection) if one.restored_ms is None}
+            left = count
+            for epoch in range(1, current + 1):
+                for queue in queues_where(connection, _of(epoch)):
+                    before = min(now.of(queue) - retention_ms, marks[epoch].of(queue) if epoch in marks else inf)
+                    where = and_(_of(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
+                    left -= len(delete_where(connection, _messages.c.seq.in_(some_of(where, count=left))))
+                    if left <= 0:
+                        return count
+            return count - left
+
+        return self._database.write(work, durable=False)
+
+
+def _ended(connection: Connection) -> list[Epoch]:
+    found = select(_epochs.c.epoch, _epochs.c.ended_ms, _epochs.c.watermarks, _epochs.c.restored_ms)
+    return [
+        Epoch(epoch, ended_ms, Watermarks.load(marks), restored_ms)
+        for epoch, ended_ms, marks, restored_ms in connection.execute(found.order_by(_epochs.c.epoch))
+    ]
+
+
+def _of(epoch: int) -> ColumnElement[bool]:
+    return and_(_messages.c.state == epoch, schema.is_offered)
+
+
+def _before(epoch: int) -> ColumnElement[bool]:
+    return and_(schema.is_offered, _messages.c.state < epoch)

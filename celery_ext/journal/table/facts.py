@@ -1,0 +1,168 @@
+"""Facts about a journal: its id, its epoch, its beat, its totals, and up to where messages have left Redis."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Integer, Text, cast, delete, insert, select, update
+
+from celery_ext.journal.table import schema
+from celery_ext.journal.table.database import Database
+
+#: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
+OTHERS = ""
+
+_facts = schema.facts
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """Up to where messages have left Redis: all messages that are due before it, by queue.
+
+    Attributes:
+        moved_to_ms: The watermark of queues without one of their own, ms since the epoch; 0 if nobody has noted one.
+        lagging: The watermarks of queues whose next message was overdue.
+    """
+
+    moved_to_ms: float = 0.0
+    lagging: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, queue: str) -> float:
+        """Returns the watermark of a queue, ms since the epoch."""
+        return self.lagging.get(queue, self.moved_to_ms)
+
+    def dump(self) -> str:
+        """Returns the watermarks as JSON."""
+        return json.dumps({**self.lagging, OTHERS: self.moved_to_ms})
+
+    @classmethod
+    def load(cls, text: str) -> "Watermarks":
+        """Reads what ``dump`` wrote."""
+        found = json.loads(text)
+        return cls(float(found.pop(OTHERS, 0.0)), {queue: float(ms) for queue, ms in found.items()})
+
+
+class Facts:
+    """Reads and writes facts. A beat and a watermark need not survive a loss of power, so SQLite does not sync them."""
+
+    _database: Database
+
+    @property
+    def id(self) -> str:
+        """Id of this journal, which no other has."""
+        with self._database.reading() as connection:
+            return facts_in(connection)["id"]
+
+    @property
+    def identity(self) -> str:
+        """The same."""
+        return self.id
+
+    def epoch(self) -> int:
+        """Returns the number of the current epoch, from 1 on. A loss of Redis ends an epoch."""
+        with self._database.reading() as connection:
+            return epoch_in(connection)
+
+    def beat(self) -> int:
+        """Returns the number of the latest beat, 0 before the first."""
+        with self._database.reading() as connection:
+            return int(facts_in(connection)["beat"])
+
+    def next_beat(self, beat: int | None = None) -> int | None:
+        """Raises the beat by one.
+
+        Args:
+            beat: Raises it only if it is this one, so that of two who think that they lead one goes on.
+
+        Returns:
+            The beat, by then; None if it was another.
+        """
+
+        def work(connection: Connection) -> int | None:
+            current = int(facts_in(connection, lock="beat")["beat"])
+            return raise_fact(connection, "beat", 1) if beat in (None, current) else None
+
+        return self._database.write(work, durable=False)
+
+    def set_beat(self, beat: int) -> None:
+        """Sets the beat, such as after an older copy of the database was put in its place."""
+        fact = update(_facts).where(_facts.c.name == "beat").values(value=str(beat))
+        self._database.write(lambda connection: connection.execute(fact) and None)
+
+    def watermarks(self) -> Watermarks:
+        """Returns up to where messages have left Redis."""
+        with self._database.reading() as connection:
+            return watermarks_in(connection)
+
+    def set_watermarks(self, moved_to_ms: float, lagging: Mapping[str, float]) -> None:
+        """Replaces all watermarks.
+
+        Args:
+            moved_to_ms: That of all queues that ``lagging`` does not have, ms since the epoch.
+            lagging: By queue, the due time of its first message, where that is overdue.
+        """
+        self._database.write(
+            lambda connection: _replace_watermarks(connection, Watermarks(moved_to_ms, lagging)), durable=False
+        )
+
+    def lower_watermarks(self, dues: Mapping[str, float]) -> None:
+        """Lowers the watermarks of queues that are given messages which are due before them.
+
+        Args:
+            dues: By queue, the least due time of these messages, ms since the epoch.
+        """
+
+        def work(connection: Connection) -> None:
+            kept = watermarks_in(connection, lock=True)
+            lower = {queue: ms for queue, ms in dues.items() if ms < kept.of(queue)}
+            if lower:
+                _replace_watermarks(connection, Watermarks(kept.moved_to_ms, {**kept.lagging, **lower}))
+
+        self._database.write(work, durable=False)
+
+
+def facts_in(connection: Connection, lock: str | None = None) -> dict[str, str]:
+    """Returns all facts by name; or one, which nobody else changes until the transaction ends."""
+    found = select(_facts.c.name, _facts.c.value)
+    if lock is not None:
+        found = found.where(_facts.c.name == lock).with_for_update()
+    return {row.name: row.value for row in connection.execute(found)}
+
+
+def epoch_in(connection: Connection) -> int:
+    """Returns the number of the current epoch."""
+    return int(connection.scalars(select(_facts.c.value).where(_facts.c.name == "epoch")).one())
+
+
+def lock_epoch(connection: Connection, *, to_change: bool = False) -> int:
+    """Returns the number of the current epoch, which does not end until the transaction does.
+
+    Without this a row could come into an epoch that is ended and restored, and no restore would look at it.
+    """
+    fact = select(_facts.c.value).where(_facts.c.name == "epoch")
+    return int(connection.scalars(fact.with_for_update(read=not to_change)).one())
+
+
+def watermarks_in(connection: Connection, *, lock: bool = False) -> Watermarks:
+    """Returns up to where messages have left Redis; with ``lock``, as nobody changes it until the transaction ends."""
+    if lock:
+        facts_in(connection, lock="id")  # there is no row of watermarks to lock before the first
+    table = schema.watermarks
+    rows = connection.execute(select(table.c.queue, table.c.moved_to_ms))
+    found = {row.queue: row.moved_to_ms for row in rows}
+    return Watermarks(found.pop(OTHERS, 0.0), found)
+
+
+def _replace_watermarks(connection: Connection, marks: Watermarks) -> None:
+    facts_in(connection, lock="id")
+    rows = [{"queue": queue, "moved_to_ms": ms} for queue, ms in {**marks.lagging, OTHERS: marks.moved_to_ms}.items()]
+    connection.execute(delete(schema.watermarks))
+    connection.execute(insert(schema.watermarks), rows)
+
+
+def raise_fact(connection: Connection, name: str, by: int) -> int:
+    """Adds to a fact that is a whole number. Returns the sum."""
+    total: Any = cast(cast(_facts.c.value, Integer) + by, Text)
+    raised = update(_facts).where(_facts.c.name == name).values(value=total)
+    return int(connection.scalars(raised.returning(_facts.c.value)).one())

@@ -1,0 +1,178 @@
+"""The messages of the journal: they come, are found, change, and are promoted."""
+
+from collections.abc import Collection, Sequence
+from math import inf
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from celery_ext.journal.table import schema
+from celery_ext.journal.table.access import (
+    between,
+    delete_where,
+    in_state,
+    insert_new,
+    renumber,
+    rewrite,
+    rows_where,
+    set_epoch,
+    some_of,
+    values_of,
+)
+from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.facts import lock_epoch, raise_fact
+from celery_ext.journal.table.rows import WAITING, Addition, Row
+from celery_ext.journal.table.statements import among
+
+_messages = schema.messages
+
+
+class Purged(NamedTuple):
+    """What a call of ``purge`` has deleted; false if it was nothing.
+
+    Attributes:
+        waiting: Numbers of the rows that only the journal had.
+        offered: How many rows of messages that Redis was given.
+    """
+
+    waiting: list[int]
+    offered: int
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.offered)
+
+
+class Messages:
+    """Adds, finds, changes and promotes messages."""
+
+    _database: Database
+
+    # Messages come.
+
+    def add(self, additions: Sequence[Addition], *, offered: bool = False) -> list[int | None]:
+        """Adds messages in one transaction. The same message again changes nothing.
+
+        Args:
+            additions: The messages.
+            offered: Whether Redis is given them, too; then their state is the current epoch, else ``WAITING``.
+
+        Returns:
+            For each message the number of its new row, or None if the journal has the message already.
+        """
+        if not additions:
+            return []
+        wanted = [(one.id, one.digest) for one in additions]
+
+        def work(connection: Connection) -> list[int | None]:
+            state = lock_epoch(connection) if offered else WAITING
+            made = insert_new(connection, [values_of(one, state) for one in additions])
+            return [made.pop(key, None) for key in wanted]  # of the same message twice, one row is made
+
+        return self._database.write(work, durable=not offered)
+
+    # Messages are found.
+
+    def get(self, ids: Collection[str], state: int | None = WAITING) -> list[Row]:
+        """Returns the rows of ids, the next due first. ``state`` None: of any state."""
+        with self._database.reading() as connection:
+            return rows_where(connection, [among(connection, _messages.c.id, ids), *in_state(state)])
+
+    def rows(self, seqs: Collection[int], state: int | None = WAITING) -> list[Row]:
+        """Returns rows by their numbers if they are in a state still, the next due first."""
+        with self._database.reading() as connection:
+            return rows_where(connection, [among(connection, _messages.c.seq, seqs), *in_state(state)])
+
+    def browse(
+        self,
+        queue: str,
+        after: tuple[float, int] | None = None,
+        from_ms: float = -inf,
+        to_ms: float = inf,
+        count: int = 100,
+    ) -> list[Row]:
+        """Returns waiting rows of a queue in the order of their due times.
+
+        Args:
+            queue: Its name.
+            after: Due time and number of the row after which to begin.
+            from_ms: Least due time, ms since the epoch.
+            to_ms: Due time that all rows are before.
+            count: Most rows.
+        """
+        where = [_messages.c.queue == queue, schema.is_waiting, *between(from_ms, to_ms, after)]
+        with self._database.reading() as connection:
+            return rows_where(connection, where, count)
+
+    # Messages are changed.
+
+    def delete(self, ids: Collection[str], state: int | None = None) -> list[Row]:
+        """Deletes the rows of ids, of any state or of one. Returns them, the next due first."""
+        return self._database.write(
+            lambda connection: delete_where(connection, among(connection, _messages.c.id, ids), *in_state(state))
+        )
+
+    def delete_rows(self, seqs: Collection[int], state: int | None = WAITING) -> list[Row]:
+        """Deletes rows by their numbers if they are in a state still (None: any). Returns them, the next due first."""
+        return self._database.write(
+            lambda connection: delete_where(connection, among(connection, _messages.c.seq, seqs), *in_state(state))
+        )
+
+    def replace(self, changes: Sequence[tuple[int, Addition]], state: int | None = WAITING) -> list[int | None]:
+        """Puts new messages into the place of rows, all in one transaction. They wait, under new numbers.
+
+        Args:
+            changes: Number of each row, and the message that replaces it; each number once.
+            state: The state that the row must be in; None: any.
+
+        Returns:
+            The number of each new row; None where the row is not in that state any more, and nothing has changed.
+        """
+
+        def work(connection: Connection) -> list[int | None]:
+            of_seqs = among(connection, _messages.c.seq, [seq for seq, _ in changes])
+            found = renumber(connection, of_seqs, *in_state(state))
+            for seq, addition in changes:
+                if seq in found:
+                    rewrite(connection, found[seq], addition)
+            return [found[seq].seq if seq in found else None for seq, _ in changes]
+
+        return self._database.write(work)
+
+    def purge(self, queue: str, count: int = 5_000) -> Purged:
+        """Deletes the rows of a queue, of any state, at most ``count`` of them."""
+
+        def work(connection: Connection) -> Purged:
+            waiting = some_of(schema.is_waiting, _messages.c.queue == queue, count=count)
+            gone = delete_where(connection, _messages.c.seq.in_(waiting))
+            rest = count - len(gone)
+            offered = some_of(schema.is_offered, _messages.c.queue == queue, count=rest)
+            others = delete_where(connection, _messages.c.seq.in_(offered)) if rest else []
+            return Purged([row.seq for row in gone], len(others))
+
+        return self._database.write(work)
+
+    # Messages are promoted.
+
+    def promotable(self, before_ms: float, count: int, after: tuple[float, int] | None = None) -> list[Row]:
+        """Returns the waiting rows of all queues that are due before a time, in the order of their due times."""
+        with self._database.reading() as connection:
+            return rows_where(connection, [schema.is_waiting, *between(-inf, before_ms, after)], count)
+
+    def mark(self, seqs: Collection[int], epoch: int | None = None) -> set[int]:
+        """Notes that Redis was given rows. Returns the numbers of those that were waiting until now.
+
+        Args:
+            seqs: Numbers of the rows.
+            epoch: The epoch in which Redis was given them. If it has ended, nothing changes; None: the current one.
+        """
+
+        def work(connection: Connection) -> set[int]:
+            current = lock_epoch(connection)
+            if epoch not in (None, current):
+                return set()
+            of_seqs = among(connection, _messages.c.seq, seqs)
+            marked = set_epoch(connection, current, of_seqs, schema.is_waiting, were_waiting=True)
+            raise_fact(connection, "promoted", len(marked))
+            return marked
+
+        return self._database.write(work, durable=False)

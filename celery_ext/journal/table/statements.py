@@ -1,0 +1,56 @@
+"""What PostgreSQL and SQLite each say in their own way."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    column,
+    func,
+    select,
+    table,
+    update,
+)
+from sqlalchemy import literal_column as raw
+from sqlalchemy.dialects import postgresql, sqlite
+
+from celery_ext.journal.table.schema import Name, messages, storable
+
+
+def is_postgres(connection: Connection) -> bool:
+    """Whether the database is PostgreSQL; otherwise it is SQLite."""
+    return connection.dialect.name == "postgresql"
+
+
+def upsert(connection: Connection, table: Table) -> Any:
+    """Returns an INSERT that can have an ON CONFLICT."""
+    return postgresql.insert(table) if is_postgres(connection) else sqlite.insert(table)
+
+
+def among(connection: Connection, column: ColumnElement[Any], values: Collection[Any]) -> ColumnElement[bool]:
+    """Returns the condition that a column has one of some values, as one parameter, however many they are."""
+    is_name = isinstance(column.type, Name)
+    given = [storable(value) if is_name else int(value) for value in values]
+    if is_postgres(connection):
+        array = bindparam(None, given, type_=ARRAY(Text() if is_name else BigInteger()), unique=True)
+        return column == any_(array)
+    return column.in_(select(raw("value")).select_from(func.json_each(json.dumps(given))))
+
+
+def next_numbers(connection: Connection, count: int) -> list[int]:
+    """Takes numbers for rows, which no other row gets."""
+    if is_postgres(connection):
+        sequence = func.pg_get_serial_sequence(messages.name, "seq")
+        return list(connection.scalars(select(func.nextval(sequence)).select_from(func.generate_series(1, count))))
+    numbers = table("sqlite_sequence", column("name"), column("seq"))
+    taken = update(numbers).where(numbers.c.name == messages.name).values(seq=numbers.c.seq + count)
+    last = connection.scalar(taken.returning(numbers.c.seq))
+    return [] if last is None else list(range(last - count + 1, last + 1))

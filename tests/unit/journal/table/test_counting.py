@@ -1,0 +1,81 @@
+"""Counts are exact, however they are added up."""
+
+from itertools import pairwise
+from math import inf
+
+from celery_ext.journal.table import Journal
+from celery_ext.journal.table.hours import fold
+from tests.support.journal import DUE_MS, addition
+
+HOUR_MS = 3_600_000.0
+
+
+def test_ranges_of_due_times_are_counted_exactly(journal: Journal) -> None:
+    """A range that cuts hours counts whole hours and what is left of the others."""
+    dues = [DUE_MS + step * 600_000 + 1 for step in range(60)]  # six an hour
+    journal.add([addition(number, due_ms) for number, due_ms in enumerate(dues)])
+    edges = [-inf, DUE_MS, DUE_MS + 1, DUE_MS + 600_001, DUE_MS + HOUR_MS, DUE_MS + 3.5 * HOUR_MS, dues[-1], inf]
+    for from_ms in edges:
+        for to_ms in edges:
+            expected = sum(from_ms <= due_ms < to_ms for due_ms in dues)
+            assert journal.count("orders", from_ms, to_ms) == expected, (from_ms, to_ms)
+
+
+def test_buckets_are_counted_exactly(journal: Journal) -> None:
+    """``due_counts`` has the shape of that of Redis, for buckets shorter and longer than an hour."""
+    dues = [DUE_MS + step * 600_000 + 1 for step in range(60)]
+    journal.add([addition(number, due_ms) for number, due_ms in enumerate(dues)])
+    bounds = [-inf, DUE_MS, DUE_MS + 60_000, DUE_MS + 1_200_001, DUE_MS + 4 * HOUR_MS, DUE_MS + 7.5 * HOUR_MS, inf]
+    expected = [sum(low <= due_ms < high for due_ms in dues) for low, high in pairwise(bounds)]
+    assert journal.due_counts(["orders", "none"], bounds) == {"orders": expected, "none": [0] * 6}
+    assert journal.due_counts(["orders"], [inf, inf]) == {"orders": [0]}
+
+
+def test_sizes_follow_each_change(journal: Journal) -> None:
+    """Rows are counted in the transaction in which they change."""
+    journal.add([addition(number) for number in range(5)])
+    [offered] = journal.add([addition(5)], offered=True)
+    assert journal.sizes() == {"orders": (5, 1)}
+    journal.mark([row.seq for row in journal.get(["id-0", "id-1"])])
+    assert journal.sizes() == {"orders": (3, 3)}
+    journal.delete(["id-0", "id-2"])
+    assert journal.sizes() == {"orders": (2, 2)}
+    assert journal.counts(queues=["orders", "none"]) == {"orders": 2}
+    assert offered is not None
+
+
+def test_boundaries_divide_a_queue(journal: Journal) -> None:
+    """The due time at a rank of a selection is that of the row at this rank."""
+    dues = [DUE_MS + step * 600_000 + 1 for step in range(60)]
+    journal.add([addition(number, due_ms) for number, due_ms in enumerate(dues)])
+    assert journal.boundaries("orders", [0, 59, 20, 60]) == [dues[0], dues[59], dues[20], inf]
+    selected = [due_ms for due_ms in dues if dues[7] <= due_ms < dues[30]]
+    assert journal.boundaries("orders", [0, 5, 22, 23], dues[7], dues[30]) == [
+        selected[0],
+        selected[5],
+        selected[22],
+        inf,
+    ]
+    assert journal.boundaries("none", [0]) == [inf]
+
+
+def test_changes_are_added_up(journal: Journal) -> None:
+    """Adding up changes no count, and leaves no rows for hours without messages."""
+    journal.add([addition(number, DUE_MS + number * HOUR_MS) for number in range(5)])
+    journal.delete(["id-0"])
+    before = journal.sizes()
+    with journal.engine.begin() as connection:
+        fold(connection)
+        left = connection.exec_driver_sql("SELECT count(*) FROM delayq_counts").scalar()
+        changes = connection.exec_driver_sql("SELECT count(*) FROM delayq_count_changes").scalar()
+    assert (left, changes) == (4, 0)
+    assert journal.sizes() == before == {"orders": (4, 0)}
+
+
+def test_the_first_due_time_is_found(journal: Journal) -> None:
+    """``next_due`` tells when the first waiting row is due, of a queue or of all."""
+    assert journal.next_due() is None
+    journal.add([addition(2), addition(1, queue="others")])
+    journal.add([addition(0)], offered=True)
+    assert journal.next_due() == DUE_MS + 1000
+    assert journal.next_due("orders") == DUE_MS + 2000

@@ -1,0 +1,81 @@
+"""Epochs end with a loss of Redis, and what was lost in them is found."""
+
+from celery_ext.journal.table import Journal, Watermarks
+from tests.support.journal import DUE_MS, addition
+
+
+def _lost_ids(journal: Journal, epoch: int) -> list[str]:
+    return [row.id for queue in journal.queues_of(epoch) for row in journal.lost(epoch, queue)]
+
+
+def test_a_loss_ends_an_epoch_once(journal: Journal) -> None:
+    """Two who notice the same loss end one epoch, with the watermarks of then."""
+    journal.set_watermarks(5000.0, {"slow": 3000.0})
+    assert journal.end_epoch(6000.0, 1) == 2
+    assert journal.end_epoch(6001.0, 1) == 2
+    journal.set_watermarks(9000.0, {})
+    [ended] = journal.unrestored()
+    assert (ended.epoch, ended.ended_ms) == (1, 6000.0)
+    assert ended.watermarks == Watermarks(5000.0, {"slow": 3000.0})
+    assert (ended.watermarks.of("slow"), ended.watermarks.of("orders")) == (3000.0, 5000.0)
+    journal.finish_restore(1, 7000.0)
+    assert journal.unrestored() == []
+    assert [one.restored_ms for one in journal.epochs()] == [7000.0]
+
+
+def test_what_had_left_redis_is_not_lost(journal: Journal) -> None:
+    """Lost is what was offered in the epoch and is due from the watermark of its queue on."""
+    journal.add([addition(number, queue=queue) for queue in ("orders", "slow") for number in range(4)], offered=True)
+    journal.add([addition(9)])
+    journal.set_watermarks(DUE_MS + 2000, {"slow": DUE_MS + 1000})
+    journal.end_epoch(DUE_MS)
+    journal.add([addition(8)], offered=True)
+    assert _lost_ids(journal, 1) == ["id-2", "id-3", "id-1", "id-2", "id-3"]
+    assert journal.count_lost(1) == 5
+    [first] = journal.lost(1, "slow", count=1)
+    assert [row.id for row in journal.lost(1, "slow", after=(first.due_ms, first.seq))] == ["id-2", "id-3"]
+    assert [row.id for row in journal.lost(1, "slow", from_ms=DUE_MS + 3000)] == ["id-3"]
+    assert _lost_ids(journal, 2) == []
+
+
+def test_a_restore_can_begin_anew(journal: Journal) -> None:
+    """Rows that wait again, or that Redis has still, are no longer among the lost; a second loss finds them."""
+    numbers = journal.add([addition(number) for number in range(4)], offered=True)
+    journal.end_epoch(DUE_MS)
+    first, second, third, _ = [number for number in numbers if number is not None]
+    [again] = journal.wait_again([first])
+    assert again.seq not in numbers
+    assert journal.wait_again([first]) == []
+    assert journal.keep([second, third]) == {second, third}
+    assert _lost_ids(journal, 1) == ["id-3"]
+    assert journal.sizes() == {"orders": (1, 3)}
+    assert journal.stats().restored == 1
+    journal.finish_restore(1, DUE_MS)
+    journal.end_epoch(DUE_MS)
+    assert _lost_ids(journal, 2) == ["id-1", "id-2"]
+
+
+def test_rows_of_the_current_epoch_are_not_taken_for_lost(journal: Journal) -> None:
+    """A restore changes no row that Redis was given after the loss."""
+    [number] = journal.add([addition(1)], offered=True)
+    assert number is not None
+    assert journal.wait_again([number]) == []
+    assert journal.keep([number]) == set()
+    assert [row.seq for row in journal.offered("orders")] == [number]
+
+
+def test_trim_keeps_what_may_be_lost(journal: Journal) -> None:
+    """Rows of delivered messages go after the retention, a part at a time; those of an open loss stay."""
+    journal.add([addition(number) for number in range(6)], offered=True)
+    journal.set_watermarks(DUE_MS + 2000, {})
+    journal.end_epoch(DUE_MS)
+    journal.add([addition(number, queue="slow") for number in range(6)], offered=True)
+    journal.add([addition(1, due_ms=0.0, queue="waits")])
+    journal.set_watermarks(DUE_MS + 5000, {"slow": DUE_MS + 3000})
+    assert journal.trim(1000.0, count=3) == 3
+    assert journal.trim(1000.0, count=3) == 1
+    assert journal.trim(1000.0) == 0
+    assert journal.sizes() == {"orders": (0, 4), "slow": (0, 4), "waits": (1, 0)}
+    assert _lost_ids(journal, 1) == ["id-2", "id-3", "id-4", "id-5"]
+    journal.finish_restore(1, DUE_MS)
+    assert journal.trim(1000.0) == 2

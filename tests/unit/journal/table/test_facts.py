@@ -1,0 +1,35 @@
+"""Facts about a journal."""
+
+from celery_ext.journal.table import Journal, Watermarks
+
+
+def test_a_journal_has_an_id_of_its_own(journal: Journal, journal_url: str) -> None:
+    """The id stays, and all who open the journal see it."""
+    assert len(journal.id) == 32
+    assert Journal(journal_url).identity == journal.id
+
+
+def test_of_two_who_beat_one_goes_on(journal: Journal) -> None:
+    """A beat is raised from the one that the caller knows."""
+    assert (journal.beat(), journal.next_beat(), journal.next_beat(1)) == (0, 1, 2)
+    assert journal.next_beat(1) is None
+    journal.set_beat(10)
+    assert journal.next_beat(10) == 11
+
+
+def test_watermarks_are_replaced_and_lowered(journal: Journal) -> None:
+    """A late message lowers the watermark of its queue only, and never raises it."""
+    assert journal.watermarks() == Watermarks()
+    journal.set_watermarks(5000.0, {"slow": 3000.0})
+    journal.lower_watermarks({"slow": 4000.0, "orders": 4500.0, "others": 6000.0})
+    assert journal.watermarks() == Watermarks(5000.0, {"slow": 3000.0, "orders": 4500.0})
+    journal.set_watermarks(7000.0, {})
+    assert journal.watermarks() == Watermarks(7000.0)
+
+
+def test_stats_name_no_password(journal: Journal) -> None:
+    """The figures of an empty journal."""
+    found = journal.stats()
+    assert (found.epoch, found.beat, found.waiting, found.offered, found.next_due_ms) == (1, 0, 0, 0, None)
+    assert found.bytes > 0
+    assert found.unrestored == []
