@@ -24,7 +24,7 @@ from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Offer, PageId
+from kombu_delayq.store.types import Offer, PageId, Placed
 
 logger = get_logger(__name__)
 
@@ -93,11 +93,14 @@ class DelayedChannel(ConsumingChannel):
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns a publisher that sends pages of sealed messages to one queue, over its own connection."""
 
-        def commands_of(page: PageId, offers: Sequence[Offer]) -> list[Command]:
+        def place(page: PageId, offers: Sequence[Offer]) -> Placed:
             self._check_version_for(offers)
+            return self.store.delivery.place(queue, offers, self.expire_ms(queue), page)
+
+        def commands_of(page: PageId, offers: Sequence[Offer]) -> list[Command]:
             return self.store.delivery.put_commands(queue, page, offers, self.expire_ms(queue))
 
-        return PutAhead(self.own_pool(), commands_of)
+        return PutAhead(self.own_pool(), place, commands_of, self.store.delivery.take_back)
 
     def offer_of(self, message: Message, due: Due) -> Offer:
         """Returns a message in the form that the store takes."""

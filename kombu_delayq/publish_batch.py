@@ -7,12 +7,13 @@ from typing import Any
 
 import redis
 from kombu.transport import redis as stock
+from redis.exceptions import ResponseError
 
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.connection.text import Command
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.types import Offer, PageId
+from kombu_delayq.store.types import Offer, PageId, Placed
 
 #: Largest number of messages, and about the largest number of bytes, that one call of the offer script stores. More
 #: would keep Redis busy.
@@ -37,10 +38,14 @@ class DelayedPublishBatch(_PublishBatch):
         """Sends all gathered messages, once."""
         # The pipeline's own methods would prefix some of the keys.
         send = self.pipeline.pipeline_execute_command
+        delivery = self.channel.store.delivery
         for (queue, expire_ms), offers in self._offers.items():
             for page in pages(offers, MAX_OFFERS, MAX_BYTES, attrgetter("size")):
-                for command in self.channel.store.delivery.offer_commands(queue, page, expire_ms):
-                    send(*command)
+                # What a journal gets stays there if the batch fails: kombu then calls the delivery uncertain.
+                placed = delivery.place(queue, page, expire_ms)
+                if placed.offers:
+                    for command in delivery.offer_commands(queue, placed.offers, expire_ms):
+                        send(*command)
         self._offers.clear()
         super().flush()
 
@@ -60,23 +65,35 @@ class PutAhead:
 
     Args:
         pool: A pool of connections. ``PutAhead`` uses one connection, and closes the pool in the end.
-        commands_of: Makes the commands that publish a page.
+        place: Writes a page to where it belongs beside Redis.
+        commands_of: Makes the commands that publish the part of a page that Redis gets.
+        take_back: Takes back what ``place`` has written.
     """
 
     def __init__(
-        self, pool: redis.ConnectionPool, commands_of: Callable[[PageId, Sequence[Offer]], list[Command]]
+        self,
+        pool: redis.ConnectionPool,
+        place: Callable[[PageId, Sequence[Offer]], Placed],
+        commands_of: Callable[[PageId, Sequence[Offer]], list[Command]],
+        take_back: Callable[[Placed], None],
     ) -> None:
         self._pool = pool
-        self._commands_of = commands_of
+        self._place, self._commands_of, self._take_back = place, commands_of, take_back
+        self._placed = Placed(())
         self._ahead = SendAhead(pool)
 
     def put(self, page: PageId, offers: Sequence[Offer]) -> None:
         """Sends a page, with the arguments of ``DelayedChannel.put_many``, and returns before Redis has it."""
-        self._ahead.send(self._commands_of(page, offers))
+        self._placed = placed = self._place(page, offers)
+        self._ahead.send(self._commands_of(page, placed.offers) if placed.offers else [])
 
     def confirm(self) -> None:
         """Waits until Redis has the page that is on its way, if there is one. Raises the first error of the page."""
-        self._ahead.confirm()
+        try:
+            self._ahead.confirm()
+        except ResponseError:
+            self._take_back(self._placed)
+            raise
 
     def close(self) -> None:
         """Closes the connection. Redis may get a page that is on its way, or not."""

@@ -16,7 +16,8 @@
 -- ARGV[6] depth      how many messages may be in the queue at most, 0 for any number
 -- ARGV[7] is_staged  '1' to stage the messages, '0' to send them
 -- ARGV[8...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 18th on four a message:
--- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed
+-- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed, and
+-- counts as sent if it has a due time: the message waits elsewhere
 -- Returns {'enqueued', number of new ids, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
 -- {'committed' | 'aborted' | 'superseded' | 'unknown'} when the run may not write, {'wait', ms} when the rate asks for
 -- a pause, or {'deep', number in the queue} when the queue would become too deep
@@ -41,7 +42,7 @@ local word = fenced(job, run)
 if word then
   return { word }
 end
-local ids, rows, claims, seen = {}, {}, {}, {}
+local ids, rows, claims, seen, elsewhere = {}, {}, {}, {}, 0
 for i = 18, #ARGV, 4 do
   ids[#ids + 1] = ARGV[i]
 end
@@ -52,6 +53,8 @@ for n, guarded in ipairs(redis.call('SMISMEMBER', guard, unpack(ids))) do
     claims[#claims + 1] = id
     if ARGV[i + 3] ~= '' then
       rows[#rows + 1] = { id = id, due = ARGV[i + 1], priority = ARGV[i + 2], body = ARGV[i + 3] }
+    elseif ARGV[i + 1] ~= '' then
+      elsewhere = elsewhere + 1
     end
   end
 end
@@ -71,6 +74,6 @@ end
 if #claims > 0 then -- after the messages: a script that is cut short here repeats a message and loses none
   redis.call('SADD', guard, unpack(claims))
 end
-redis.call('HINCRBY', job, 'enqueued', #rows)
+redis.call('HINCRBY', job, 'enqueued', #rows + elsewhere)
 keep_all({ job, guard, staged }, ttl)
 return { 'enqueued', #claims, #ids - #claims, place }

@@ -14,10 +14,12 @@
 -- ARGV[5] rate   messages a second that the job may send, 0 for any number
 -- ARGV[6] depth  how many messages may be in the queue at most, 0 for any number
 -- ARGV[7] ttl    how long job and staged messages are kept from now on, ms
--- ARGV[8...17] for each priority 0-9: its list, counted from 0
--- Returns {'published', number sent, 'first' | 'head' | 'behind', number left}; or, with nothing changed, {state of the
--- job} when it is not 'publishing', {'wait', ms} when the rate asks for a pause, or {'deep', number in the queue} when
--- the queue is too deep
+-- ARGV[8] length how many messages are staged, or '' for any number
+-- ARGV[9] cutoff due time, ms since the epoch, after which a message waits elsewhere and is not sent; '' to send all
+-- ARGV[10...19] for each priority 0-9: its list, counted from 0
+-- Returns {'published', number sent, 'first' | 'head' | 'behind', number left}, with 0 sent where not `length` messages
+-- are staged; or, with nothing changed, {state of the job} when it is not 'publishing', {'wait', ms} when the rate asks
+-- for a pause, or {'deep', number in the queue} when the queue is too deep
 -- Atomic: sends first, removes after; with the last message the job is committed.
 -- Cost: O(log N) a message
 -- @include clock deliver job rate_limit wrong_type
@@ -26,10 +28,10 @@ local job, staged = KEYS[1], KEYS[2]
 local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }
 local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], other = KEYS[7], first_list = 8 }
 function to.list_of(priority)
-  return KEYS[8 + ARGV[8 + priority]]
+  return KEYS[8 + ARGV[10 + priority]]
 end
 local count, bytes, rate, depth = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local ttl, now = ARGV[7], now_ms()
+local ttl, length, cutoff, now = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), now_ms()
 
 local wrong = wrong_stored(keys, 8) or wrong_type({ [job] = 'hash', [staged] = 'list' })
 if wrong then
@@ -39,6 +41,10 @@ local state = redis.call('HGET', job, 'state') or 'unknown'
 if state ~= 'publishing' then
   return { state }
 end
+local staged_now = redis.call('LLEN', staged) / ENTRIES
+if length and length ~= staged_now then
+  return { 'published', 0, 'behind', staged_now }
+end
 local held = held_up(job, rate, depth, to, 1, now)
 if held then
   return held
@@ -46,22 +52,24 @@ end
 if depth > 0 then
   count = math.min(count, depth - depth_of(to))
 end
-local rows, size = {}, 0
-while #rows < count and size < bytes do
-  local entry = redis.call('LRANGE', staged, #rows * ENTRIES, #rows * ENTRIES + ENTRIES - 1)
+local rows, read, size = {}, 0, 0
+while read < count and size < bytes do
+  local entry = redis.call('LRANGE', staged, read * ENTRIES, read * ENTRIES + ENTRIES - 1)
   if entry[1] ~= to.queue then
     break
   end
-  rows[#rows + 1] = { id = entry[2], due = entry[3], priority = entry[4], body = entry[5] }
-  size = size + #entry[5]
+  if not (cutoff and entry[3] ~= '' and tonumber(entry[3]) > cutoff) then
+    rows[#rows + 1] = { id = entry[2], due = entry[3], priority = entry[4], body = entry[5] }
+  end
+  read, size = read + 1, size + #entry[5]
 end
-local place = deliver(to, now, rows)
+local place = #rows > 0 and deliver(to, now, rows) or 'behind'
 sent(job, rate, #rows, now)
-redis.call('LTRIM', staged, #rows * ENTRIES, -1)
+redis.call('LTRIM', staged, read * ENTRIES, -1)
 redis.call('PEXPIRE', staged, ttl)
 redis.call('PEXPIRE', job, ttl)
 local left = redis.call('LLEN', staged) / ENTRIES
 if left == 0 then
   redis.call('HSET', job, 'state', 'committed')
 end
-return { 'published', #rows, place, left }
+return { 'published', read, place, left }

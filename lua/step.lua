@@ -15,7 +15,9 @@
 -- ARGV[8]  due       ms since the epoch, or '+' and ms from now
 -- ARGV[9]  priority  0-9
 -- ARGV[10] body
--- Returns 'first' | 'head' | 'behind' when the store has the step now; 'waits' or 'cancelled' with nothing stored
+-- ARGV[11] stores    '1', or '0' for a step that waits elsewhere, which the store does not get
+-- Returns 'first' | 'head' | 'behind' when the store has the step now, or need not; 'waits' or 'cancelled' with nothing
+-- stored
 -- Atomic: at any moment at most one step of a chain waits, and none after it was cancelled.
 -- Cost: O(log N)
 -- @include announce clock find lifetime put wrong_type
@@ -24,7 +26,7 @@ local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
 local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local ttl, most = tonumber(ARGV[5]), tonumber(ARGV[6])
-local id, due, priority, body = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local id, due, priority, body, stores = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11] == '1'
 local now = now_ms()
 
 local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
@@ -52,10 +54,13 @@ for _, message in ipairs(find(keys, id, 100)) do
     remove(keys, message) -- an earlier step: the second copy of a run that was delivered twice has sent it
   end
 end
-local place = announce(keys, wake, queue, function()
-  put(keys, id, at(due, now), priority, body)
-end)
-live_on(keys, life, now)
+local place = 'behind'
+if stores then
+  place = announce(keys, wake, queue, function()
+    put(keys, id, at(due, now), priority, body)
+  end)
+  live_on(keys, life, now)
+end
 
 -- 'GT' keeps the 'inf' of '' where a chain has an empty id. Up to two ids leave for one that comes, so that the number
 -- of ids falls.

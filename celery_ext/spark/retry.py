@@ -31,9 +31,13 @@ class Retry:
 
     Args:
         timeout_s: Longest time without progress, in s.
+
+    Attributes:
+        also: Further errors that go away by themselves: those of a database beside Redis.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, also: tuple[type[Exception], ...] = ()) -> None:
+        self.also = also
         self._timeout_s = timeout_s
         self._since: float | None = None
         self._pause_s = FIRST_PAUSE_S
@@ -78,6 +82,8 @@ class Retry:
                 if not is_temporary(error):
                     raise
                 self.wait(error)
+            except self.also as error:
+                self.wait(f"the journal's database fails with {type(error).__name__}")
             else:
                 if is_progress(result):
                     self.progress()

@@ -38,6 +38,8 @@ class Store(Protocol):
     client: Redis
     keys: Keys
     options: Options
+    #: Errors of a database beside Redis; a store without one has none.
+    database_errors: tuple[type[Exception], ...] = ()
 
     @property
     def backup(self) -> str:

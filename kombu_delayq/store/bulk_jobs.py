@@ -11,7 +11,7 @@ from kombu_delayq.store.types import Offer
 #: Largest number of staged messages, and about the largest number of bytes, that one call sends.
 PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000
 #: Entries of the LIST that one staged message takes.
-_ENTRIES = 5
+ENTRIES = 5
 
 
 class JobRun(NamedTuple):
@@ -65,6 +65,20 @@ class Enqueued(NamedTuple):
     repeated: int = 0
     wait_ms: float = 0.0
     depth: int = 0
+
+
+class Staged(NamedTuple):
+    """Staged messages that a caller has read before it sends them.
+
+    Attributes:
+        most: How many it has read.
+        left: How many were staged then.
+        cutoff_ms: Due time after which messages wait elsewhere, ms since the epoch. They are not sent.
+    """
+
+    most: int
+    left: int
+    cutoff_ms: float
 
 
 @dataclass(frozen=True)
@@ -122,7 +136,7 @@ class BulkJobs(StorePart):
             offers: The messages. An empty due time is now; a due time relative to arrival is not allowed. A few hundred
                 at a time keep Redis responsive. Redis refuses a call with more than 7,999, because Lua cannot pass on
                 more arguments. A call with more than ``max_depth`` never fits. An offer with an empty body only
-                claims its id, so that the job sends nothing more under it.
+                claims its id, so that the job sends nothing more under it; with a due time, it counts as sent.
         """
         if not offers:
             return Enqueued("enqueued")
@@ -172,19 +186,28 @@ class BulkJobs(StorePart):
         """
         return self._client.in_each_form(lambda forms: self._publish(job, forms))
 
-    def _publish(self, job: JobRun, forms: Sequence[str]) -> Enqueued:
+    def _publish(self, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
+        """Calls the script.
+
+        Args:
+            job: As of ``publish``.
+            forms: The forms of backup by which to count.
+            read: What the caller has read. If other messages are staged now, nothing is sent and the caller reads anew.
+        """
         staged = self._keys.staged(job.name)
         head = self._client.redis.lindex(staged, 0)
         if head is None:
             return Enqueued("enqueued")
         queue = as_text(head)
         keys = [self._keys.job(job.name), staged, *self._counted(queue, forms)]
-        limits = [PUBLISH_COUNT, PUBLISH_BYTES, job.max_rate, job.max_depth, job.ttl_ms]
-        args = [self._client.wake(queue), queue, *limits, *self._client.list_of_priority]
+        count = read.most if read else PUBLISH_COUNT
+        limits = [count, PUBLISH_BYTES, job.max_rate, job.max_depth, job.ttl_ms]
+        only = [read.left, repr(read.cutoff_ms)] if read else ["", ""]
+        args = [self._client.wake(queue), queue, *limits, *only, *self._client.list_of_priority]
         word, *numbers = self._registry.run("publish", queue, keys, args)
         if as_text(word) == "published":
             count, place, left = numbers
-            if left and not count:  # another caller has sent the rest of this queue's messages
+            if left and not count:  # another caller has sent some, maybe the rest of this queue's messages
                 return self._publish(job, forms)
             return _enqueued("enqueued", [count, 0, place])
         return _enqueued(as_text(word), numbers)
@@ -199,7 +222,7 @@ class BulkJobs(StorePart):
         if not fields:
             return None
         run, enqueued = int(fields["run"]), int(fields.get("enqueued", 0))
-        return Job(name, fields["state"], run, float(fields["base"]), enqueued, int(staged) // _ENTRIES)
+        return Job(name, fields["state"], run, float(fields["base"]), enqueued, int(staged) // ENTRIES)
 
     def of_stream(self, stream: str) -> str | None:
         """Returns the name of the job that a stream last worked on, or None."""

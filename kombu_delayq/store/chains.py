@@ -38,7 +38,7 @@ class DelayChains(StorePart):
         self._registry = registry
         self._is_noted = False  # that chains are in use
 
-    def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0) -> str:
+    def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0, *, stores: bool = True) -> str:
         """Stores the next step of a delay chain.
 
         Args:
@@ -46,13 +46,14 @@ class DelayChains(StorePart):
             chain: A text that the bodies of all steps of this chain contain, and no other message contains.
             offer: The message.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+            stores: Whether Redis keeps the step; otherwise it waits elsewhere.
 
         Returns:
             The place of the message: ``first``, ``head`` or ``behind``. The message replaces an earlier step that still
             waits. Or, with nothing stored, ``waits`` (this step or a later one waits already) or ``cancelled`` (the
             chain was cancelled).
         """
-        args = [self._client.wake(queue), queue, expire_ms, chain, self._ttl_ms, KNOWN_CHAINS, *offer]
+        args = [self._client.wake(queue), queue, expire_ms, chain, self._ttl_ms, KNOWN_CHAINS, *offer, int(stores)]
         return as_text(self._registry.run("step", queue, [*self._client.stored(queue), *self._of_chains], args))
 
     def refuse(self, ids: Sequence[str], *, in_use: bool = False) -> Refused:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
-from kombu_delayq.store.types import Offer, Offered, PageId, QueueForm, QueueHeads, Transferred
+from kombu_delayq.store.types import Offer, Offered, PageId, Placed, QueueForm, QueueHeads, Transferred
 from kombu_delayq.store.wake import WakeListener
 
 #: In Redisson's form one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because each entry costs Redis
@@ -39,8 +39,24 @@ class Delivery(StorePart):
         self._registry.note(queue, offered.place, registered=registers)
         return offered
 
+    def place(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None) -> Placed:
+        """Writes messages to where they belong beside Redis, before Redis gets its part by commands.
+
+        Without a journal nothing is written, and Redis gets all of them.
+
+        Args:
+            queue: The queue to which the messages go when they are due.
+            offers: The messages.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+            page: Id of the page, if the messages are one.
+        """
+        return Placed(offers)
+
+    def take_back(self, placed: Placed) -> None:
+        """Takes back what ``place`` has written, because Redis has refused its part."""
+
     def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
-        """Returns the commands of ``offer``, for a caller that sends them with others of its own."""
+        """Returns the commands of ``offer``, for a caller that sends them with others of its own, after ``place``."""
         keys, args = self._offer_call(queue, offers, expire_ms)
         return self._registry.around(queue, self._client.eval_command("offer", keys, args))
 
@@ -60,7 +76,7 @@ class Delivery(StorePart):
         return as_text(replies[len(replies) // 2])  # with delayed messages, it stands between those of registrations
 
     def put_commands(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> list[Command]:
-        """Returns the commands of ``put``, for a caller that does not wait for their replies."""
+        """Returns the commands of ``put``, for a caller that does not wait for their replies, after ``place``."""
         client = self._client
         keys = [self._keys.sender(page.sender), *client.stored(queue), *client.ready(queue)]
         args = [client.wake(queue), queue, expire_ms, page.number, PAGE_TTL_MS, *client.list_of_priority]

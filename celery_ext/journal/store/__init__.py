@@ -2,8 +2,13 @@
 
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from celery_ext.journal.store.chains import JournaledChains
 from celery_ext.journal.store.delivery import JournaledDelivery
+from celery_ext.journal.store.jobs import JournaledJobs
 from celery_ext.journal.store.lookup import JournaledLookup
+from celery_ext.journal.store.tiers import Tiers
 from celery_ext.journal.table import Journal
 from kombu_delayq.store import DelayStore
 
@@ -17,8 +22,13 @@ class JournaledStore(DelayStore):
         journal: The tables.
     """
 
+    database_errors = (SQLAlchemyError,)
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.journal = Journal(self.options.journal_url or "")
-        self.delivery = JournaledDelivery(self._shared, self._registry, self.journal)
+        tiers = Tiers(self._shared, self.journal)
+        self.delivery = JournaledDelivery(self._shared, self._registry, tiers)
+        self.chains = JournaledChains(self._shared, self._registry, self.journal, tiers)
+        self.jobs = JournaledJobs(self._shared, self._registry, tiers)
         self.lookup = JournaledLookup(self._shared, self.journal)

@@ -1,28 +1,177 @@
-"""Which messages wait in Redis, and which in the journal."""
+"""Decides where a message waits: in Redis, in the journal, or in Redis with a row in the journal."""
 
-from collections.abc import Sequence
-from time import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from math import ceil
+from threading import Lock
+from time import monotonic, time
 
+from redis.exceptions import ResponseError
+
+from celery_ext.journal.table import Journal
 from celery_ext.journal.table.rows import Addition
 from kombu_delayq.connection.text import as_bytes, as_text
-from kombu_delayq.options import Options
-from kombu_delayq.store.types import Offer
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.types import Offer, PageId, Placed
+
+#: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends
+#: the message to the same place.
+REMEMBERED_S, REMEMBERED = 600.0, 20_000
+
+#: Returns what makes a message the same, as ``Addition.key``.
+KeyOf = Callable[[Offer], bytes]
 
 
-def due_ms_of(offer: Offer) -> float:
-    """Returns when an offer is due, ms since the epoch; by this machine's clock if it counts from its arrival."""
-    if offer.due.startswith("+"):
-        return time() * 1000 + float(offer.due[1:])
-    return float(offer.due or 0.0)
+class Attempts:
+    """Remembers from which due time on messages were far when they were sent first.
+
+    Between two attempts a clock may be set, or the due time may come within the horizon. Then the second attempt would
+    take the message for another place, which does not know that it has come already.
+    """
+
+    def __init__(self) -> None:
+        self._cutoffs: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._lock = Lock()
+
+    def cutoff_ms(self, keys: Iterable[Hashable]) -> float | None:
+        """Returns the due time of the first attempt, ms since the epoch; None if there was no attempt lately."""
+        if not self._cutoffs:
+            return None
+        with self._lock:
+            found = [self._cutoffs[key] for key in keys if key in self._cutoffs]
+        return next((cutoff_ms for cutoff_ms, until_s in found if until_s > monotonic()), None)
+
+    def remember(self, keys: Iterable[Hashable], cutoff_ms: float) -> None:
+        """Remembers an attempt for ``REMEMBERED_S``."""
+        until_s = monotonic() + REMEMBERED_S
+        with self._lock:
+            for key in keys:
+                self._cutoffs.pop(key, None)
+                self._cutoffs[key] = cutoff_ms, until_s
+            while len(self._cutoffs) > REMEMBERED:
+                self._cutoffs.popitem(last=False)
 
 
-def is_far(offer: Offer, options: Options) -> bool:
-    """Whether an offer is due later than the horizon, so that it waits in the journal."""
-    return bool(offer.due) and due_ms_of(offer) - time() * 1000 > options.journal_horizon * 1000
+#: Those of this process. A publisher that connects again makes another store.
+_attempts = Attempts()
 
 
-def additions_of(queue: str, offers: Sequence[Offer], expire_ms: int) -> list[Addition]:
-    """Returns offers in the form that the journal takes."""
-    return [
-        Addition(queue, as_text(one.id), due_ms_of(one), one.priority, as_bytes(one.body), expire_ms) for one in offers
-    ]
+class Tiers:
+    """Places messages: the only place that decides where a message waits.
+
+    Args:
+        client: The client of the store.
+        journal: The tables.
+
+    Attributes:
+        takes_all: Whether messages that wait in Redis have rows, too.
+    """
+
+    def __init__(self, client: StoreClient, journal: Journal) -> None:
+        self._client = client
+        self._journal = journal
+        self._horizon_ms = client.options.journal_horizon * 1000
+        self.takes_all = client.options.journal == "all"
+
+    def place(
+        self,
+        queue: str,
+        offers: Sequence[Offer],
+        expire_ms: int = 0,
+        page: PageId | None = None,
+        key_of: KeyOf | None = None,
+        cutoff_ms: float | None = None,
+    ) -> Placed:
+        """Writes messages into the journal that belong there, in one transaction for each state.
+
+        Args:
+            queue: As in ``Delivery.put``.
+            offers: As in ``Delivery.put``.
+            expire_ms: As in ``Delivery.put``.
+            page: Id of the page, if it is one.
+            key_of: Returns the key of a message, as in ``Addition``; without it, the content is the key.
+            cutoff_ms: Due time after which messages are far, where the caller has decided so already.
+        """
+        keys: Sequence[Hashable] = [page] if page else [one.id for one in offers]
+        cutoff_ms = self.cutoff_ms(keys) if cutoff_ms is None else cutoff_ms
+        if page is not None:  # its sender may confirm it later
+            _attempts.remember(keys, cutoff_ms)
+        near, far = self.split(offers, cutoff_ms)
+        try:
+            stored = self._note(self.additions(queue, far, expire_ms, key_of))
+            rows = stored
+            if self.takes_all:
+                kept = [one for one in near if one.due and one.body]
+                rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True)
+        except Exception:
+            _attempts.remember(keys, cutoff_ms)
+            raise
+        return Placed(near, rows, len(stored), cutoff_ms)
+
+    @contextmanager
+    def placing(
+        self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None
+    ) -> Iterator[Placed]:
+        """Places messages as ``place``, for a block that gives Redis its part.
+
+        If Redis refuses, the new rows are taken back. With any other error Redis may have its part, so they stay.
+        """
+        placed = self.place(queue, offers, expire_ms, page)
+        try:
+            yield placed
+        except ResponseError:
+            self.take_back(placed)
+            raise
+        except Exception:
+            _attempts.remember([one.id for one in offers], placed.cutoff_ms)
+            raise
+
+    def take_back(self, placed: Placed) -> None:
+        """Deletes the rows that ``place`` has made."""
+        if placed.rows:
+            self._journal.delete_rows(placed.rows, state=None)
+
+    def split(self, offers: Sequence[Offer], cutoff_ms: float) -> tuple[list[Offer], list[Offer]]:
+        """Returns the messages for Redis and those for the journal alone."""
+        near: list[Offer] = []
+        far: list[Offer] = []
+        for one in offers:
+            (far if self._is_far(one, cutoff_ms) else near).append(one)
+        return near, far
+
+    def cutoff_ms(self, keys: Iterable[Hashable] = ()) -> float:
+        """Returns the due time after which messages are far, ms since the epoch."""
+        known = _attempts.cutoff_ms(keys)
+        return time() * 1000 + self._horizon_ms if known is None else known
+
+    def additions(
+        self, queue: str, offers: Sequence[Offer], expire_ms: int, key_of: KeyOf | None = None
+    ) -> list[Addition]:
+        """Returns messages in the form that the journal takes; see ``place``."""
+        whole = ceil if self._client.backup == "list" else float  # Redisson's form keeps whole ms
+        now_ms = self._now_ms() if any(one.due.startswith("+") for one in offers) else 0.0
+        found = []
+        for one in offers:
+            due_ms = now_ms + float(one.due[1:]) if one.due.startswith("+") else float(one.due)
+            key = key_of(one) if key_of else b""
+            found.append(
+                Addition(queue, as_text(one.id), float(whole(due_ms)), one.priority, as_bytes(one.body), expire_ms, key)
+            )
+        return found
+
+    def _is_far(self, offer: Offer, cutoff_ms: float) -> bool:
+        if not offer.due:
+            return False
+        if offer.due.startswith("+"):  # no clock has to agree
+            return float(offer.due[1:]) > self._horizon_ms
+        return float(offer.due) > cutoff_ms
+
+    def _note(self, additions: Sequence[Addition], *, offered: bool = False) -> tuple[int, ...]:
+        made = self._journal.add(additions, offered=offered) if additions else []
+        return tuple(seq for seq in made if seq is not None)
+
+    def _now_ms(self) -> float:
+        """Returns Redis's clock, by which due times count that are relative."""
+        seconds, microseconds = self._client.ask("TIME")
+        return float(seconds) * 1000 + float(microseconds) / 1000

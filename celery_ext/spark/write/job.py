@@ -109,6 +109,7 @@ class JobWriter:
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
             if state == "publishing":
+                retry.also = store.database_errors
                 publish(store, job, retry)
             found = store.jobs.find(name)
         finally:

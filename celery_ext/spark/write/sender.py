@@ -12,6 +12,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.retry import Retry
 from celery_ext.waiting import by_id
 from kombu_delayq.connection.ahead import SendAhead
+from kombu_delayq.connection.text import Command
 from kombu_delayq.message.pages import Page, pages
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
@@ -59,7 +60,7 @@ class Sender:
         self._store = store
         self._job = job
         self._most = most = most_in_chunk(options)
-        self._retry = Retry(options.write_timeout)
+        self._retry = Retry(options.write_timeout, store.database_errors)
         self._ahead = SendAhead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
         self.rows = self._most
@@ -119,10 +120,13 @@ class Sender:
         chunk = self._chunks[queue].take()
         if not chunk:
             return
-        commands = self._store.jobs.enqueue_commands(queue, self._job, chunk)
+        commands: Sequence[Command] = ()
+        # With an error no reply comes, and _confirm sends the chunk again.
+        with suppress(RedisError, OSError, *self._store.database_errors):
+            commands = self._store.jobs.enqueue_commands(queue, self._job, chunk)
         self._confirm()
         self._on_way = (queue, chunk)
-        with suppress(RedisError, OSError):  # Then no reply comes, and _confirm sends the chunk again.
+        with suppress(RedisError, OSError):
             self._ahead.send(commands)
 
     def _confirm(self) -> None:

@@ -201,11 +201,13 @@ class Publisher:
         """Publishes a page. If the connection is lost, sends it again: Redis recognizes it."""
         self._page = self._page._replace(number=self._page.number + 1)
         is_sent = False
+        database_errors: tuple[type[Exception], ...] = ()
         for attempt in range(1, TRIES + 1):
             try:
                 store = self._broker.store
                 if uses_chains:
                     store.chains.use_chains()
+                database_errors = store.database_errors
                 store.delivery.put(queue, self._page, offers, expire_ms)
             except (RedisConnectionError, RedisTimeoutError, OSError, OperationalError) as error:
                 self._broker.lost()
@@ -215,6 +217,8 @@ class Publisher:
                 sleep(PAUSE_S * attempt)
             except RedisError as error:
                 return _failure(error, len(offers), is_sent=False)
+            except database_errors as error:  # before Redis got anything
+                return _journal_fails(error, len(offers))
             else:
                 return None
         return None
@@ -253,6 +257,12 @@ def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:
     if isinstance(error, ResponseError):
         return Problem(503, "Redis refuses; nothing was enqueued", "broker-refuses", headers=wait, outcome="refused")
     return _unavailable()
+
+
+def _journal_fails(error: Exception, count: int) -> Problem:
+    logger.warning("%s tasks could not be enqueued: the journal's database fails: %s", count, type(error).__name__)
+    detail = "the database of the journal does not answer, so the task may be enqueued or not"
+    return Problem(503, detail, "journal-unavailable", headers={"Retry-After": "2"}, outcome="unknown")
 
 
 def _unavailable() -> Problem:
