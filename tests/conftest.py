@@ -52,6 +52,16 @@ def postgres_server() -> "Iterator[PrivatePostgres]":
         yield server
 
 
+@pytest.fixture
+def own_postgres() -> "Iterator[PrivatePostgres]":
+    """A PostgreSQL that the test may harm."""
+    from tests.support.servers.postgres import PrivatePostgres, need_postgres
+
+    need_postgres()
+    with PrivatePostgres() as server:
+        yield server
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def journal_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """URL of an empty journal, in each database."""

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from math import inf
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, select, tuple_, update
 from sqlalchemy import literal_column as raw
 
 from celery_ext.journal.table import schema
@@ -137,5 +137,11 @@ def in_state(state: int | None) -> list[ColumnElement[bool]]:
 
 
 def some_of(*where: ColumnElement[bool], count: int) -> Any:
-    """Selects the numbers of at most so many rows."""
-    return select(_messages.c.seq).where(*where).limit(count).scalar_subquery()
+    """Selects the numbers of at most so many rows of a queue, the next due first."""
+    found = select(_messages.c.seq).where(*where).order_by(_messages.c.due_ms, _messages.c.seq)
+    return found.limit(count).scalar_subquery()
+
+
+def of_epoch(epoch: int) -> ColumnElement[bool]:
+    """Returns the condition for rows that Redis was given in an epoch, as the index has it."""
+    return and_(_messages.c.state == epoch, schema.is_offered)

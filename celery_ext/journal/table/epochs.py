@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
 from celery_ext.journal.table import schema
-from celery_ext.journal.table.access import between, delete_where, renumber, rows_where, set_epoch, some_of
+from celery_ext.journal.table.access import between, delete_where, of_epoch, renumber, rows_where, set_epoch, some_of
 from celery_ext.journal.table.counting import queues_where
 from celery_ext.journal.table.database import Database
 from celery_ext.journal.table.facts import Watermarks, epoch_in, lock_epoch, raise_fact, watermarks_in
@@ -77,7 +77,7 @@ class Epochs:
     def queues_of(self, epoch: int) -> list[str]:
         """Returns the names of the queues that have rows of an epoch, sorted."""
         with self._database.reading() as connection:
-            return queues_where(connection, _of(epoch))
+            return queues_where(connection, of_epoch(epoch))
 
     def lost(
         self,
@@ -101,7 +101,7 @@ class Epochs:
             if marks is None:
                 return []
             where = between(max(from_ms, marks.of(queue)), inf, after)
-            return rows_where(connection, [_of(epoch), _messages.c.queue == queue, *where], count)
+            return rows_where(connection, [of_epoch(epoch), _messages.c.queue == queue, *where], count)
 
     def count_lost(self, epoch: int) -> int:
         """Counts what ``lost`` returns for all queues. Takes longer the more there is."""
@@ -112,11 +112,11 @@ class Epochs:
             return sum(
                 connection.scalar(
                     select(func.count()).where(
-                        _of(epoch), _messages.c.queue == queue, _messages.c.due_ms >= marks.of(queue)
+                        of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms >= marks.of(queue)
                     )
                 )
                 or 0
-                for queue in queues_where(connection, _of(epoch))
+                for queue in queues_where(connection, of_epoch(epoch))
             )
 
     def wait_again(self, seqs: Collection[int]) -> list[Row]:
@@ -165,7 +165,7 @@ class Epochs:
             count: Most rows.
         """
         with self._database.reading() as connection:
-            where = [_of(epoch_in(connection)), _messages.c.queue == queue, *between(from_ms, to_ms, after)]
+            where = [of_epoch(epoch_in(connection)), _messages.c.queue == queue, *between(from_ms, to_ms, after)]
             return rows_where(connection, where, count)
 
     def trim(self, retention_ms: float, count: int = 1_000) -> int:
@@ -186,9 +186,9 @@ class Epochs:
             marks = {one.epoch: one.watermarks for one in _ended(connection) if one.restored_ms is None}
             left = count
             for epoch in range(1, current + 1):
-                for queue in queues_where(connection, _of(epoch)):
+                for queue in queues_where(connection, of_epoch(epoch)):
                     before = min(now.of(queue) - retention_ms, marks[epoch].of(queue) if epoch in marks else inf)
-                    where = and_(_of(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
+                    where = and_(of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
                     left -= len(delete_where(connection, _messages.c.seq.in_(some_of(where, count=left))))
                     if left <= 0:
                         return count
@@ -203,10 +203,6 @@ def _ended(connection: Connection) -> list[Epoch]:
         Epoch(epoch, ended_ms, Watermarks.load(marks), restored_ms)
         for epoch, ended_ms, marks, restored_ms in connection.execute(found.order_by(_epochs.c.epoch))
     ]
-
-
-def _of(epoch: int) -> ColumnElement[bool]:
-    return and_(_messages.c.state == epoch, schema.is_offered)
 
 
 def _before(epoch: int) -> ColumnElement[bool]:

@@ -12,6 +12,7 @@ from celery_ext.journal.table.access import (
     delete_where,
     in_state,
     insert_new,
+    of_epoch,
     renumber,
     rewrite,
     rows_where,
@@ -20,7 +21,7 @@ from celery_ext.journal.table.access import (
     values_of,
 )
 from celery_ext.journal.table.database import Database
-from celery_ext.journal.table.facts import lock_epoch, raise_fact
+from celery_ext.journal.table.facts import epoch_in, lock_epoch, raise_fact
 from celery_ext.journal.table.rows import WAITING, Addition, Row
 from celery_ext.journal.table.statements import among
 
@@ -142,12 +143,15 @@ class Messages:
         """Deletes the rows of a queue, of any state, at most ``count`` of them."""
 
         def work(connection: Connection) -> Purged:
-            waiting = some_of(schema.is_waiting, _messages.c.queue == queue, count=count)
+            of_queue = _messages.c.queue == queue
+            waiting = some_of(schema.is_waiting, of_queue, count=count)
             gone = delete_where(connection, _messages.c.seq.in_(waiting))
-            rest = count - len(gone)
-            offered = some_of(schema.is_offered, _messages.c.queue == queue, count=rest)
-            others = delete_where(connection, _messages.c.seq.in_(offered)) if rest else []
-            return Purged([row.seq for row in gone], len(others))
+            offered = 0
+            for epoch in range(1, epoch_in(connection) + 1):
+                left = count - len(gone) - offered
+                some = some_of(of_epoch(epoch), of_queue, count=left)
+                offered += len(delete_where(connection, _messages.c.seq.in_(some))) if left else 0
+            return Purged([row.seq for row in gone], offered)
 
         return self._database.write(work)
 

@@ -5,7 +5,7 @@ from math import inf
 
 from celery_ext.journal.table import Journal
 from celery_ext.journal.table.hours import fold
-from tests.support.journal import DUE_MS, addition
+from tests.support.journal.additions import DUE_MS, addition
 
 HOUR_MS = 3_600_000.0
 

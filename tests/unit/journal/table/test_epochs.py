@@ -1,7 +1,7 @@
 """Epochs end with a loss of Redis, and what was lost in them is found."""
 
 from celery_ext.journal.table import Journal, Watermarks
-from tests.support.journal import DUE_MS, addition
+from tests.support.journal.additions import DUE_MS, addition
 
 
 def _lost_ids(journal: Journal, epoch: int) -> list[str]:

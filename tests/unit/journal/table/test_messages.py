@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from celery_ext.journal.table import WAITING, Journal
-from tests.support.journal import DUE_MS, addition
+from tests.support.journal.additions import DUE_MS, addition
 
 
 def test_added_messages_are_found_by_due_time(journal: Journal) -> None:

@@ -1,0 +1,1 @@
+"""Stores with a journal, promoters of it, and messages for them."""

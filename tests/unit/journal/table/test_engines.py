@@ -1,0 +1,102 @@
+"""Which databases a journal can be in, and how they are connected to."""
+
+import os
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from celery_ext.journal.table import Journal
+from celery_ext.journal.table.engines import engine_of, parse_url
+from kombu_delayq.errors import InvalidOptions
+from tests.support.journal.additions import addition
+from tests.support.servers.postgres import PrivatePostgres
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("mysql://user:secret@host/db", "does not know 'mysql'"),
+        ("postgresql+asyncpg://user:secret@host/db", r"does not know 'postgresql\+asyncpg'"),
+        ("sqlite+aiosqlite:////tmp/journal.db", "does not know"),
+        ("sqlite://", "of its own in its memory"),
+        ("sqlite:///:memory:", "of its own in its memory"),
+        ("sqlite:///file::memory:?mode=memory&uri=true", "of its own in its memory"),
+        ("sqlite:////no/such/directory/journal.db", "no directory '/no/such/directory'"),
+        ("user:secret@host/db", "not a URL of a database"),
+        ("postgresql://user:secret@host:port/db", "not a URL of a database"),
+    ],
+)
+def test_other_databases_are_refused(url: str, reason: str) -> None:
+    """A URL that cannot be a journal's is refused at its first use, without its password."""
+    with pytest.raises(InvalidOptions, match=reason) as caught:
+        Journal(url).epoch()
+    assert "secret" not in str(caught.value)
+
+
+def test_a_password_is_shown_nowhere() -> None:
+    """Neither the URL for people to read nor the error of a database that is away has it."""
+    journal = Journal("postgresql://user:secret@127.0.0.1:1/db")
+    assert journal.url == "postgresql+psycopg://user:***@127.0.0.1:1/db"
+    with pytest.raises(OperationalError) as caught:
+        journal.epoch()
+    assert "secret" not in str(caught.value)
+
+
+def test_sessions_have_limits(postgres_server: PrivatePostgres) -> None:
+    """No statement runs for ever, unless the URL says so; a schema can be named there."""
+    url = postgres_server.make_schema()
+    engine = engine_of(parse_url(url + "%20-c%20lock_timeout%3D7s"))
+    with engine.connect() as connection:
+        shown = {
+            name: connection.exec_driver_sql(f"SHOW {name}").scalar()
+            for name in ("statement_timeout", "lock_timeout", "search_path", "application_name")
+        }
+    engine.dispose()
+    assert shown["statement_timeout"] == "1min"
+    assert shown["lock_timeout"] == "7s"
+    assert shown["search_path"].startswith("journal_")
+    assert shown["application_name"] == "delayq"
+
+
+def _adds(journal: Journal, number: int) -> None:
+    journal.add([addition(number)])
+    os._exit(0)  # as Celery's prefork processes end
+
+
+def test_a_forked_process_has_connections_of_its_own(journal: Journal) -> None:
+    """A journal that was used before a fork works on both sides of it."""
+    journal.add([addition(0)])
+    children = [get_context("fork").Process(target=_adds, args=(journal, number)) for number in (1, 2, 3)]
+    for child in children:
+        child.start()
+    journal.add([addition(4)])
+    for child in children:
+        child.join(30)
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    assert journal.count("orders") == len(journal.browse("orders")) == 5
+
+
+def test_readers_of_sqlite_do_not_wait_for_a_writer(tmp_path: Path) -> None:
+    """A transaction that writes keeps no reader waiting, and is not seen before it is committed."""
+    journal = Journal(f"sqlite:///{tmp_path}/journal.db")
+    journal.add([addition(1)])
+    with journal.engine.execution_options(delayq_writes=True).begin() as connection:
+        connection.exec_driver_sql("DELETE FROM delayq_messages")
+        assert [row.id for row in journal.browse("orders")] == ["id-1"]
+        assert journal.count("orders") == 1
+    assert journal.browse("orders") == []
+
+
+def test_a_restart_of_postgres_is_survived(own_postgres: PrivatePostgres) -> None:
+    """Pooled connections that a restart has cut are replaced; while PostgreSQL is away, calls fail."""
+    journal = Journal(own_postgres.url)
+    journal.add([addition(1)])
+    own_postgres.stop()
+    with pytest.raises(OperationalError):
+        journal.add([addition(2)])
+    own_postgres.start()
+    assert journal.add([addition(2)]) != [None]
+    assert [row.id for row in journal.browse("orders")] == ["id-1", "id-2"]
+    journal.engine.dispose()
