@@ -14,7 +14,8 @@ from kombu_delayq.errors import InvalidDelayLevel, InvalidOptions
 
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
 #: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
-#: ``journal`` makes a store that also has a journal, from the arguments of ``DelayStore``.
+#: ``journal`` makes a store that also has a journal, from the arguments of ``DelayStore``. ``journal_worker`` makes the
+#: worker that promotes rows of the journal, from a function that makes such a store.
 GROUP = "kombu_delayq.hooks"
 
 
@@ -60,13 +61,29 @@ def make_journaled_store(*args: Any) -> Any:
     Raises:
         InvalidOptions: What a journal needs is not installed.
     """
+    return _of_journal("journal")(*args)
+
+
+def make_journal_worker(connect: Any) -> Any:
+    """Makes the worker that promotes rows of a journal, with ``start`` and ``stop`` as those of a transfer worker.
+
+    Args:
+        connect: Makes a store with its own connections; called again after each outage.
+
+    Raises:
+        InvalidOptions: What a journal needs is not installed.
+    """
+    return _of_journal("journal_worker")(connect)
+
+
+def _of_journal(name: str) -> Any:
     try:
-        [make] = _functions("journal")
+        [make] = _functions(name)
     except (ImportError, ValueError) as error:
         raise InvalidOptions(
             f"the transport option journal_url needs more packages: pip install 'kombu-delayq[journal]' ({error})"
         ) from error
-    return make(*args)
+    return make
 
 
 def _begin(sender: Any, **kwargs: Any) -> None:

@@ -68,6 +68,7 @@ class _DelayedTransport(_Transport):
         steps = client.transport_options.get("priority_steps", self.Channel.priority_steps)
         Keys().lists_of_priorities(steps)  # kombu itself would fail with the first message, and unclearly
         self._transfer_worker: TransferWorker | None = None
+        self._journal_worker: Any = None
         self.consumer = Consumer(partial(_consumed, ref(self)))
         self.takes = self.options.consume == "take"
         self._heartbeat: Heartbeat | None = None
@@ -78,13 +79,21 @@ class _DelayedTransport(_Transport):
         return urls.describe(self.client, self._scheme, include_password, mask)
 
     def start_transfer(self, channel: DelayedChannel) -> None:
-        """Starts a transfer worker beside the consumers of this connection, unless one runs or an option forbids it."""
+        """Starts a transfer worker beside the consumers of this connection, unless one runs or an option forbids it.
+
+        With a journal a second worker promotes its rows.
+        """
         worker = self._transfer_worker
         if self.options.transfer and (worker is None or not worker.is_own):
             connect = partial(connect_store, channel, channel.separate_pool())
             down_since = _down_since.pop(self.broker, None)
             self._transfer_worker = TransferWorker(connect, queues=self._consumed, down_since=down_since)
             self._transfer_worker.start()
+            if self.options.journal_url:
+                self._journal_worker = hooks.make_journal_worker(
+                    partial(connect_store, channel, channel.separate_pool())
+                )
+                self._journal_worker.start()
 
     def start_heartbeat(self, channel: DelayedChannel) -> None:
         """Takes or renews the lease of this connection's consumer, and starts the thread that keeps it."""
@@ -103,6 +112,9 @@ class _DelayedTransport(_Transport):
 
     def close_connection(self, connection: Any) -> None:
         """Stops the threads of a connection, and closes it."""
+        journal_worker, self._journal_worker = self._journal_worker, None
+        if journal_worker is not None:
+            journal_worker.stop()
         worker, self._transfer_worker = self._transfer_worker, None
         if worker is not None:
             worker.stop()

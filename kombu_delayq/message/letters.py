@@ -23,6 +23,8 @@ class Reason(StrEnum):
     WORKER_LOST = "worker lost"
     #: It was in the hands of consumers that died, as often as the option ``delivery_limit`` says.
     DELIVERY_LIMIT = "delivery limit reached"
+    #: Its turn came later than the option ``max_lateness`` allows.
+    TOO_LATE = "too late"
     #: A row of a DataFrame from which no task can be made.
     BAD_ROW = "bad row"
 
@@ -69,15 +71,38 @@ def beyond_delivery_limit(message: Message, count: int, consumer: str, queue: st
         consumer: Name of the last one.
         queue: Queue of dead letters.
     """
+    return _buried(message, Reason.DELIVERY_LIMIT, f"{count} consumers died with it in their hands", consumer, queue)
+
+
+def too_late(message: Message, late_ms: float, most_ms: float, came_from: str, queue: str) -> Message:
+    """Returns a message as a dead letter whose turn came too late. It is as ``beyond_delivery_limit`` makes it.
+
+    Args:
+        message: The message as it waited.
+        late_ms: How late it was, in ms.
+        most_ms: How late it may have been, in ms.
+        came_from: Queue in which it waited. It is the way back for a message without an address.
+        queue: Queue of dead letters.
+    """
+    error = f"due {late_ms / 1000:.1f} s before its turn came, which is more than max_lateness={most_ms / 1000:g}"
+    buried = _buried(message, Reason.TOO_LATE, error, None, queue)
+    why = buried["properties"][DEAD_LETTER]
+    if why["routing_key"] is None:
+        why["exchange"], why["routing_key"] = "", came_from
+    return buried
+
+
+def _buried(message: Message, reason: Reason, error: str, worker: str | None, queue: str) -> Message:
+    """Returns a message as a dead letter that has not run to its end."""
     headers, properties = headers_of(message), properties_of(message)
     address, retries = info_of(message), headers.get("retries")
-    buried = record(
-        Reason.DELIVERY_LIMIT,
-        f"{count} consumers died with it in their hands",
+    why = record(
+        reason,
+        error,
         retries=retries if isinstance(retries, int) else 0,
         exchange=_text(address.get("exchange")),
         routing_key=_text(address.get("routing_key")),
-        worker=consumer,
+        worker=worker,
     )
     begun_anew = {name: value for name, value in (("retries", 0), ("expires", None)) if name in headers}
     kept = {name: value for name, value in properties.items() if name not in (DELIVERY_COUNT, CHAIN_ID)}
@@ -87,7 +112,7 @@ def beyond_delivery_limit(message: Message, count: int, consumer: str, queue: st
         "properties": {
             **kept,
             "delivery_info": {**_without_mark(address), "exchange": "", "routing_key": queue},
-            DEAD_LETTER: buried,
+            DEAD_LETTER: why,
         },
     }
 

@@ -86,7 +86,7 @@ class TransferWorker:
         Does nothing in a child of Celery's prefork pool, where a task may consume for a moment: the parent does the
         work. Any other process that consumes runs a worker, whatever it was forked from.
         """
-        if _is_pool_child():
+        if is_pool_child():
             return
         self._thread = Thread(target=self._run_in_thread, name="delayq-transfer", daemon=True)
         self._thread.start()
@@ -174,7 +174,7 @@ class TransferWorker:
             self._stopping.wait(until - monotonic())
 
 
-def _is_pool_child() -> bool:
+def is_pool_child() -> bool:
     """Whether this process belongs to Celery's prefork pool: billiard makes the processes of a pool daemons."""
     billiard = sys.modules.get("billiard.process")
     return billiard is not None and bool(billiard.current_process().daemon)

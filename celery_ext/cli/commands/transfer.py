@@ -23,9 +23,10 @@ from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.cli.stderr import warn_of_old_option
 from celery_ext.connection import is_permanent, open_store
 from celery_ext.delays.durations import in_words
+from kombu_delayq import hooks
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.types import Transferred
 from kombu_delayq.transfer.worker import TransferWorker
 
@@ -85,7 +86,8 @@ def transfer(
     worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(broker)], on_transfer=_log_transfer)
 
     try:
-        with _metrics(broker, queues, metrics_host, metrics_port), errors_in_words(connection):
+        metrics = _metrics(broker, queues, metrics_host, metrics_port)
+        with metrics, _promotion(broker), errors_in_words(connection):
             logger.info("transfer worker %s for %s", worker.name, connection.as_uri())
             _run_until_stopped(worker, connect)
     except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
@@ -114,6 +116,27 @@ def _metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | No
     finally:
         exporter.close()
         source.close()
+
+
+@contextmanager
+def _promotion(broker: CliBroker) -> Iterator[None]:
+    """Promotes rows of the journal meanwhile, if there is one, over a connection of its own."""
+    connection = broker.connection(hurried=True)
+    if not (connection.transport_options or {}).get("journal_url"):
+        yield
+        return
+
+    def connect() -> DelayStore:
+        connection.close()  # one that failed
+        return open_store(connection, pool=DelayedChannel.separate_pool)
+
+    worker = hooks.make_journal_worker(connect)
+    worker.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        connection.close()
 
 
 def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:

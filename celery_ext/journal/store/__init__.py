@@ -20,12 +20,14 @@ class JournaledStore(DelayStore):
 
     Attributes:
         journal: The tables.
+        redis_alone: A store over the same connections that does not know the journal, for while its database is away.
     """
 
     database_errors = (SQLAlchemyError,)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.redis_alone = DelayStore(*args)
         self.journal = Journal(self.options.journal_url or "")
         tiers = Tiers(self._shared, self.journal)
         self.delivery = JournaledDelivery(self._shared, self._registry, tiers)

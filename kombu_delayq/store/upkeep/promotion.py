@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from redis.lock import Lock
+
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
@@ -114,6 +116,16 @@ class Promotion(StorePart):
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
+
+    def lease(self) -> Lock:
+        """Returns the lock that the one process holds that promotes; for ``lease_ttl`` since it was last renewed."""
+        ttl_s = self._client.options.lease_ttl
+        return Lock(self._client.redis, self._keys.journal_lease, timeout=ttl_s, blocking=False, thread_local=False)
+
+    def promoter(self) -> str | None:
+        """Returns the name of the process that promotes, which is in its lease."""
+        name = self._client.redis.get(self._keys.journal_lease)
+        return None if name is None else as_text(name)
 
     def marker(self) -> Marker | None:
         """Returns the marker, or None: Redis never belonged to a journal, or has lost its data."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import batch, burst, cancel, counting, publish, serve, serve_page, transfer, waiting
+from tests.bench.targets import batch, burst, cancel, counting, journal, publish, serve, serve_page, transfer, waiting
 from tests.bench.targets.consume import begun, idle, latency, rates
 from tests.bench.targets.failover import leaders
 from tests.bench.targets.report import Figure, heading, machine
@@ -27,6 +27,7 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "leaders": leaders.measure,
     "serve": serve.measure,
     "page": serve_page.measure,
+    "journal": journal.measure,
 }
 
 

@@ -1,0 +1,145 @@
+"""The office of a promoter: taken for a term, kept by beats, and the place where a loss of Redis is noticed."""
+
+from time import monotonic
+
+from kombu.log import get_logger
+
+from celery_ext.journal.store import JournaledStore
+from kombu_delayq.connection.text import as_text
+from kombu_delayq.store.upkeep.promotion import Office as Answer
+
+logger = get_logger(__name__)
+
+#: About how often the promoter beats and notes the watermark, in s. It is less if ``lease_ttl`` is short.
+BEAT_S = 1.0
+#: How often the log says that a loss is still to be restored, in s.
+REMIND_S = 300.0
+
+
+class OutOfOffice(Exception):
+    """Another promoter has taken office, or Redis is not what it was."""
+
+
+class Office:
+    """Takes office in Redis and keeps it.
+
+    The marker in Redis and the journal have a beat each, which rise together about every second, the journal's first.
+    So a marker that is two beats behind, or missing, belongs to a Redis that has lost data: the epoch ends, and the
+    watermarks of then stay with it. The marker is written first: a promoter that dies in between leaves a marker ahead
+    of the journal, and the next one ends the epoch.
+
+    Args:
+        store: The store, with connections of its own.
+
+    Attributes:
+        term: Number of the term, as Redis knows it.
+        epoch: Number of the epoch.
+        moved_to_ms: The watermark that was noted last, ms since the epoch; 0 before the first beat.
+    """
+
+    def __init__(self, store: JournaledStore) -> None:
+        self._store = store
+        self._beat = 0
+        self._next_beat = 0.0
+        self._remind_at = 0.0
+        self.beat_s = min(BEAT_S, store.options.lease_ttl / 3)
+        self.term = 0
+        self.epoch = 0
+        self.moved_to_ms = 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """Time until the next beat, s."""
+        return max(self._next_beat - monotonic(), 0.0)
+
+    def take(self) -> None:
+        """Takes office, and begins a new epoch if Redis has lost data.
+
+        Raises:
+            OutOfOffice: Redis belongs to another journal, or other promoters are faster.
+        """
+        journal, promotion = self._store.journal, self._store.promotion
+        seen: Answer | None = None
+        for _ in range(10):
+            epoch, beat = journal.epoch(), journal.beat()
+            office = promotion.take_office(journal.id, epoch, beat)
+            if office.word == "lost" and (epoch, beat) == (1, 0):  # a journal that nobody has promoted yet
+                office = promotion.begin_epoch(journal.id, epoch, beat)
+            elif office.word in ("lost", "behind"):
+                office = self._lose(epoch, beat, office)
+                epoch += 1
+            elif office.word == "other":
+                raise OutOfOffice("other")
+            elif office.word == "ahead" and office == seen:  # no promoter has gone on since the journal was read
+                self._catch_up(epoch, beat, office)
+            if office.word == "taken":
+                self.term, self.epoch, self._beat, self._next_beat = office.term, epoch, beat, 0.0
+                return
+            seen = office
+        raise OutOfOffice("superseded")
+
+    def keep(self) -> None:
+        """Beats, if it is time, and notes up to where Redis has delivered.
+
+        Raises:
+            OutOfOffice: This promoter is not in office any more.
+        """
+        if monotonic() < self._next_beat:
+            return
+        store, journal = self._store, self._store.journal
+        # The heads are read before the marker: if the marker is sound then, they were those of a sound Redis.
+        heads = store.delivery.heads([as_text(name) for name in store.client.smembers(store.keys.queues)])
+        pulse = store.promotion.pulse(journal.id, self.term, self._beat)
+        if pulse.word != "sound":
+            raise OutOfOffice(pulse.word)
+        lagging: dict[str, float] = {}
+        for form, due_ms in heads.due_ms.items():
+            if due_ms <= heads.now_ms:
+                lagging[form.queue] = min(due_ms, lagging.get(form.queue, due_ms))
+        beat = journal.next_beat(self._beat)
+        if beat is None:
+            raise OutOfOffice("superseded")
+        journal.set_watermarks(heads.now_ms, lagging)
+        self._beat, self.moved_to_ms = beat, heads.now_ms
+        self._next_beat = monotonic() + self.beat_s
+        self._remind()
+
+    def _lose(self, epoch: int, beat: int, seen: Answer) -> Answer:
+        """Begins the epoch after a loss. Returns the answer of Redis."""
+        journal = self._store.journal
+        office = self._store.promotion.begin_epoch(journal.id, epoch + 1, beat, seen.term)
+        if office.word == "taken":
+            self._end(epoch, office.now_ms, "is empty" if seen.word == "lost" else "was set back to an older state")
+        return office
+
+    def _catch_up(self, epoch: int, beat: int, marker: Answer) -> None:
+        """Brings the journal to where the marker is."""
+        if marker.epoch > epoch:  # who noticed the loss has died before it could note it
+            self._end(epoch, self._store.now_ms(), "had lost its data before")
+        elif marker.beat > beat:
+            logger.warning(
+                "the journal's database was set back: its beat is %d, that of Redis is %d. Messages that were added or "
+                "cancelled in between may be missing, or come again",
+                *(beat, marker.beat),
+            )
+            self._store.journal.set_beat(marker.beat)
+
+    def _end(self, epoch: int, now_ms: float, how: str) -> None:
+        self._store.journal.end_epoch(now_ms, epoch)
+        if self._store.options.journal_restore != "auto":
+            self._remind_at = monotonic() + REMIND_S
+        logger.error(
+            "Redis has lost its data: it %s. The journal has what was due later: `delayq journal restore` puts it back",
+            how,
+        )
+
+    def _remind(self) -> None:
+        if monotonic() < self._remind_at:
+            return
+        self._remind_at = monotonic() + REMIND_S
+        lost = self._store.journal.unrestored()
+        if lost:
+            logger.warning(
+                "what Redis lost in epoch %s is not restored yet: run `delayq journal restore`",
+                ", ".join(str(one.epoch) for one in lost),
+            )

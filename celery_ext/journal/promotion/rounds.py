@@ -1,0 +1,156 @@
+"""A round of promotion: all rows that are due soon go to Redis, page by page."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import monotonic
+from typing import NamedTuple
+
+from kombu.log import get_logger
+from redis.exceptions import NoPermissionError, ResponseError
+
+from celery_ext.journal.promotion.office import Office, OutOfOffice
+from celery_ext.journal.store import JournaledStore
+from celery_ext.journal.table import Row
+from kombu_delayq.store.upkeep import promotion
+
+logger = get_logger(__name__)
+
+#: Rows that are read and marked at once.
+PAGE = 4000
+#: How long the guard keeps a row that was pushed and then vanished from the journal, for who is about to claim it, ms.
+VANISHED_MS = 86_400_000.0
+#: How often old entries leave the guard, in s.
+PRUNE_S = 10.0
+
+#: Number of words by ``promoted``, ``pushed`` and ``claimed``.
+Words = Counter[str]
+
+
+class Round(NamedTuple):
+    """What a round has done.
+
+    Attributes:
+        promoted: Number of rows that it put into Redis.
+        pushed: Number of rows that were in Redis already: a promoter before had died before it marked them.
+        claimed: Number of rows that were cancelled or changed meanwhile.
+        seconds: How long it took.
+    """
+
+    promoted: int
+    pushed: int
+    claimed: int
+    seconds: float
+
+    @property
+    def found(self) -> int:
+        """Number of rows that it found."""
+        return self.promoted + self.pushed + self.claimed
+
+
+class Rounds:
+    """Promotes rows in the office of one promoter.
+
+    A row is pushed to Redis first, noted by the guard there in the same step, then marked in the journal, and leaves
+    the guard then. Cut short anywhere, the next round finds it and asks the guard.
+
+    Args:
+        store: The store, with connections of its own.
+        office: The office, which is taken.
+        goes_on: Whether to go on with the next page.
+    """
+
+    def __init__(self, store: JournaledStore, office: Office, goes_on: Callable[[], bool]) -> None:
+        self._store = store
+        self._office = office
+        self._goes_on = goes_on
+        self._stuck: set[str] = set()
+        self._next_prune = 0.0
+
+    def recover(self) -> None:
+        """Takes rows out of the guard that a promoter before has marked, and could not take out any more."""
+        pushed = self._store.promotion.pushed()
+        self._store.promotion.settle_rows(row.seq for row in self._store.journal.rows(pushed, None) if row.state)
+
+    def run(self) -> Round:
+        """Promotes all rows that are due within ``journal_lead``.
+
+        Raises:
+            OutOfOffice: This promoter is not in office any more.
+        """
+        begun, store = monotonic(), self._store
+        begun_ms = store.now_ms()
+        before_ms = begun_ms + store.options.journal_lead * 1000
+        rows = store.journal.promotable(before_ms, PAGE)
+        if len(rows) < PAGE:
+            words, pushed = self._push_page(rows)
+            self._mark(pushed)
+        else:
+            words = self._promote_all(rows, before_ms)
+        if monotonic() >= self._next_prune:
+            # A claim that is older than this round is of a row that the round has not read, and no later round reads.
+            store.promotion.prune(begun_ms, begun_ms - VANISHED_MS)
+            self._next_prune = monotonic() + PRUNE_S
+        return Round(words["promoted"], words["pushed"], words["claimed"], monotonic() - begun)
+
+    def _promote_all(self, rows: list[Row], before_ms: float) -> Words:
+        """Promotes page by page. While Redis takes one, the page before is marked, and the next one is read."""
+        promotable, words = self._store.journal.promotable, Words()
+        with ThreadPoolExecutor(2, "delayq-journal") as helpers:
+            marking: Future[None] | None = None
+            while rows and self._goes_on():
+                last = rows[-1]
+                following = helpers.submit(promotable, before_ms, PAGE, (last.due_ms, last.seq))
+                found, pushed = self._push_page(rows)
+                words += found
+                if marking is not None:
+                    marking.result()
+                marking = helpers.submit(self._mark, pushed)
+                self._office.keep()
+                rows = following.result()
+            if marking is not None:
+                marking.result()
+        return words
+
+    def _push_page(self, rows: Sequence[Row]) -> tuple[Words, list[int]]:
+        """Puts rows into Redis. Returns counts, and the numbers of the rows that Redis has by then."""
+        self._hold_watermarks(rows)
+        by_queue: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_queue[row.queue].append(row)
+        words: dict[int, str] = {}
+        for queue, own in by_queue.items():
+            words |= self._push(queue, own)
+        return Counter(words.values()), [seq for seq, word in words.items() if word != "claimed"]
+
+    def _mark(self, seqs: Sequence[int]) -> None:
+        if seqs:
+            self._store.promotion.settle_rows(self._store.journal.mark(seqs, self._office.epoch))
+
+    def _push(self, queue: str, rows: Sequence[Row]) -> dict[int, str]:
+        journal_id, term = self._store.journal.id, self._office.term
+        given = [
+            promotion.Row(row.seq, queue, row.id, row.due_ms, row.priority, row.body, row.expire_ms) for row in rows
+        ]
+        try:
+            found = self._store.promotion.promote(journal_id, term, given)
+        except ResponseError as error:
+            if not isinstance(error, NoPermissionError) and "WRONGTYPE" not in str(error):
+                raise
+            if queue not in self._stuck:  # the rows of other queues go on
+                self._stuck.add(queue)
+                logger.error("rows of queue %r stay in the journal: %s", queue, error)
+            return {}
+        if found.word != "promoted":
+            raise OutOfOffice(found.word)
+        self._stuck.discard(queue)
+        return found.words
+
+    def _hold_watermarks(self, rows: Sequence[Row]) -> None:
+        """Lowers the watermarks of queues whose rows come late, so that a loss before their transfer misses none."""
+        late: dict[str, float] = {}
+        for row in rows:
+            if row.due_ms < self._office.moved_to_ms:
+                late[row.queue] = min(row.due_ms, late.get(row.queue, row.due_ms))
+        if late:
+            self._store.journal.lower_watermarks(late)

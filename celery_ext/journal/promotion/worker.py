@@ -1,0 +1,200 @@
+"""The thread that promotes: one process at a time, beside its transfer worker."""
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from threading import Event, Thread
+from time import monotonic
+from uuid import uuid4
+
+from kombu.log import get_logger
+from redis.exceptions import LockError, RedisError
+from redis.lock import Lock
+
+from celery_ext.journal.promotion.office import Office, OutOfOffice
+from celery_ext.journal.promotion.outage import AWAY, Outage
+from celery_ext.journal.promotion.rounds import Round, Rounds
+from celery_ext.journal.store import JournaledStore
+from celery_ext.journal.upkeep import restore, trim
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.transfer.worker import is_pool_child
+
+logger = get_logger(__name__)
+
+#: For how long at a time the promoter trims or restores before it looks for rows to promote, in s.
+SLICE_S = 0.5
+#: How often the promoter looks for rows to trim, in s.
+TRIM_S = 10.0
+
+#: Why a promoter leaves office that takes it again at once, to end the epoch.
+LOSSES = ("lost", "behind")
+
+OnRound = Callable[[Round], None]
+
+
+class JournalWorker:
+    """Promotes rows of a journal, in a thread of a consumer or as a process of its own.
+
+    Any number of workers may run. The one that holds the lease promotes, notes the watermarks, trims, and restores if
+    ``journal_restore`` is ``auto``; the others look now and then whether the lease is free. It never blocks a transfer
+    worker: it has its own thread and connections.
+
+    Args:
+        connect: Makes a store with its own connections; called again after each outage.
+        on_round: Called after each round that found rows.
+    """
+
+    def __init__(self, connect: Callable[[], JournaledStore], *, on_round: OnRound | None = None) -> None:
+        self._pid = os.getpid()
+        self.name = f"{socket.gethostname()}:{self._pid}:{uuid4().hex[:8]}"
+        self._connect = connect
+        self._on_round = on_round
+        self._stopping = Event()
+        self._thread: Thread | None = None
+        self._outage = Outage()
+        self._leading = False
+        self._refused = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this worker was made in this process. A fork does not copy the thread of a worker."""
+        return self._pid == os.getpid()
+
+    @property
+    def leading(self) -> bool:
+        """Whether this worker promotes."""
+        return self._leading
+
+    @property
+    def down_since(self) -> float | None:
+        """Start of an outage of Redis or of the database that is not over, in s of ``monotonic``; None if none is."""
+        return self._outage.down_since
+
+    def start(self) -> None:
+        """Runs the worker in a daemon thread. Only a ``DelayqError`` ends the thread.
+
+        Does nothing in a child of Celery's prefork pool: the parent does the work.
+        """
+        if is_pool_child():
+            return
+        self._thread = Thread(target=self._run_in_thread, name="delayq-journal", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """Stops after the page in hand, gives the lease back, and waits for the thread at most ``timeout_s``.
+
+        A signal handler must not call this: it may interrupt code that holds the lock that this method takes.
+        """
+        if not self.is_own:
+            return
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def run(self) -> None:
+        """Runs until stopped. Errors of Redis and of the database are logged once an outage, and attempts go on.
+
+        Raises:
+            DelayqError: The database, or the server, cannot be used at all.
+        """
+        while not self._stopping.is_set():
+            try:
+                self._serve(self._connect())
+            except AWAY as error:
+                self._stopping.wait(self._outage.failed(error))
+
+    def _run_in_thread(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.run()
+            except DelayqError as error:
+                logger.critical("no journal is promoted by this process: %s", error)
+                return
+            except Exception as error:  # a fault of ours must not stop promotion for good
+                logger.exception("the promoter failed and starts again")
+                self._stopping.wait(self._outage.failed(error))
+
+    def _serve(self, store: JournaledStore) -> None:
+        with ExitStack() as cleanup:
+            cleanup.callback(store.close)
+            while not self._stopping.is_set():
+                lease = store.promotion.lease()
+                looks_again = lease.acquire(token=self.name) and self._lead(store, lease) in LOSSES
+                if not looks_again:
+                    self._outage.succeeded()
+                    self._stopping.wait(store.options.lease_ttl)
+
+    def _lead(self, store: JournaledStore, lease: Lock) -> str:
+        """Promotes for as long as this worker has the lease and the office. Returns why it has them no more."""
+        with ExitStack() as cleanup:
+            cleanup.callback(_give_back, lease)
+            cleanup.callback(self._end)
+            office = Office(store)
+            try:
+                office.take()
+                self._refused = ""
+                self._leading = True
+                logger.info("journal worker %s promotes", self.name)
+                self._work(store, lease, office)
+            except OutOfOffice as error:
+                self._refuse(str(error))
+                return str(error)
+            except LockError:
+                logger.info("journal worker %s stands by", self.name)
+        return ""
+
+    def _work(self, store: JournaledStore, lease: Lock, office: Office) -> None:
+        rounds = Rounds(store, office, lambda: self._may_go_on(lease))
+        rounds.recover()
+        next_trim = 0.0
+        while self._may_go_on(lease):
+            office.keep()
+            done = rounds.run()
+            self._outage.succeeded()
+            if self._on_round is not None and done.found:
+                self._on_round(done)
+            if store.options.journal_restore == "auto" and store.journal.unrestored():
+                self._restore(store, lease, office)
+            elif monotonic() >= next_trim:
+                until = monotonic() + SLICE_S
+                has_more = any(monotonic() >= until for _ in trim(store))
+                next_trim = 0.0 if has_more else monotonic() + TRIM_S
+            self._stopping.wait(min(office.wait_s, store.options.poll_interval))
+
+    def _restore(self, store: JournaledStore, lease: Lock, office: Office) -> None:
+        """Restores for a while; a restore that is cut short goes on where it was."""
+        until, count = monotonic() + SLICE_S, 0
+        for page in restore(store):
+            count += page.restored
+            office.keep()
+            if not self._may_go_on(lease) or monotonic() >= until:
+                break
+        logger.warning("%d messages that Redis had lost were restored", count)
+
+    def _may_go_on(self, lease: Lock) -> bool:
+        """Renews the lease. Returns False once the worker is to stop.
+
+        Raises:
+            LockError: Another has the lease.
+        """
+        if self._stopping.is_set():
+            return False
+        lease.reacquire()
+        return True
+
+    def _refuse(self, why: str) -> None:
+        if why == "other" and why != self._refused:
+            logger.error(
+                "nothing is promoted: this Redis belongs to another journal. Check journal_url; if Redis was filled by "
+                "a journal that is gone, delete the key delayq:journal"
+            )
+        self._refused = why
+
+    def _end(self) -> None:
+        self._leading = False
+
+
+def _give_back(lease: Lock) -> None:
+    with suppress(RedisError, OSError):  # the lease ends by itself
+        lease.release()

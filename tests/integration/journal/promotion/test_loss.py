@@ -1,0 +1,153 @@
+"""A Redis that has lost its data: noticed, and nothing else is taken for it."""
+
+import pytest
+
+from celery_ext.journal.promotion.office import OutOfOffice
+from celery_ext.journal.promotion.rounds import Rounds
+from celery_ext.journal.store import JournaledStore
+from tests.support.journal.stores import HOUR_MS, Promoter, addition, delivered, in_redis, offer
+from tests.support.store.keyspace import clock_ms
+
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
+
+def test_a_new_journal_is_no_loss(journaled_store: JournaledStore) -> None:
+    """The first promoter of a journal writes the marker, and later ones find it."""
+    store = journaled_store
+    for _ in range(3):
+        Promoter(store).beat().beat()
+    assert store.journal.epoch() == 1
+    assert store.journal.unrestored() == []
+    marker = store.promotion.marker()
+    assert marker is not None
+    assert (marker.id, marker.epoch) == (store.journal.id, 1)
+    assert marker.beat == store.journal.beat() - 1
+
+
+def test_an_empty_redis_ends_the_epoch(journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture) -> None:
+    """A beat finds no marker; the next in office begins an epoch, and the old one keeps its watermarks."""
+    store = journaled_store
+    promoter = Promoter(store).beat()
+    moved_to_ms = store.journal.watermarks().moved_to_ms
+    store.client.flushall()
+    with pytest.raises(OutOfOffice, match="lost"):
+        promoter.beat()
+    store.journal.add([addition("a", clock_ms(store.client))])
+    with pytest.raises(OutOfOffice, match="lost"):
+        promoter.round()
+    Promoter(store).beat()
+    [lost] = store.journal.unrestored()
+    assert (lost.epoch, lost.watermarks.moved_to_ms, store.journal.epoch()) == (1, moved_to_ms, 2)
+    assert "Redis has lost its data: it is empty" in caplog.text
+
+
+def test_an_older_state_ends_the_epoch(journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture) -> None:
+    """A marker that is two beats behind shows that Redis was set back, in office and out of it."""
+    store = journaled_store
+    promoter = Promoter(store).beat()
+    old = store.client.dump("delayq:journal")
+    promoter.beat().beat()
+    store.client.restore("delayq:journal", 0, old, replace=True)
+    with pytest.raises(OutOfOffice, match="behind"):
+        promoter.beat()
+    Promoter(store).beat()
+    assert [one.epoch for one in store.journal.unrestored()] == [1]
+    assert "it was set back to an older state" in caplog.text
+
+
+def test_a_promoter_that_died_between_both_beats_is_no_loss(journaled_store: JournaledStore) -> None:
+    """Whether the marker's beat is that of the journal, or the one before: the next in office finds it sound."""
+    store = journaled_store
+    promoter = Promoter(store).beat()
+    assert store.promotion.pulse(store.journal.id, promoter.office.term, store.journal.beat()).word == "sound"
+    for _ in range(2):
+        Promoter(store).beat()
+    assert (store.journal.epochs(), store.journal.beat()) == ([], 3)
+
+
+def test_who_notices_a_loss_may_die_half_way(journaled_store: JournaledStore) -> None:
+    """A marker of the next epoch without its end in the journal: the next promoter ends it, once."""
+    store = journaled_store
+    Promoter(store).beat().beat()
+    store.client.flushall()
+    store.promotion.begin_epoch(store.journal.id, 2, store.journal.beat())
+    Promoter(store).beat()
+    Promoter(store).beat()
+    assert [one.epoch for one in store.journal.epochs()] == [1]
+    assert store.journal.epoch() == 2
+
+
+def test_a_database_that_was_set_back_is_told(
+    journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With an older state of the journal promotion goes on, and the log says what may have happened."""
+    store = journaled_store
+    Promoter(store).beat().beat()
+    store.client.hset("delayq:journal", "beat", 1000)
+    Promoter(store).beat()
+    assert store.journal.beat() == 1001
+    assert "the journal's database was set back" in caplog.text
+
+
+def test_the_redis_of_another_journal_is_left_alone(journaled_store: JournaledStore) -> None:
+    """A marker with another id is no loss, and nobody takes office."""
+    store = journaled_store
+    store.promotion.begin_epoch("another", 1, 5)
+    with pytest.raises(OutOfOffice, match="other"):
+        Promoter(store)
+    marker = store.promotion.marker()
+    assert marker is not None
+    assert marker.id == "another"
+    assert store.journal.epochs() == []
+
+
+def test_the_watermark_follows_the_overdue_heads(journaled_store: JournaledStore) -> None:
+    """It is Redis's time, and the due time of the head for a queue that has one overdue."""
+    store = journaled_store
+    now_ms = clock_ms(store.client)
+    store.delivery.offer("q", offer("a", now_ms - 5000), offer("b", now_ms + HOUR_MS / 3))
+    promoter = Promoter(store).beat()
+    found = store.journal.watermarks()
+    assert now_ms <= found.moved_to_ms <= clock_ms(store.client)
+    assert dict(found.lagging) == {"q": now_ms - 5000}
+    assert delivered(store) == ["a"]
+    promoter.beat()
+    assert store.journal.watermarks().of("q") > now_ms
+
+
+def test_rows_that_come_late_hold_the_watermark(journaled_store: JournaledStore) -> None:
+    """A row that is promoted after its due time is not behind the watermark before it has left Redis."""
+    store = journaled_store
+    promoter = Promoter(store).beat()
+    due_ms = clock_ms(store.client) - HOUR_MS
+    store.journal.add([addition("late", due_ms)])
+    rounds = Rounds(store, promoter.office, lambda: True)
+    promoter.office.beat_s = HOUR_MS  # no beat
+    promoter.office.keep()
+    assert rounds.run().promoted == 1
+    assert store.journal.watermarks().of("q") == due_ms
+    store.client.flushall()
+    promoter = Promoter(store)
+    [lost] = store.journal.unrestored()
+    assert [row.id for row in store.journal.lost(lost.epoch, "q")] == ["late"]
+
+
+def test_rows_of_a_round_that_a_loss_has_cut_are_not_lost(journaled_store: JournaledStore) -> None:
+    """Rows that were pushed to a Redis that then lost them, and not marked yet, go to the next one."""
+    store = journaled_store
+    store.journal.add([addition(name, clock_ms(store.client) + 1000) for name in "ab"])
+    promoter, mark = Promoter(store).beat(), store.journal.mark
+
+    def lost_before(*args: object) -> object:
+        store.client.flushall()
+        Promoter(store)
+        return mark(*args)  # type: ignore[arg-type]
+
+    store.journal.mark = lost_before  # type: ignore[method-assign,assignment]
+    promoter.round()
+    with pytest.raises(OutOfOffice, match="superseded"):
+        promoter.beat()
+    store.journal.mark = mark  # type: ignore[method-assign]
+    assert [row.id for row in store.journal.get(["a", "b"])] == ["a", "b"]
+    assert Promoter(store).beat().round().promoted == 2
+    assert in_redis(store) == ["a", "b"]

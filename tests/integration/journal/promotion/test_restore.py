@@ -1,0 +1,219 @@
+"""``restore``: what Redis lost waits again, and nothing else."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from celery_ext.journal.store import JournaledStore
+from celery_ext.journal.upkeep import check
+from kombu_delayq.errors import InvalidOptions
+from tests.support.journal.stores import (
+    HOUR_MS,
+    Promoter,
+    addition,
+    body_of,
+    delivered,
+    in_redis,
+    offer,
+    restored,
+)
+from tests.support.store.keyspace import clock_ms
+
+SOON_MS = 600_000.0
+
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def now_ms(journaled_store: JournaledStore) -> float:
+    """Redis's clock before the test."""
+    return clock_ms(journaled_store.client)
+
+
+def lose(store: JournaledStore) -> Promoter:
+    """Empties Redis, and puts a promoter into office that has noticed it."""
+    store.client.flushall()
+    return Promoter(store).beat()
+
+
+def test_what_is_due_after_the_watermark_comes_back(journaled_store: JournaledStore, now_ms: float) -> None:
+    """What was delivered before the loss stays away; what waited waits again, in Redis or in the journal."""
+    store = journaled_store
+    store.delivery.offer(
+        "q", offer("gone", now_ms + 1), offer("soon", now_ms + SOON_MS), offer("later", now_ms + HOUR_MS)
+    )
+    promoter = Promoter(store)
+    while delivered(store) != ["gone"]:
+        pass
+    promoter.beat()
+    promoter = lose(store)
+    assert restored(store) == (2, 2, 0, 0, 0)
+    assert promoter.round().promoted == 1
+    assert in_redis(store) == ["soon"]
+    assert [row.id for row in store.journal.get(["gone", "soon", "later"])] == ["later"]
+    assert store.journal.unrestored() == []
+    assert restored(store) == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("overdue", "counts"), [("run", (2, 2, 0, 0, 0)), ("skip", (2, 1, 1, 0, 0))])
+def test_what_came_due_meanwhile(
+    journaled_store: JournaledStore, now_ms: float, overdue: str, counts: tuple[int, ...]
+) -> None:
+    """Messages whose due time passed while Redis was lost run now, or are left away."""
+    store = journaled_store
+    Promoter(store).beat()
+    store.delivery.offer("q", offer("late", clock_ms(store.client) + 1), offer("soon", now_ms + SOON_MS))
+    promoter = lose(store)
+    assert restored(store, overdue=overdue) == counts
+    promoter.round()
+    assert delivered(store) == (["late"] if overdue == "run" else [])
+    assert in_redis(store) == ["soon"]
+
+
+def test_what_came_due_meanwhile_may_be_buried(journaled_store: JournaledStore, now_ms: float) -> None:
+    """Overdue messages become dead letters, which say why, and come to their queue like any message."""
+    store = journaled_store
+    Promoter(store).beat()
+    store.delivery.offer("q", offer("late", clock_ms(store.client) + 1), offer("soon", now_ms + SOON_MS))
+    promoter = lose(store)
+    assert restored(store, overdue="dead-letter", dead_letters="buried") == (2, 1, 0, 1, 0)
+    promoter.round()
+    assert delivered(store) == []
+    assert delivered(store, "buried") == ["late"]
+    [letter] = map(json.loads, store.client.lrange("buried", 0, -1))
+    found = letter["properties"]["dead_letter"]
+    assert (found["reason"], found["routing_key"]) == ("too late", "q")
+    assert "before it was restored" in found["error"]
+    assert store.client.sismember("delayq:dead_letters", "buried")
+
+
+def test_a_restore_may_be_narrowed(journaled_store: JournaledStore, now_ms: float) -> None:
+    """By queues and by due time; the loss stays open then, and the rest comes back later."""
+    store = journaled_store
+    Promoter(store).beat()
+    store.delivery.offer("q", offer("a", now_ms + SOON_MS), offer("b", now_ms + 2 * SOON_MS))
+    store.delivery.offer("p", offer("c", now_ms + SOON_MS))
+    promoter = lose(store)
+    assert restored(store, dry_run=True).restored == 3
+    assert restored(store, queues=["q"], from_ms=now_ms + 2 * SOON_MS).restored == 1
+    assert len(store.journal.unrestored()) == 1
+    promoter.round()
+    assert (in_redis(store), in_redis(store, "p")) == (["b"], [])
+    assert restored(store).restored == 2
+    assert store.journal.unrestored() == []
+    promoter.round()
+    assert (in_redis(store), in_redis(store, "p")) == (["a", "b"], ["c"])
+
+
+def test_what_redis_still_has_is_not_doubled(journaled_store: JournaledStore, now_ms: float) -> None:
+    """Of a Redis that was set back, what it has is left there; a later loss finds these messages again."""
+    store = journaled_store
+    promoter = Promoter(store).beat()
+    store.delivery.offer("q", offer("old", now_ms + SOON_MS))
+    keys = {key: store.client.dump(key) for key in store.client.keys("*")}
+    store.delivery.offer("q", offer("new", now_ms + 2 * SOON_MS))
+    promoter.beat().beat()
+    store.client.flushall()
+    for key, value in keys.items():
+        store.client.restore(key, 0, value)
+    promoter = Promoter(store).beat()
+    assert restored(store) == (2, 1, 0, 0, 1)
+    promoter.round()
+    assert in_redis(store) == ["old", "new"]
+    promoter = lose(store)
+    assert restored(store).restored == 2
+    promoter.round()
+    assert in_redis(store) == ["old", "new"]
+
+
+def test_messages_of_jvm_services_are_left_alone(journaled_store: JournaledStore, now_ms: float) -> None:
+    """What a JVM service put into Redis in Redisson's form is unknown to the journal: a restore changes none of it."""
+    store = journaled_store
+    Promoter(store).beat()
+    store.delivery.offer("q", offer("ours", now_ms + SOON_MS))
+    promoter = lose(store)
+    entry = b"\0" * 16 + body_of("theirs")
+    store.client.rpush(store.keys.listed("q"), entry)
+    store.client.zadd(store.keys.timeout("q"), {entry: now_ms + SOON_MS})
+    assert restored(store).restored == 1
+    promoter.round()
+    assert len(in_redis(store)) == 2
+    assert store.client.lrange(store.keys.listed("q"), 0, -1) == [entry]
+
+
+def test_a_cancelled_message_stays_cancelled(journaled_store: JournaledStore, now_ms: float) -> None:
+    """A message whose row was deleted before the loss does not come back, nor one that is cancelled after a restore."""
+    store = journaled_store
+    Promoter(store).beat()
+    store.delivery.offer("q", *(offer(name, now_ms + SOON_MS) for name in "abc"))
+    store.journal.delete(["a"])
+    promoter = lose(store)
+    assert restored(store).restored == 2
+    gone = store.journal.delete(["b"])
+    assert set(store.promotion.claim_rows([row.seq for row in gone]).values()) == {"claimed"}
+    promoter.round()
+    assert in_redis(store) == ["c"]
+
+
+def test_publishing_goes_on_between_loss_and_restore(journaled_store: JournaledStore, now_ms: float) -> None:
+    """Messages of the new epoch are in Redis, and a restore leaves them alone; one offered twice waits once."""
+    store = journaled_store
+    Promoter(store).beat()
+    store.delivery.offer("q", offer("old", now_ms + SOON_MS))
+    promoter = lose(store)
+    store.delivery.offer("q", offer("new", now_ms + SOON_MS), offer("old", now_ms + SOON_MS))
+    assert restored(store) == (1, 0, 0, 0, 1)
+    promoter.round()
+    assert sorted(in_redis(store)) == ["new", "old"]
+
+
+def test_a_second_loss_before_the_restore(journaled_store: JournaledStore, now_ms: float) -> None:
+    """Two losses in a row are restored together, each with its own watermark."""
+    store = journaled_store
+    Promoter(store).beat()
+    store.delivery.offer("q", offer("first", now_ms + SOON_MS))
+    lose(store)
+    store.delivery.offer("q", offer("second", now_ms + 2 * SOON_MS))
+    promoter = lose(store)
+    assert [one.epoch for one in store.journal.unrestored()] == [1, 2]
+    assert restored(store).restored == 2
+    promoter.round()
+    assert in_redis(store) == ["first", "second"]
+
+
+def test_an_unknown_policy_is_an_error(journaled_store: JournaledStore) -> None:
+    """The error names the policies that there are."""
+    with pytest.raises(InvalidOptions, match="run, skip, dead-letter"):
+        restored(journaled_store, overdue="drop")
+
+
+def _lose_one(store: JournaledStore, now_ms: float) -> None:
+    store.redis_alone.lookup.cancel(["q"], ["b"])
+
+
+def _add_unknown(store: JournaledStore, now_ms: float) -> None:
+    store.redis_alone.delivery.offer("q", offer("x", now_ms + SOON_MS))
+
+
+@pytest.mark.parametrize(
+    ("act", "missing", "unknown"),
+    [(lambda store, now_ms: None, (), ()), (_lose_one, ("b",), ()), (_add_unknown, (), ("x",))],
+)
+def test_both_sides_are_compared(
+    journaled_store: JournaledStore,
+    now_ms: float,
+    act: Callable[[JournaledStore, float], None],
+    missing: tuple[str, ...],
+    unknown: tuple[str, ...],
+) -> None:
+    """A check tells what Redis should have and has not, and what it has and the journal not."""
+    store = journaled_store
+    store.journal.add([addition("c", now_ms + SOON_MS / 2)])
+    store.delivery.offer("q", *(offer(name, now_ms + SOON_MS) for name in "abc"))
+    Promoter(store).beat().round()
+    act(store, now_ms)
+    pages = list(check(store))
+    assert tuple(identity for page in pages for identity in page.missing_ids) == missing
+    assert tuple(identity for page in pages for identity in page.unknown_ids) == unknown
+    assert (sum(page.missing for page in pages), sum(page.unknown for page in pages)) == (len(missing), len(unknown))

@@ -1,0 +1,121 @@
+"""Rounds of promotion: rows come to Redis before they are due, each once."""
+
+from time import time
+
+import pytest
+
+from celery_ext.journal.promotion import rounds
+from celery_ext.journal.store import tiers
+from tests.support.journal.stores import (
+    DAY_MS,
+    HOUR_MS,
+    MakeJournaled,
+    Promoter,
+    addition,
+    delivered,
+    in_redis,
+    offer,
+)
+from tests.support.store.keyspace import clock_ms
+
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
+
+def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournaled) -> None:
+    """Rows that are due soon, or were due already, come to Redis in the order of due times; others stay."""
+    store = make_journaled()
+    now_ms = clock_ms(store.client)
+    far = [("later", 2 * HOUR_MS), ("soon", 1000.0), ("late", -DAY_MS), ("near", 0.4 * HOUR_MS)]
+    store.journal.add([addition(name, now_ms + ms) for name, ms in far])
+    promoter = Promoter(store).beat()
+    assert promoter.round()[:3] == (3, 0, 0)
+    assert in_redis(store) == ["late", "soon", "near"]
+    assert delivered(store) == ["late"]
+    assert [row.id for row in store.journal.get(["later", "soon", "late", "near"])] == ["later"]
+    assert store.promotion.pushed() == []
+    assert promoter.round()[:3] == (0, 0, 0)
+
+
+def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many rows go page by page, also many of one due time; none is left out and none comes twice."""
+    monkeypatch.setattr(rounds, "PAGE", 7)
+    store = make_journaled()
+    due_ms = clock_ms(store.client) + 1000
+    store.journal.add([addition(f"i{n:02}", due_ms + n // 20, f"q{n % 3}") for n in range(60)])
+    assert Promoter(store).beat().round().promoted == 60
+    for queue in range(3):
+        assert in_redis(store, f"q{queue}") == [f"i{n:02}" for n in range(60) if n % 3 == queue]
+
+
+def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journaled: MakeJournaled) -> None:
+    """A caller that takes a row out after the round has read it wins, and after the push Redis decides."""
+    store = make_journaled()
+    due_ms = clock_ms(store.client) + 1000
+    store.journal.add([addition(name, due_ms) for name in "abc"])
+    promoter, claims = Promoter(store).beat(), {}
+    promotable = store.journal.promotable
+
+    def cancelled_meanwhile(*args: object) -> object:
+        found = promotable(*args)  # type: ignore[arg-type]
+        gone = store.journal.delete(["b"])
+        claims.update(store.promotion.claim_rows([row.seq for row in gone]))
+        return found
+
+    store.journal.promotable = cancelled_meanwhile  # type: ignore[method-assign,assignment]
+    assert promoter.round()[:3] == (2, 0, 1)
+    assert set(claims.values()) == {"claimed"}
+    assert in_redis(store) == ["a", "c"]
+
+
+def test_a_row_that_was_deleted_after_its_push_stays_in_the_guard(make_journaled: MakeJournaled) -> None:
+    """Whoever deletes a row between push and mark learns from the guard that it was pushed."""
+    store = make_journaled()
+    store.journal.add([addition("a", clock_ms(store.client) + 1000)])
+    promoter, mark = Promoter(store).beat(), store.journal.mark
+    [row] = store.journal.get(["a"])
+
+    def deleted_before(*args: object) -> object:
+        store.journal.delete(["a"])
+        return mark(*args)  # type: ignore[arg-type]
+
+    store.journal.mark = deleted_before  # type: ignore[method-assign,assignment]
+    assert promoter.round().promoted == 1
+    assert store.promotion.claim_rows([row.seq]) == {row.seq: "pushed"}
+    assert in_redis(store) == ["a"]
+
+
+def test_a_queue_that_redis_refuses_holds_up_no_other(make_journaled: MakeJournaled) -> None:
+    """With somebody else's key in the place of a queue, its rows stay in the journal, and the others come."""
+    store = make_journaled()
+    due_ms = clock_ms(store.client) + 1000
+    store.client.set("delayq:{q}:due", "somebody else's")
+    store.journal.add([addition("a", due_ms), addition("b", due_ms, "p")])
+    promoter = Promoter(store)
+    assert promoter.round().promoted == 1
+    assert in_redis(store, "p") == ["b"]
+    store.client.delete("delayq:{q}:due")
+    assert promoter.round().promoted == 1
+    assert in_redis(store) == ["a"]
+
+
+@pytest.mark.parametrize("ahead_ms", [2 * DAY_MS, -2 * DAY_MS])
+def test_a_wrong_clock_of_a_publisher_loses_nothing(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, ahead_ms: float
+) -> None:
+    """With a clock two days off, messages wait in the wrong place, and are delivered when Redis says so."""
+    monkeypatch.setattr(tiers, "time", lambda: time() + ahead_ms / 1000)
+    store = make_journaled()
+    now_ms = clock_ms(store.client)
+    dues = {
+        "past": now_ms - 10,
+        "near": now_ms + HOUR_MS / 4,
+        "far": now_ms + 1.5 * DAY_MS,
+        "month": now_ms + 30 * DAY_MS,
+    }
+    store.delivery.offer("q", *(offer(name, due_ms) for name, due_ms in dues.items()))
+    promoter = Promoter(store).beat()
+    promoter.round()
+    assert delivered(store) == ["past"]
+    assert set(dues) == {"past", *in_redis(store), *(row.id for row in store.journal.get(list(dues)))}
+    assert "near" in in_redis(store)
+    assert [row.id for row in store.journal.get(["month"])] == ["month"]

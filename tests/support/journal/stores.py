@@ -1,0 +1,104 @@
+"""Stores with a journal, and a promoter that a test drives step by step."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.journal import JournaledStore
+from celery_ext.journal.promotion.office import Office
+from celery_ext.journal.promotion.rounds import Round, Rounds
+from celery_ext.journal.table import Addition
+from celery_ext.journal.upkeep import Restored, restore
+from kombu_delayq.options import Options
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+
+HOUR_MS, DAY_MS = 3_600_000.0, 86_400_000.0
+
+#: Makes a store with a journal; keywords are options, and ``server=``.
+MakeJournaled = Callable[..., JournaledStore]
+
+
+@pytest.fixture
+def make_journaled(redis_server: PrivateRedis, journal_url: str) -> Iterator[MakeJournaled]:
+    """Makes stores over one empty Redis and one empty journal."""
+    redis_server.client().flushall()
+    made: list[JournaledStore] = []
+
+    def make(server: PrivateRedis = redis_server, **options: Any) -> JournaledStore:
+        made.append(journaled(server.port, {"journal_url": journal_url, **options}))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def journaled_store(make_journaled: MakeJournaled) -> JournaledStore:
+    """A store with a journal of all messages."""
+    return make_journaled(journal="all")
+
+
+def journaled(port: int, options: dict[str, Any]) -> JournaledStore:
+    """Makes a store with a journal."""
+    return JournaledStore(redis.Redis(port=port), Keys(), (0, 3, 6, 9), Options(**options))
+
+
+class Promoter:
+    """A promoter that does what a test says, and nothing meanwhile."""
+
+    def __init__(self, store: JournaledStore) -> None:
+        self.store = store
+        self.office = Office(store)
+        self.office.beat_s = 0.0  # each call beats
+        self._rounds = Rounds(store, self.office, lambda: True)
+        self.office.take()
+
+    def beat(self) -> "Promoter":
+        """Beats, and notes the watermarks."""
+        self.office.keep()
+        return self
+
+    def round(self) -> Round:
+        """Promotes what is due soon."""
+        return self._rounds.run()
+
+
+def restored(store: JournaledStore, **options: Any) -> Restored:
+    """Restores, and adds up what the pages did."""
+    pages = list(restore(store, **options))
+    return Restored(*(sum(column) for column in zip(*pages, strict=True))) if pages else Restored(0, 0, 0, 0, 0)
+
+
+def body_of(identity: str) -> bytes:
+    """Makes a message as kombu would push it."""
+    properties = {"delivery_tag": f"tag of {identity}", "delivery_info": {"exchange": "", "routing_key": "q"}}
+    message = {"body": "W10=", "headers": {"id": identity, "task": "t"}, "properties": properties}
+    return json.dumps(message).encode()
+
+
+def addition(identity: str, due_ms: float, queue: str = "q") -> Addition:
+    """Makes a message for the journal."""
+    return Addition(queue, identity, due_ms, 0, body_of(identity))
+
+
+def offer(identity: str, due_ms: float) -> Offer:
+    """Makes a message for a store."""
+    return Offer(identity, repr(due_ms), 0, body_of(identity))
+
+
+def in_redis(store: JournaledStore, queue: str = "q") -> list[str]:
+    """Returns the ids of the messages that wait in Redis, the next due first."""
+    return [message.id for message in store.redis_alone.scan.browse(queue, count=1000).messages]
+
+
+def delivered(store: JournaledStore, queue: str = "q") -> list[str]:
+    """Delivers what is due. Returns the ids of all messages that were ever pushed to the queue, in order."""
+    while store.delivery.transfer(queue).more:
+        pass
+    return [json.loads(body)["headers"]["id"] for body in reversed(store.client.lrange(queue, 0, -1))]
