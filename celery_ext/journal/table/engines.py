@@ -22,6 +22,10 @@ LIMITS = {"statement_timeout": "60s", "lock_timeout": "20s", "idle_in_transactio
 #: Execution options: whether a transaction writes, and whether it has to survive a loss of power.
 WRITES, DURABLE = "delayq_writes", "delayq_durable"
 
+#: What SQLite is told before a transaction that has to survive a loss of power, and before one that need not: without
+#: FULL the last transactions before may be gone, but none is torn.
+SYNCHRONOUS = {True: "PRAGMA synchronous=FULL", False: "PRAGMA synchronous=NORMAL"}
+
 _GUIDE = "use 'postgresql+psycopg://user@host/database' or 'sqlite:////absolute/path/journal.db'"
 
 
@@ -95,7 +99,6 @@ def _begin_sqlite(connection: Connection) -> None:
     if not options.get(WRITES):
         connection.exec_driver_sql("BEGIN")
         return
-    # Without FULL the last transactions before a loss of power may be gone, but none is torn.
-    connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options.get(DURABLE) else 'NORMAL'}")
+    connection.exec_driver_sql(SYNCHRONOUS[bool(options.get(DURABLE))])
     # A transaction that reads first and then writes would fail when another process has written meanwhile.
     connection.exec_driver_sql("BEGIN IMMEDIATE")

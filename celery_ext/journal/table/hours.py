@@ -82,12 +82,16 @@ def hours_where(condition: Any) -> Any:
     ).subquery()
 
 
+def counting(adding: Any) -> Any:
+    """Returns an INSERT into the counts that adds to those that are there."""
+    total = _counts.c.rows + adding.excluded.rows
+    return adding.on_conflict_do_update(index_elements=_COLUMNS[:3], set_={"rows": total})
+
+
 def _add_up(connection: Connection, rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
-    adding = upsert(connection, _counts)
-    total = _counts.c.rows + adding.excluded.rows
-    connection.execute(adding.on_conflict_do_update(index_elements=_COLUMNS[:3], set_={"rows": total}), rows)
+    connection.execute(counting(upsert(connection, _counts)), rows)
     if any(row["rows"] < 0 for row in rows):
         queues = {row["queue"] for row in rows}
         connection.execute(

@@ -20,6 +20,7 @@ from celery_ext.journal.table.access import (
     some_of,
     values_of,
 )
+from celery_ext.journal.table.adding import add_to_sqlite
 from celery_ext.journal.table.database import Database
 from celery_ext.journal.table.facts import epoch_in, lock_epoch, raise_fact
 from celery_ext.journal.table.rows import WAITING, Addition, Row
@@ -62,6 +63,9 @@ class Messages:
         """
         if not additions:
             return []
+        engine = self._database.engine
+        if engine.dialect.name == "sqlite":
+            return add_to_sqlite(engine, additions, offered=offered)
         wanted = [(one.id, one.digest) for one in additions]
 
         def work(connection: Connection) -> list[int | None]:

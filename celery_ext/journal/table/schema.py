@@ -32,7 +32,7 @@ _ESCAPE = "\\x"
 def storable(name: str) -> str:
     """Returns a name as the text that the tables have for it: nearly always itself."""
     is_plain = "\0" not in name and not name.startswith(_ESCAPE)
-    if is_plain and not any("\ud800" <= char <= "\udfff" for char in name):
+    if is_plain and (name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)):
         return name
     return _ESCAPE + as_bytes(name).hex()
 
