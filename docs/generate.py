@@ -37,6 +37,7 @@ _NAMES: dict[str, list[object]] = {
     "stream": ["clicks"],
     "sender": ["5f0e5c7e"],
     "answer": ["9b74c989"],
+    "urgent": ["orders", "hash"],
     "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
 }
 _GENERATED = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

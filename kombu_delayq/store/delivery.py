@@ -1,11 +1,23 @@
 """The store's operations on the way of a message: offered, kept until it is due, transferred to its queue."""
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha1
 from typing import Any
 
-from kombu_delayq.connection.text import Command, as_text
+from kombu_delayq.connection.text import Command, as_bytes, as_text
+from kombu_delayq.options.limits import QueueLimits
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
-from kombu_delayq.store.types import Offer, Offered, PageId, Placed, QueueForm, QueueHeads, Transferred
+from kombu_delayq.store.types import (
+    Offer,
+    Offered,
+    PageId,
+    Placed,
+    QueueForm,
+    QueueHeads,
+    TooLate,
+    Transferred,
+    rows_of,
+)
 from kombu_delayq.store.wake import WakeListener
 
 #: In Redisson's form one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because each entry costs Redis
@@ -21,6 +33,8 @@ class Delivery(StorePart):
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
+        options = client.options
+        self._may_be_limited = (options.overdue, options.transfer_rate) != ("run", None)
 
     def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
         """Stores messages until they are due; one round trip.
@@ -121,16 +135,52 @@ class Delivery(StorePart):
             queue: Name of the queue.
             backup: The form in which the messages are kept, by default the store's own.
         """
-        client, options = self._client, self._client.options
-        keys = [*client.stored(queue, backup), *client.ready(queue)]
-        share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (backup or client.backup) == "list" else (1, 1)
-        batch = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
-        moved, lost, first, now, head = client.run(
-            "transfer", keys, [*batch, self._keys.counts(queue), *client.list_of_priority], backup
+        if self._may_be_limited and (limits := self._client.options.limits_of(queue)) is not None:
+            return self.transfer_limited(queue, limits, backup)
+        keys = [*self._client.stored(queue, backup), *self._client.ready(queue)]
+        args = [*self._batch(queue, backup), *self._client.list_of_priority]
+        return _transferred(*self._client.run("transfer", keys, args, backup))
+
+    def transfer_limited(self, queue: str, limits: QueueLimits, backup: str | None = None) -> Transferred:
+        """Moves a batch of messages that are due, as ``transfer`` does, within the limits of their queue.
+
+        Args:
+            queue: Name of the queue.
+            limits: What becomes of messages that are too late, and how fast messages may leave.
+            backup: The form in which the messages are kept, by default the store's own.
+        """
+        client, backup = self._client, backup or self._client.backup
+        own = [self._keys.bucket(queue), self._keys.urgent(queue, backup)]
+        keys = [*client.stored(queue, backup), *own, *client.ready(queue)]
+        args = [*self._batch(queue, backup), *("" if limit is None else limit for limit in limits)]
+        *usual, dropped, held_back, rows = client.run(
+            "transfer_limited", keys, [*args, *client.list_of_priority], backup
         )
-        now_ms = float(now)
-        lateness_ms = now_ms - float(first) if first else 0.0
-        return Transferred(moved, lost, lateness_ms, now_ms, float(head) if head else None)
+        too_late = tuple(
+            TooLate(as_bytes(key), as_bytes(due), int(priority or 0), as_bytes(body) if priority else None)
+            for key, due, priority, body in rows_of(rows)
+        )
+        return _transferred(*usual)._replace(dropped=dropped, held_back=bool(held_back), too_late=too_late)
+
+    def bury(self, form: QueueForm, letters: Sequence[tuple[TooLate, str | bytes]], to: str) -> tuple[int, int]:
+        """Moves messages that are too late to a queue of dead letters; two round trips.
+
+        Args:
+            form: The queue in which they wait, and in which form.
+            letters: Messages, each with the dead letter that it becomes; empty for a message that is lost.
+            to: Name of the queue of dead letters.
+
+        Returns:
+            Number of messages buried, and number of those that had no body and are gone. Those that somebody else has
+            moved or changed meanwhile are left alone.
+        """
+        client, args = self._client, list[Any]([self._keys.counts(form.queue)])
+        for message, letter in letters:
+            digest = sha1(message.body or b"", usedforsecurity=False).hexdigest()
+            args += [message.key, message.due, digest, client.list_of_priority[message.priority], letter]
+        client.ask("SADD", self._keys.dead_letters, to)
+        buried, lost = client.run("bury", [*client.stored(*form), *client.ready(to)], args, form.backup)
+        return buried, lost
 
     def heads(self, queues: Sequence[str]) -> QueueHeads:
         """Reads when the next message of each queue is due, in either form of backup."""
@@ -145,8 +195,20 @@ class Delivery(StorePart):
         now, *heads = self._client.run("heads", [self._client.due(*form) for form in forms], [])
         return QueueHeads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
 
+    def _batch(self, queue: str, backup: str | None) -> list[Any]:
+        """Returns the first arguments of a transfer: how much it moves at most, and the key of the counters."""
+        options = self._client.options
+        share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (backup or self._client.backup) == "list" else (1, 1)
+        most = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
+        return [*most, self._keys.counts(queue)]
+
     def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
         args: list[Any] = [self._client.wake(queue), queue, expire_ms]
         for offer in offers:
             args += offer
         return self._client.stored(queue), args
+
+
+def _transferred(moved: int, lost: int, first: Any, now: Any, head: Any) -> Transferred:
+    now_ms = float(now)
+    return Transferred(moved, lost, now_ms - float(first) if first else 0.0, now_ms, float(head) if head else None)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
-from kombu_delayq.store.types import Head, Overseen, QueueForm
+from kombu_delayq.store.types import Head, Overseen, QueueForm, rows_of
 
 
 class Lease(NamedTuple):
@@ -52,13 +52,19 @@ class Leases(StorePart):
         Redis says whether the leader is there if it may ask for subscribers (``PUBSUB``), and if all who hold a lease
         listen to announcements.
         """
-        keys = [*self._keys.leases, *(self._client.due(*form) for form in forms)]
+        options, keys = self._client.options, self._keys.leases
+        for form in forms:
+            due, limits = self._client.due(*form), options.limits_of(form.queue)
+            keys += [due, self._keys.bucket(form.queue) if limits is not None and limits.rate is not None else due]
         now, leader, *heads = self._client.run("oversee", keys, [self._keys.wake])
-        found = zip(forms, heads[::2], heads[1::2], strict=True)
         return Overseen(
             float(now),
             as_text(leader) == "gone",
-            {form: Head(float(due), as_bytes(entry)) for form, due, entry in found if due},
+            {
+                form: Head(max(float(due), float(held or 0)), as_bytes(entry), bool(held))
+                for form, (due, entry, held) in zip(forms, rows_of(heads, 3), strict=True)
+                if due
+            },
         )
 
     def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:

@@ -87,7 +87,10 @@ class Transferred(NamedTuple):
         lost: Number of index entries without a body; they are gone from the index.
         lateness_ms: How late the oldest message was, by Redis's clock, in ms; 0 if none was due.
         now_ms: Redis's clock.
-        next_due_ms: When the queue's next message is due, or None.
+        next_due_ms: When the queue's next message is due, or None; with ``held_back`` when to call again.
+        dropped: Number of messages that were too late and are gone.
+        held_back: Whether the queue's rate holds messages back that are due.
+        too_late: Messages that are too late and are to be buried.
     """
 
     moved: int
@@ -95,11 +98,33 @@ class Transferred(NamedTuple):
     lateness_ms: float
     now_ms: float
     next_due_ms: float | None
+    dropped: int = 0
+    held_back: bool = False
+    too_late: "tuple[TooLate, ...]" = ()
 
     @property
     def more(self) -> bool:
         """Whether another message is due already."""
         return self.next_due_ms is not None and self.next_due_ms <= self.now_ms
+
+
+class TooLate(NamedTuple):
+    """A waiting message that is too late to run.
+
+    Attributes:
+        key: The beginning of its index member, or all of it.
+        due: Due time in ms since the epoch, as Redis writes it.
+        priority: 0 to 9.
+        body: The message; None if it is lost.
+    """
+
+    key: bytes
+    due: bytes
+    priority: int
+    body: bytes | None
+
+    def __repr__(self) -> str:
+        return f"TooLate(key={self.key!r}, due={self.due!r}, priority={self.priority}, body={hidden(self.body)})"
 
 
 class QueueForm(NamedTuple):
@@ -130,12 +155,14 @@ class Head(NamedTuple):
     """The next message of a queue.
 
     Attributes:
-        due_ms: When it is due, ms since the epoch.
+        due_ms: When it is due, ms since the epoch; with ``held_back`` when it may leave.
         entry: The beginning of its index member, which the next message of the same due time does not share.
+        held_back: Whether it was due before, and the rate of its queue held it back.
     """
 
     due_ms: float
     entry: bytes
+    held_back: bool = False
 
 
 class Overseen(NamedTuple):

@@ -10,6 +10,7 @@ from kombu_delayq.connection.text import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import QueueForm, Transferred
 from kombu_delayq.transfer.due_times import DueTimes
+from kombu_delayq.transfer.limits import Limits
 
 logger = get_logger(__name__)
 
@@ -34,6 +35,7 @@ class DueMessages:
         self._on_transfer = on_transfer
         self._refused: set[QueueForm] = set()
         self._in_other_form: set[QueueForm] = set()
+        self._limits = Limits()
 
     def look(self, store: TransportStore, registered: Iterable[str]) -> None:
         """Reads from Redis when the head of each queue is due, and registers queues that nobody has registered.
@@ -42,6 +44,7 @@ class DueMessages:
             store: The store of the broker.
             registered: Names of the registered queues.
         """
+        self._limits.report(store)
         heads = store.delivery.heads(self.due_times.queues)
         self.due_times.update(heads)
         for form in heads.due_ms:
@@ -71,13 +74,14 @@ class DueMessages:
     def transfer_batch(self, store: TransportStore, form: QueueForm) -> Transferred | None:
         """Transfers one batch of a queue. Returns None if Redis refuses it; the log says so."""
         try:
-            done = store.delivery.transfer(*form)
+            done = self._limits.apply(store, form, store.delivery.transfer(*form))
         except NotPrimary:
             raise
         except ResponseError as error:
             self._put_off(form, error)
             return None
         self._refused.discard(form)
+        self._limits.report(store)
         self.due_times.note_transfer(form, done)
         self._report(form.queue, done)
         return done

@@ -41,6 +41,8 @@ class DueTimes:
         #: When Redis returned this head, and the beginning of its index member; nothing of announced heads.
         self._read_ms: dict[QueueForm, float] = {}
         self._entries: dict[QueueForm, bytes] = {}
+        #: Until when due messages are held back; their heads are due then.
+        self._held_ms: dict[QueueForm, float] = {}
         self._clock_offset_ms = 0.0  # Redis's time minus ``monotonic()``
 
     @property
@@ -57,7 +59,9 @@ class DueTimes:
         """Takes over the due times that Redis has returned for all queues."""
         self._set_clock(heads.now_ms)
         for form in self._due_ms:
-            self._set(form, heads.due_ms.get(form), heads.now_ms)
+            due_ms = heads.due_ms.get(form)
+            held_ms = 0.0 if due_ms is None else self._held_ms.get(form, 0.0)
+            self._set(form, due_ms if held_ms <= heads.now_ms else max(due_ms or 0.0, held_ms), heads.now_ms)
 
     def note_look(self, forms: Iterable[QueueForm], seen: Overseen) -> None:
         """Takes over the heads that Redis has returned for some queues and forms."""
@@ -65,6 +69,7 @@ class DueTimes:
         for form in forms:
             head = seen.heads.get(form)
             self._set(form, head and head.due_ms, seen.now_ms)
+            self._hold(form, head.due_ms if head and head.held_back else None)
             if head:
                 self._entries[form] = head.entry
 
@@ -79,6 +84,7 @@ class DueTimes:
         """Notes the head that a queue has after a transfer."""
         self._set_clock(done.now_ms)
         self._set(form, done.next_due_ms, done.now_ms)
+        self._hold(form, done.next_due_ms if done.held_back else None)
 
     def put_off(self, form: QueueForm) -> None:
         """Leaves a queue out of ``due`` until the next ``update``."""
@@ -101,6 +107,12 @@ class DueTimes:
     def next_s(self) -> float:
         """Returns the time until the next head is due, in s: 0 or less when one is due, ``inf`` without any head."""
         return (min(self._due_ms.values(), default=inf) - self._now_ms()) / 1000
+
+    def _hold(self, form: QueueForm, until_ms: float | None) -> None:
+        if until_ms is None:
+            self._held_ms.pop(form, None)
+        else:
+            self._held_ms[form] = until_ms
 
     def _set(self, form: QueueForm, due_ms: float | None, read_ms: float) -> None:
         self._due_ms[form] = inf if due_ms is None else due_ms

@@ -168,7 +168,7 @@ def _complaints(report: Mapping[str, Any], limits: Limits, *, failed: bool) -> I
     if limits.leader and not report["leader"]:
         yield State.CRITICAL, "no transfer worker leads"
     for measure in _MEASURES:
-        rows = [row for row in report[measure.rows] if "error" not in row]
+        rows = _rows(report, measure)
         most, warn = limits.most.get(measure.name), limits.warn.get(measure.name)
         too_many = [] if most is None else [row for row in rows if row[measure.field] > most]
         for row in _largest(too_many, measure):
@@ -188,6 +188,12 @@ def _complaints(report: Mapping[str, Any], limits: Limits, *, failed: bool) -> I
         yield State.UNKNOWN, f"{_names(errors)} cannot be read: {next(iter(errors.values()))}"
     elif failed:
         yield State.UNKNOWN, "something that was asked for is not known; stderr says what"
+
+
+def _rows(report: Mapping[str, Any], measure: _Measure) -> list[dict[str, Any]]:
+    """Returns the queues that a measure is about. Messages that the rate of their queue holds back are not late."""
+    rows = [row for row in report[measure.rows] if "error" not in row]
+    return [row for row in rows if not row["held_back"]] if measure.name == "overdue" else rows
 
 
 def _counts_letters(limits: Limits) -> bool:
@@ -217,6 +223,8 @@ def _summary(report: Mapping[str, Any]) -> str:
     rows = [row for row in report["queues"] if "error" not in row]
     letters = sum(row.get("messages", 0) for row in report["dead_letters"])
     counts = [f"{sum(row[field] for row in rows):,} {field}" for field in ("delayed", "ready", "overdue")]
+    held = sum(row["overdue"] for row in rows if row["held_back"])
+    counts += [f"{held:,} of these held back by a transfer_rate"] if held else []
     leader = f"{report['leader']} leads" if report["leader"] else "nobody leads"
     return f"{leader}, queues: {len(rows):,}, {', '.join(counts)}, {letters:,} dead letters"
 
@@ -224,7 +232,7 @@ def _summary(report: Mapping[str, Any]) -> str:
 def _data(report: Mapping[str, Any], limits: Limits) -> Iterator[str]:
     """Yields performance data: each measure of the queue that has the most, with its limits."""
     for measure in _MEASURES:
-        largest = max((row[measure.field] for row in report[measure.rows] if "error" not in row), default=0)
+        largest = max((row[measure.field] for row in _rows(report, measure)), default=0)
         warn, most = (
             "" if (limit := of.get(measure.name)) is None else f"{limit:g}" if measure.unit else f"{limit}"
             for of in (limits.warn, limits.most)

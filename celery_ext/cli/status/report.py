@@ -15,6 +15,7 @@ from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consuming.consumers import ConsumerLease
 from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.viewing.figures import QueueCounts
 
 T = TypeVar("T")
 
@@ -53,7 +54,8 @@ def report(broker: CliBroker, connection: Connection, store: OperatorStore, queu
     names = given if queues else sorted({*store.queues.names(), *of_app})
     letters = _dead_letters(broker, store, queues)
     consuming = _consuming(store)
-    rows = [_row(stats, consuming, letters) for stats in _overview(store, names)]
+    counts = _or_missing(lambda: store.figures.counts(names), dict[str, QueueCounts]())
+    rows = [_row(stats, counts.get(stats.queue), consuming, letters) for stats in _overview(store, names)]
     values = {
         "broker": connection.as_uri(),
         "global_keyprefix": store.keys.prefix,
@@ -76,7 +78,9 @@ def _overview(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
         return [QueueStats(queue, 0.0, 0, 0, 0, None, error=str(error)) for queue in queues]
 
 
-def _row(stats: QueueStats, consuming: _Consuming, letters: dict[str, Any]) -> dict[str, Any]:
+def _row(
+    stats: QueueStats, counts: QueueCounts | None, consuming: _Consuming, letters: dict[str, Any]
+) -> dict[str, Any]:
     if stats.error:
         return {"queue": stats.queue, "error": stats.error}
     due_ms = stats.next_due_ms
@@ -92,10 +96,20 @@ def _row(stats: QueueStats, consuming: _Consuming, letters: dict[str, Any]) -> d
         "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
         "overdue": stats.overdue,
         "overdue_by_s": round(stats.overdue_ms / 1000, 3),
+        "held_back": _held_back(stats, counts),
+        "too_late": None if counts is None else counts.too_late,
         "unacked": None if consuming.error else unacked,
         "consumers": None if consuming.error else consumers,
         "no_consumer": is_idle and bool(stats.ready or stats.overdue),
     }
+
+
+def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] | None:
+    """Returns the rate that holds a queue's overdue messages back, and when the last of these leaves."""
+    held = None if counts is None else counts.holding(stats)
+    if held is None:
+        return None
+    return {"per_s": held.per_s, "burst": held.burst, "until": iso_of(held.clear_ms(stats.now_ms, stats.overdue))}
 
 
 def _dead_letters(broker: CliBroker, store: OperatorStore, queues: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -29,7 +29,14 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
             "memory of workers, not here. To switch it over, set broker_transport = "
             '"kombu_delayq.transport:Transport"'
         )
-    lines += ["", *_queues(report, named=named), *_no_consumer(report), *_dead_letters(report), *_consumers(report)]
+    lines += [
+        "",
+        *_queues(report, named=named),
+        *_too_late(report),
+        *_no_consumer(report),
+        *_dead_letters(report),
+        *_consumers(report),
+    ]
     if report["other_prefixes"]:
         lines += ["", escaped(prefixes_in_words(report["other_prefixes"], app=app))]
     return "\n".join(lines)
@@ -43,7 +50,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
             f"{row['ready']:,}",
             _consumers_of(row),
             f"{local_time(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
-            f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}" if row["overdue"] else "0",
+            _overdue(row),
         ]
         for row in report["queues"]
         if "error" not in row
@@ -54,6 +61,21 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
     if not (report["queues"] or named):
         yield "no queue holds or held delayed messages"
     yield from (escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row)
+
+
+def _overdue(row: dict[str, Any]) -> str:
+    if not row["overdue"]:
+        return "0"
+    held = row["held_back"]
+    by = f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}"
+    return by if held is None else f"{by}, held back at {held['per_s']:g}/s until about {local_time(held['until'])}"
+
+
+def _too_late(report: dict[str, Any]) -> Iterator[str]:
+    for row in report["queues"]:
+        found = [f"{count:,} {what}" for what, count in (row.get("too_late") or {}).items() if count]
+        if found:
+            yield escaped(f"too late in {row['queue']}: {', '.join(found)} so far")
 
 
 def _consumers_of(row: dict[str, Any]) -> str:

@@ -10,14 +10,15 @@ from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import answer, iso, query_of
-from celery_ext.serve.api.models.figures import Histogram, QueueFigures, QueueList, RedisFigures
+from celery_ext.serve.api.models.figures import HeldBackFigures, Histogram, QueueFigures, QueueList, RedisFigures
 from celery_ext.serve.api.models.requests import HistogramQuery
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S
+from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S, HeldBack
 
 T = TypeVar("T")
 
@@ -116,6 +117,8 @@ def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigure
             ready=stats.ready,
             overdue=stats.overdue,
             overdue_by_s=round(stats.overdue_ms / 1000, 3) if stats.overdue else 0.0,
+            held_back=_held_back(stats, counts[queue].holding(stats)),
+            too_late=counts[queue].too_late,
             unacked=None if held is None else held.get(queue, 0),
             dead_letters=stats.ready if queue in letters else None,
             next_due=None if stats.next_due_ms is None else iso(stats.next_due_ms),
@@ -127,6 +130,13 @@ def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigure
         if stats.error:
             figures.error = stats.error
         yield figures
+
+
+def _held_back(stats: QueueStats, held: HeldBack | None) -> HeldBackFigures | None:
+    if held is None:
+        return None
+    until = iso(held.clear_ms(stats.now_ms, stats.overdue))
+    return HeldBackFigures(per_s=held.per_s, burst=held.burst, until=until)
 
 
 def _known(lateness_s: float | None) -> float | None:

@@ -43,7 +43,13 @@ def _messages(snapshot: Snapshot) -> Iterator[Metric]:
         delayed.add_metric((readable(stats.queue),), stats.delayed)
         ready.add_metric((readable(stats.queue),), stats.ready)
         overdue.add_metric((readable(stats.queue),), stats.overdue)
-    yield from (delayed, ready, overdue)
+    text = "Overdue messages that the transfer_rate of their queue holds back; 0 if it holds none back."
+    held = _gauge("delayq_held_back_messages", text)
+    for stats in snapshot.queues:
+        of_queue = snapshot.counts.get(stats.queue)
+        is_held = of_queue is not None and of_queue.holding(stats) is not None
+        held.add_metric((readable(stats.queue),), stats.overdue if is_held else 0)
+    yield from (delayed, ready, overdue, held)
     for name, text, values in (
         ("delayq_unacked_messages", "Messages that consumers have and have not acknowledged.", snapshot.unacked),
         ("delayq_dead_letter_messages", "Messages in a queue of dead letters.", snapshot.dead_letters),
@@ -86,13 +92,17 @@ def _counted(snapshot: Snapshot) -> Iterator[Metric]:
     redelivered = CounterMetricFamily("delayq_redelivered_messages", text, labels=_QUEUE)
     text = "Messages to which somebody did this: cancel, reschedule, run_now, purge, replay or drop."
     operations = CounterMetricFamily("delayq_operations", text, labels=("queue", "operation"))
+    text = "Messages that came due too late for max_lateness: dropped or dead-lettered."
+    too_late = CounterMetricFamily("delayq_too_late_messages", text, labels=("queue", "outcome"))
     for queue, counts in snapshot.counts.items():
+        for outcome, count in counts.too_late.items():
+            too_late.add_metric((readable(queue), outcome), count)
         transferred.add_metric((readable(queue),), counts.transferred)
         lost.add_metric((readable(queue),), counts.lost)
         redelivered.add_metric((readable(queue),), counts.redelivered)
         for operation, count in counts.operations.items():
             operations.add_metric((readable(queue), operation), count)
-    yield from (transferred, lost, redelivered, operations)
+    yield from (transferred, lost, redelivered, operations, too_late)
 
 
 def _lateness(snapshot: Snapshot) -> Metric:

@@ -106,6 +106,9 @@ class QueueRow:
         p50: Median lateness.
         p99: Lateness of which 99 % are no larger.
         consumers: Number of consumers that live; None if Redis does not say it.
+        held_back: What holds overdue messages back, in words; empty if nothing does.
+        held_until: About when as many have left as are overdue now; None if none is held back.
+        too_late: What became of messages that were too late, in words; empty if none was.
         error: Why Redis refuses to count the queue; empty if it does not.
         bars: What comes due, as bars.
         bars_text: The same in words.
@@ -121,6 +124,9 @@ class QueueRow:
     p50: str
     p99: str
     consumers: int | None
+    held_back: str = ""
+    held_until: Moment | None = None
+    too_late: str = ""
     error: str = ""
     bars: Bars | None = None
     bars_text: str = ""
@@ -128,7 +134,7 @@ class QueueRow:
     @property
     def is_late(self) -> bool:
         """Whether a message is overdue for so long that somebody should look."""
-        return self.overdue > 0 and self.overdue_by_s >= LATE_S
+        return not self.held_back and self.overdue > 0 and self.overdue_by_s >= LATE_S
 
     @property
     def overdue_by(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from redis.exceptions import ResponseError
 
 from celery_ext.serve.page.chart import bounds, small_bars
-from celery_ext.serve.page.figures import QueueRow, late, moment
+from celery_ext.serve.page.figures import QueueRow, late, moment, number
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.viewing.figures import QueueCounts
@@ -53,6 +53,7 @@ def _row(
     held: dict[str, int] | None,
     consumers: Counter[str] | None,
 ) -> QueueRow:
+    held_back = counts.holding(stats)
     p50, p99 = (late(counts.lateness.quantile(share)) for share in (0.5, 0.99))
     return QueueRow(
         stats.queue,
@@ -65,6 +66,9 @@ def _row(
         p50,
         p99,
         None if consumers is None else consumers[stats.queue],
+        f"held back by its rate, {number(stats.overdue)} wait, at {held_back.per_s:g}/s" if held_back else "",
+        moment(held_back.clear_ms(stats.now_ms, stats.overdue), stats.now_ms) if held_back else None,
+        ", ".join(f"{number(count)} {what}" for what, count in counts.too_late.items() if count),
         stats.error,
         small_bars(due),
         f"{sum(due[1:-1]):,} come due in the time of the chart",

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from typing import Any
@@ -25,7 +25,21 @@ QUEUES_A_ROUND_TRIP = 500
 #: Most messages in hand that one call of ``held_page`` looks at, and about the most bytes.
 HELD_COUNT, HELD_BYTES = 500, 300_000
 
-_FIELDS = ("lost", "redelivered", "late_us", *OPERATIONS, *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)))
+#: What becomes of messages that are too late, by the names under which the scripts count it.
+TOO_LATE = {"overdue_dropped": "dropped", "overdue_dead_lettered": "dead-lettered"}
+#: For how long a queue counts as held back after the next messages could have left, in ms; then nobody transfers.
+HELD_FOR_MS = 5000.0
+
+_FIELDS = (
+    "lost",
+    "redelivered",
+    "late_us",
+    *OPERATIONS,
+    *TOO_LATE,
+    "held_back",
+    *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)),
+)
+_BUCKET_FIELDS = ("rate", "burst", "held")
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,29 @@ class Lateness:
 
 
 @dataclass(frozen=True)
+class HeldBack:
+    """How the rate of a queue holds back messages that are due, as its latest transfer has noted it.
+
+    Attributes:
+        per_s: Most messages a second.
+        burst: How many may go at once after a pause.
+        until_ms: When the next of them may leave, ms since the epoch.
+    """
+
+    per_s: float
+    burst: float
+    until_ms: float
+
+    def lasts(self, now_ms: float) -> bool:
+        """Whether messages are held back at a time, ms since the epoch; if not, nobody transfers them."""
+        return now_ms < self.until_ms + HELD_FOR_MS
+
+    def clear_ms(self, now_ms: float, waiting: int) -> float:
+        """Returns about when as many messages have left as wait now, ms since the epoch, if no more come."""
+        return max(now_ms, self.until_ms) + max(waiting - 1, 0) * 1000 / self.per_s
+
+
+@dataclass(frozen=True)
 class QueueCounts:
     """What has happened to the messages of a queue since it is counted.
 
@@ -70,6 +107,9 @@ class QueueCounts:
         redelivered: How many came back from the hands of a consumer, to be delivered again.
         operations: For each of ``OPERATIONS``, to how many messages it was done.
         lateness: How late the transferred messages were.
+        too_late: For each of the values of ``TOO_LATE``, of how many messages that were too late it became that.
+        rated: How many messages were transferred while the queue's rate held messages back.
+        held_back: The rate that held messages back lately; None if none did. See ``holding``.
     """
 
     transferred: int
@@ -77,6 +117,14 @@ class QueueCounts:
     redelivered: int
     operations: dict[str, int]
     lateness: Lateness
+    too_late: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOO_LATE.values(), 0))
+    rated: int = 0
+    held_back: HeldBack | None = None
+
+    def holding(self, stats: QueueStats) -> HeldBack | None:
+        """Returns the rate that holds back the overdue messages of these figures; None if they should have left."""
+        held = self.held_back
+        return held if held is not None and stats.overdue and held.lasts(stats.now_ms) else None
 
 
 class Figures(StorePart):
@@ -143,7 +191,10 @@ class Figures(StorePart):
         Returns:
             The counters of each queue; zeros for a queue of which nothing is counted.
         """
-        commands: list[Command] = [("HMGET", self._keys.counts(queue), *_FIELDS) for queue in queues]
+        commands: list[Command] = []
+        for queue in queues:
+            commands.append(("HMGET", self._keys.counts(queue), *_FIELDS))
+            commands.append(("HMGET", self._keys.bucket(queue), *_BUCKET_FIELDS))
         replies = [
             reply
             for at in range(0, len(commands), QUEUES_A_ROUND_TRIP)
@@ -152,9 +203,9 @@ class Figures(StorePart):
         for reply in replies:
             if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):
                 raise reply
+        rows = [[] if isinstance(reply, Exception) else reply for reply in replies]
         return {
-            queue: _counts([] if isinstance(reply, Exception) else reply)
-            for queue, reply in zip(queues, replies, strict=True)
+            queue: _counts(*pair) for queue, pair in zip(queues, zip(rows[::2], rows[1::2], strict=True), strict=True)
         }
 
     def held(self, most: int = 100_000) -> dict[str, int]:
@@ -220,7 +271,7 @@ def _stats(queue: str, reply: Any) -> QueueStats:
     return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
 
 
-def _counts(values: Sequence[Any]) -> QueueCounts:
+def _counts(values: Sequence[Any], bucket: Sequence[Any]) -> QueueCounts:
     """Returns what is in a HASH of counters, whose field ``late:2`` counts what fell between bound 2 and bound 3."""
     found = {name: _number(value) for name, value in zip(_FIELDS, values, strict=False)}
     buckets = list(accumulate(found.get(f"late:{at}", 0) for at in range(len(LATENESS_BOUNDS_S) + 1)))
@@ -231,7 +282,17 @@ def _counts(values: Sequence[Any]) -> QueueCounts:
         found.get("redelivered", 0),
         {name: found.get(name, 0) for name in OPERATIONS},
         Lateness(tuple(buckets[:-1]), max(sum_s, 0.0), buckets[-1]),
+        {outcome: found.get(name, 0) for name, outcome in TOO_LATE.items()},
+        found.get("held_back", 0),
+        _held_back(bucket),
     )
+
+
+def _held_back(values: Sequence[Any]) -> HeldBack | None:
+    try:
+        return HeldBack(*map(float, values)) if values and None not in values else None
+    except ValueError:  # somebody else has written it
+        return None
 
 
 def _number(value: Any) -> int:

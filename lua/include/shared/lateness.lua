@@ -1,14 +1,18 @@
 -- How late messages are when they are transferred. Bucket 0 has those late by at most PUNCTUAL ms. Bucket i has
--- those beyond bound i of LATE_MS that are not beyond the next one.
+-- those beyond bound i that are not beyond the next one.
 -- @include tally
 local PUNCTUAL = 5
+
+-- Returns the bounds, ms. Those who read the counters have them in s. A script makes this table only where it needs it.
+local function bounds_of_lateness()
+  return { 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000, 3600000 }
+end
 
 -- Returns for bounds how many messages are late by more than that, before the oldest are transferred. first: due time
 -- of the oldest; most: how many are transferred at most. It begins with the longest bound that the oldest is beyond,
 -- and ends where all that leave are beyond one. Cost O(log N) a bound.
 local function late_by(due, now, first, most)
-  -- Those who read the counters have them in s. A script makes this table only where it needs it.
-  local LATE_MS = { 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000, 3600000 }
+  local LATE_MS = bounds_of_lateness()
   local late = { longest = 0, first_ms = now - first, last_ms = now - first }
   for i = #LATE_MS, 1, -1 do
     if late.first_ms > LATE_MS[i] then
@@ -35,5 +39,19 @@ local function count_late(counts, late, moved)
   by['late:0'] = moved - later
   -- Readers count PUNCTUAL / 2 for each message of bucket 0.
   by.late_us = math.floor(500 * (moved * (late.first_ms + late.last_ms) - (moved - later) * PUNCTUAL))
+  tally(counts, by)
+end
+
+-- Counts messages that were transferred one by one. lates: how late each was, ms. Cost O(messages).
+local function count_each(counts, lates)
+  local LATE_MS, by = bounds_of_lateness(), { late_us = 0 }
+  for _, late_ms in ipairs(lates) do
+    local bucket = #LATE_MS
+    while bucket > 0 and late_ms <= LATE_MS[bucket] do
+      bucket = bucket - 1
+    end
+    by['late:' .. bucket] = (by['late:' .. bucket] or 0) + 1
+    by.late_us = by.late_us + (bucket > 0 and math.floor(1000 * late_ms) or 0)
+  end
   tally(counts, by)
 end

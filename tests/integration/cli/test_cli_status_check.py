@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import run
 from tests.support.store.consuming import CONSUMERS, lives
@@ -188,3 +189,20 @@ def test_status_shows_dead_letters_and_queues_without_consumers(store: DelayStor
     lives(store, queues=("orders",))
     assert rows()[0]["orders"] == (1, 0, False)
     assert "no consumer is known" not in run(broker, "status").stdout
+
+
+def test_messages_that_a_rate_holds_back_are_not_late(raw_client: redis.Redis, broker: PrivateRedis) -> None:
+    """A queue that is held back is no complaint, until its next message could have left and nobody transfers."""
+    store = DelayStore(raw_client, options=Options(transfer_rate=0.1, overdue={"news": "drop"}, max_lateness=60))
+    store.delivery.offer("sms", *(waiting(str(number), PAST_MS) for number in range(61)))
+    store.delivery.offer("news", waiting("too late", PAST_MS))
+    store.delivery.transfer("sms")
+    store.delivery.transfer("news")
+    text, data = checked(broker, "OK", "--max-overdue", "5s")
+    assert "60 overdue, 60 of these held back by a transfer_rate" in text
+    assert data["overdue"] == "0.0s;;5;0"
+    shown = run(broker, "status").stdout
+    assert re.search(r"sms +60 .* 60 by .*, held back at 0.1/s until about \S+", shown)
+    assert "too late in news: 1 dropped so far" in shown
+    raw_client.hset(store.keys.bucket("sms"), "held", repr(store.now_ms() - 60_000))
+    assert "sms: overdue by" in checked(broker, "CRITICAL", "--max-overdue", "5s")[0]

@@ -7,7 +7,7 @@ import pytest
 
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.message.fields import Message, deliveries_of, headers_of, priority_of, properties_of, to_json
-from kombu_delayq.message.letters import beyond_delivery_limit
+from kombu_delayq.message.letters import beyond_delivery_limit, too_late
 from kombu_delayq.message.redelivery import redelivered
 from tests.support.messages import plain_message, task_message
 
@@ -69,3 +69,12 @@ def test_a_priority_is_read_as_kombu_does(priority: Any, read: int) -> None:
     assert priority_of({"properties": {"priority": priority}}) == read
     assert priority_of({}) == priority_of({"properties": 1}) == 0
     assert properties_of({"properties": 1}) == {}
+
+
+def test_a_letter_of_a_message_that_was_too_late() -> None:
+    """It says by how much, and from which queue it came; a message without an address goes back to that queue."""
+    letter = DeadLetter("dead", to_json(too_late(task_message(), 90_000, 60_000, "q", "dead")).encode())
+    assert (letter.reason, letter.routing_key, letter.worker) == ("too late", "published", None)
+    assert letter.error == "due 90.0 s before its turn came, which is more than max_lateness=60"
+    plain = DeadLetter("dead", to_json(too_late({"body": "b"}, 90_000, 60_000, "q", "dead")).encode())
+    assert (plain.exchange, plain.routing_key) == ("", "q")

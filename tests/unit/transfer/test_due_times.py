@@ -115,3 +115,33 @@ def test_a_head_has_left_when_a_later_one_is_next(now: Head | None, has_left: bo
     assert KnownHead(NOW_MS, NOW_MS, b"a").is_before(now) == has_left
     if now is not None and now.due_ms == NOW_MS:
         assert not KnownHead(NOW_MS, NOW_MS, None).is_before(now)
+
+
+def test_a_queue_that_is_held_back_is_due_when_its_rate_lets_it(due_times: DueTimes) -> None:
+    """An overdue head that its rate holds back is due at that time, also after a poll, and until a transfer."""
+    due_times.note_transfer(A, Transferred(5, 0, 5.0, NOW_MS, NOW_MS + 200, held_back=True))
+    due_times.update(QueueHeads(NOW_MS + 1, {A: NOW_MS - 5, B: NOW_MS + 3_600_000}))
+    assert due_times.due() == []
+    assert 0.1 < due_times.next_s() <= 0.2
+    due_times.look_after(["a", "b"])
+    due_times.update(QueueHeads(NOW_MS + 2, {A: NOW_MS - 5}))
+    assert due_times.due() == []
+    due_times.note_transfer(A, Transferred(5, 0, 5.0, NOW_MS + 2, NOW_MS - 4))
+    due_times.update(QueueHeads(NOW_MS + 3, {A: NOW_MS - 4}))
+    assert due_times.due() == [A]
+
+
+def test_a_time_until_which_a_queue_is_held_back_goes_by(due_times: DueTimes) -> None:
+    """When it is over and nobody has transferred, the head is overdue since it was due."""
+    due_times.note_look([A], Overseen(NOW_MS, False, {A: Head(NOW_MS + 100, b"e", held_back=True)}))
+    assert due_times.due() == []
+    due_times.update(QueueHeads(NOW_MS + 101, {A: NOW_MS - 5}))
+    assert due_times.due() == [A]
+    assert due_times.overdue(50)[A].due_ms == NOW_MS - 5
+
+
+def test_a_queue_that_was_held_back_may_be_empty(due_times: DueTimes) -> None:
+    """Messages that were held back may be purged: then nothing is due."""
+    due_times.note_look([A], Overseen(NOW_MS, False, {A: Head(NOW_MS + 100, b"e", held_back=True)}))
+    due_times.update(QueueHeads(NOW_MS, {}))
+    assert due_times.next_s() == inf

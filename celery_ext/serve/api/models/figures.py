@@ -5,6 +5,20 @@ from msgspec import UNSET, UnsetType, field
 from celery_ext.serve.api.models.fields import Answer, Count, Iso
 
 
+class HeldBackFigures(Answer):
+    """The rate that holds back a queue's overdue messages.
+
+    Attributes:
+        per_s: Most messages a second.
+        burst: How many may go at once after a pause.
+        until: About when as many have left as are overdue now.
+    """
+
+    per_s: float
+    burst: float
+    until: Iso
+
+
 class QueueFigures(Answer):
     """What a queue holds.
 
@@ -14,6 +28,8 @@ class QueueFigures(Answer):
         ready: Number of messages that wait for a consumer.
         overdue: Number of delayed messages whose due time is past.
         overdue_by_s: For how long the oldest of them has been due, in s.
+        held_back: The rate that holds them back; null if none does.
+        too_late: How many messages that were too late were dropped, and how many became dead letters.
         unacked: Number of messages in the hands of consumers; null if the server's Redis user may not know it.
         dead_letters: Number of its messages if it is a queue of dead letters; else null.
         next_due: When the next message is due.
@@ -30,6 +46,8 @@ class QueueFigures(Answer):
     ready: Count
     overdue: Count
     overdue_by_s: float
+    held_back: HeldBackFigures | None
+    too_late: dict[str, Count]
     unacked: Count | None
     dead_letters: Count | None
     next_due: Iso | None

@@ -76,6 +76,7 @@ def test_lateness_in_words() -> None:
         ([], "one", ROOM, "ok", "All is well"),
         ([row()], None, ROOM, "bad", "Nobody transfers"),
         ([row(overdue=2, overdue_by_s=1.0)], "one", ROOM, "ok", "All is well"),
+        ([row(overdue=2, overdue_by_s=200.0, held_back="at 5/s")], "one", ROOM, "ok", "All is well"),
         ([row(overdue=2, overdue_by_s=20.0)], "one", ROOM, "warn", "Tasks are overdue"),
         ([row(overdue=2, overdue_by_s=200.0)], "one", ROOM, "bad", "Tasks are overdue"),
         ([row(ready=2, consumers=0)], "one", ROOM, "warn", "Nobody consumes"),

@@ -1,12 +1,13 @@
 """The transport options of kombu-delayq: the only place that knows their names, defaults and units."""
 
 import dataclasses
-import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kombu_delayq.errors import DelayTooLong, InvalidOptions, did_you_mean, nearest
+from kombu_delayq.options.checks import Check, choice, number, or_none, queue_name, switch, text
+from kombu_delayq.options.limits import POLICIES, QueueLimits, contradiction, limits_of, per_queue, rate
 
 #: The forms in which delayed messages can be kept.
 BACKUPS = ("hash", "list")
@@ -20,49 +21,7 @@ _READ_ELSEWHERE = frozenset(
 )
 
 
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("is not True or False")
-    return value
-
-
-def _number(low: float, high: float = math.inf, *, whole: bool = False) -> Callable[[object], Any]:
-    def check(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-            raise ValueError(f"is not a {'whole ' if whole else ''}number")
-        if not low <= value <= high or math.isinf(value):
-            raise ValueError(f"is not {f'from {low} to {high}' if high < math.inf else f'{low} or more'}")
-        return value
-
-    return check
-
-
-def _choice(*names: str) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        if not isinstance(value, str) or value not in names:
-            raise ValueError(f"is not one of {', '.join(map(repr, names))}")
-        return value
-
-    return check
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("is not the name of a queue")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("is not a text")
-    return value
-
-
-def _or_none(check: Callable[[object], Any]) -> Callable[[object], Any]:
-    return lambda value: None if value is None else check(value)
-
-
-def _option(default: Any, check: Callable[[object], Any], unit: str, text: str) -> Any:
+def _option(default: Any, check: Check, unit: str, text: str) -> Any:
     return dataclasses.field(default=default, metadata={"check": check, "unit": unit, "help": text})
 
 
@@ -72,62 +31,62 @@ class Options:
 
     backup: str = _option(
         "hash",
-        _choice(*BACKUPS),
+        choice(*BACKUPS),
         "",
         "How delayed messages are kept: 'hash', or 'list' in the form of Redisson's RDelayedQueue, to share them with "
         "JVM services. Messages in the other form are delivered too.",
     )
     transfer: bool = _option(
         True,
-        _switch,
+        switch,
         "",
         "Whether a consumer of this connection also runs a transfer worker. With False, run "
         "`delayq transfer` beside your workers.",
     )
     consume: str = _option(
         "take",
-        _choice("take", "brpop"),
+        choice("take", "brpop"),
         "",
         "How a consumer gets its messages: 'take' notes them as unacked in the same step in which they leave their "
         "queue, so that none is lost with a worker, and takes several at once; 'brpop' is kombu's own way.",
     )
     consumer_ttl: float = _option(
         60.0,
-        _number(1, 3600),
+        number(1, 3600),
         "s",
         "How long a consumer may be silent before what it holds goes back to the queues. Keep it above the longest "
         "time for which a task holds the interpreter, or, with gevent and eventlet, does not yield.",
     )
     delivery_limit: int | None = _option(
         None,
-        _or_none(_number(1, whole=True)),
+        or_none(number(1, whole=True)),
         "deliveries",
         "How often a message may be in the hands of a consumer that dies. With the last time it goes to the queue "
         "delivery_limit_queue, if it is the one that the consumer has held for longest. None: no limit.",
     )
     delivery_limit_queue: str = _option(
         "dead_letters",
-        _name,
+        queue_name,
         "",
         "The queue of dead letters for messages that have reached delivery_limit. The process that puts them there "
         "runs no task, so it does not know the dead_letter_queue of a task.",
     )
     max_waiters: int = _option(
         32,
-        _number(1, 1000, whole=True),
+        number(1, 1000, whole=True),
         "connections",
         "The most connections on which a consumer waits for messages, one for each queue, and for each list of another "
         "priority that is in use. It looks at all other lists every second.",
     )
     max_delay: float | None = _option(
         None,
-        _or_none(_number(0)),
+        or_none(number(0)),
         "s",
         "The longest delay that may be published; a longer one raises DelayTooLong. None: no limit.",
     )
     poll_interval: float = _option(
         1.0,
-        _number(0.05, 60),
+        number(0.05, 60),
         "s",
         "About how often the leading transfer worker and its deputies look at Redis when nothing wakes them. A lost "
         "wake message or a lost connection delays messages by about as much, once Redis answers. The other workers "
@@ -135,34 +94,65 @@ class Options:
     )
     lease_ttl: float = _option(
         3.0,
-        _number(0.2, 600),
+        number(0.2, 600),
         "s",
         "How long the leading transfer worker, or a deputy, may be silent before another takes its place. Keep it "
         "above two poll intervals.",
     )
     transfer_batch: int = _option(
         200,
-        _number(1, 5000, whole=True),
+        number(1, 5000, whole=True),
         "messages",
         "The most messages that one call of the transfer script moves. In Redisson's form it moves half as many.",
     )
     transfer_batch_bytes: int = _option(
         1_000_000,
-        _number(1, 100_000_000, whole=True),
+        number(1, 100_000_000, whole=True),
         "bytes",
         "About the most bytes that one call of the transfer script moves, which limits how long it keeps Redis busy. "
         "In Redisson's form it moves a sixteenth of them.",
     )
+    overdue: str | Mapping[str, str] = _option(
+        "run",
+        per_queue(choice(*POLICIES)),
+        "",
+        "What happens to a message that is later than max_lateness when it is its turn: 'run' transfers it, "
+        "'dead-letter' puts it into overdue_queue, 'drop' removes it. One value for all queues, or a mapping such as "
+        "{'reminders': 'drop', '*': 'run'}, where '*' stands for all others.",
+    )
+    max_lateness: float | Mapping[str, float | None] | None = _option(
+        None,
+        per_queue(or_none(number(1))),
+        "s",
+        "From how late on a message is too late, by Redis's clock; the time for which transfer_rate holds it back "
+        "counts. One value, or a mapping of queues to values, with '*' for all others.",
+    )
+    overdue_queue: str = _option(
+        "dead_letters",
+        queue_name,
+        "",
+        "The queue of dead letters for messages that are too late, with overdue='dead-letter'. The process that puts "
+        "them there runs no task, so it does not know the dead_letter_queue of a task.",
+    )
+    transfer_rate: float | Sequence[float] | Mapping[str, Any] | None = _option(
+        None,
+        per_queue(rate),
+        "messages/s",
+        "How many due messages of a queue all transfer workers together transfer in a second at most: a number, or "
+        "[number, burst], where burst is how many may go at once after a pause, by default those of a second. One "
+        "value for each queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no "
+        "limit.",
+    )
     cancelled_ttl: float = _option(
         86_400.0,
-        _number(1),
+        number(1),
         "s",
         "For how long a delay chain that was cancelled while one of its steps ran takes no further step. Keep it "
         "above the longest time from a step's due time to its end.",
     )
     forget_after: float | None = _option(
         86_400.0,
-        _or_none(_number(1)),
+        or_none(number(1)),
         "s",
         "After how long without delayed messages and without a consumer the leading transfer worker forgets the name "
         "of a queue. Each known name makes each look at Redis a little slower. The next delayed message makes the "
@@ -170,14 +160,14 @@ class Options:
     )
     redis_timeout: float = _option(
         5.0,
-        _number(0.1, 600),
+        number(0.1, 600),
         "s",
         "How long a transfer worker waits for an answer of Redis before it takes the connection for dead. "
         "The option socket_timeout, if set, is used instead.",
     )
     journal_url: str | None = _option(
         None,
-        _or_none(_text),
+        or_none(text),
         "",
         "The database of the journal, as a URL of SQLAlchemy, such as 'postgresql+psycopg://user@host/db' or "
         "'sqlite:////var/lib/app/journal.db'. Needs kombu-delayq[journal]. None: all delayed messages wait in Redis "
@@ -185,34 +175,34 @@ class Options:
     )
     journal: str = _option(
         "far",
-        _choice("far", "all"),
+        choice("far", "all"),
         "",
         "Which delayed messages the journal has: 'far' those that are due later than journal_horizon, until they are "
         "promoted to Redis; 'all' every one, so that a Redis that has lost its data can be filled again.",
     )
     journal_horizon: float = _option(
         86_400.0,
-        _number(1),
+        number(1),
         "s",
         "A message that is due later than this from now waits in the journal instead of Redis. Keep it well above "
         "journal_lead.",
     )
     journal_lead: float = _option(
         1_800.0,
-        _number(1),
+        number(1),
         "s",
         "How long before its due time a message is promoted from the journal to Redis. For as long, the database may "
         "be away and no message is late.",
     )
     journal_retention: float = _option(
         86_400.0,
-        _number(0),
+        number(0),
         "s",
         "How long the journal keeps messages that have left for their queue.",
     )
     journal_restore: str = _option(
         "ask",
-        _choice("ask", "auto"),
+        choice("ask", "auto"),
         "",
         "What happens when Redis has lost its data: 'ask' tells it, and waits for `delayq journal restore`; 'auto' "
         "fills Redis again at once.",
@@ -222,6 +212,10 @@ class Options:
     def counts_kept_ms(self) -> int:
         """For how long counters are kept that do not go with their queue, in ms; 0 for good."""
         return round((self.forget_after or 0.0) * 1000)
+
+    def limits_of(self, queue: str) -> QueueLimits | None:
+        """Returns what limits the transfer of a queue's messages; None if nothing does."""
+        return limits_of(queue, self.overdue, self.max_lateness, self.transfer_rate)
 
     def check_delay(self, delay_s: float, of: str = "") -> None:
         """Raises DelayTooLong if a delay is longer than ``max_delay``. ``of`` names the message in the error."""
@@ -264,6 +258,8 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
                 values[field.name] = field.metadata["check"](given[field.name])
             except ValueError as reason:
                 wrong.append(f"{field.name}={given[field.name]!r} {reason}")
+    if not wrong and (clash := contradiction(values.get("overdue", "run"), values.get("max_lateness"))):
+        wrong.append(clash)
     if wrong:
         raise InvalidOptions(
             f"transport options that kombu-delayq does not take: {'; '.join(wrong + unread)}. "

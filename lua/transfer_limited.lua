@@ -1,0 +1,68 @@
+-- Moves messages that are due as `transfer` does, of a queue that has a rate, or whose late messages do not run.
+-- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
+-- KEYS[2]    bodies  HASH|LIST    bodies of the messages
+-- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
+-- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[5]    bucket  HASH         the queue's tokens, see bucket.lua
+-- KEYS[6]    urgent  ZSET         urgent messages that are held back, see urgent.lua
+-- KEYS[7...] ready   LIST         the queue's lists, one a priority step
+-- ARGV[1] count  how many messages to move at most
+-- ARGV[2] bytes  about how many bytes to move at most
+-- ARGV[3] counts  key of the queue's counters
+-- ARGV[4] overdue  what happens to a message that is too late: 'run', 'dead-letter' or 'drop'
+-- ARGV[5] lateness  from how late on it is too late, ms
+-- ARGV[6] rate   most messages a second, '' for no limit
+-- ARGV[7] burst  how many may go at once after a pause
+-- ARGV[8...17] for each priority 0-9: its list, counted from 0
+-- Returns {number moved, number without a body, due time of the first or '', now, when to call again or '', number
+-- dropped, 1 if due messages are held back, {four for each message that is too late and is to be buried: key, due time,
+-- priority, body; the last two are '' where the body is missing}}. While messages are too late, no other moves.
+-- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
+-- Cost: O(log N) a message; O(1000 log N) while urgent messages may be among many that are held back
+-- @include clock large lifetime move move_limited take tally too_late wrong_type
+
+local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
+local bucket, urgent = KEYS[5], KEYS[6]
+local count, bytes, counts = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local overdue, lateness, rate, burst = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local now = now_ms()
+
+local wrong = wrong_stored(keys, 7) or wrong_type({ [bucket] = 'hash', [urgent] = 'zset' })
+if wrong then
+  return wrong
+end
+local ready = { unpack(KEYS, 7) }
+local to = { keys = keys, bucket = bucket, urgent = urgent, first_list = 7, counts = counts }
+to.is_large, to.expire = has_large(keys), life_of(keys, now, 0).margin
+function to.step_of(priority)
+  return tonumber(ARGV[8 + tonumber(priority)])
+end
+function to.list_of(priority)
+  return ready[1 + to.step_of(priority)]
+end
+local done, again, late = { moved = 0, lost = 0, dropped = 0 }, nil, {}
+local limit_ms = overdue ~= 'run' and now - tonumber(lateness)
+if limit_ms and redis.call('ZCOUNT', keys.due, '-inf', string.format('(%.17g', limit_ms)) > 0 then
+  if overdue == 'drop' then
+    done.dropped, done.lost = drop_late(keys, limit_ms, count, bytes, to.is_large)
+    tally(counts, { overdue_dropped = done.dropped, lost = done.lost })
+  else
+    add_late(late, keys, limit_ms, count)
+  end
+elseif rate ~= '' then
+  again = move_limited(to, { rate = tonumber(rate), burst = tonumber(burst) }, now, count, bytes, done)
+else
+  done.moved, done.lost, done.first = move_due(to, now, count, bytes)
+end
+if (done.first or done.dropped > 0) and to.expire > 0 then
+  redis.pcall('PEXPIRE', counts, string.format('%.0f', ahead(keys, now) + to.expire))
+end
+local head = next_due(keys, now, to.is_large)
+if to.is_large and not head then
+  forget_large(keys)
+end
+again = head and again and string.format('%.17g', again) or head or ''
+return {
+  done.moved, done.lost, done.first or '', string.format('%.17g', now), again, done.dropped,
+  head and again ~= head and 1 or 0, late,
+}

@@ -1,0 +1,145 @@
+"""Transfer workers in processes of their own apply the limits of queues, all of them together."""
+
+import json
+import logging
+import signal
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+import pytest
+import redis
+
+from celery_ext.dead_letters.replay import browse
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer
+from tests.support.conditions import stays, until
+from tests.support.servers.monitor import Monitor
+from tests.support.store.forms import hash_only
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS
+from tests.support.workers.standalone import Standalone, await_lease
+from tests.support.workers.transfers import QUEUE, Transfer, arrived
+
+FLOOD, RATE, BURST = 20_000, 200, 50
+LATE = {"overdue": {QUEUE: "dead-letter"}, "max_lateness": 60, "overdue_queue": "too_late"}
+
+pytestmark = pytest.mark.both_forms
+
+
+@pytest.fixture
+def store(client: redis.Redis, backup: str) -> Iterator[DelayStore]:
+    store = DelayStore(client, options=Options(backup=backup))
+    for queue in (QUEUE, "other"):
+        store.queues.know(queue)
+    return store
+
+
+def offer_many(store: DelayStore, count: int, due_ms: float, priority: int = 0) -> None:
+    """Stores messages that are due in the same instant; their names are their numbers."""
+    for first in range(0, count, 1000):
+        numbers = range(first, min(first + 1000, count))
+        store.delivery.offer(QUEUE, *(Offer(f"n{n}", repr(due_ms), priority, json.dumps(f"n{n}")) for n in numbers))
+
+
+def test_a_flood_leaves_no_faster_than_the_rate(
+    redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, backup: str
+) -> None:
+    """Of 20,000 messages due at once, two workers together let through the burst and the rate, also when one is killed.
+
+    A message of another queue is there at once, an urgent one overtakes, and deputies ask for little meanwhile.
+    """
+    due_ms = store.now_ms()
+    offer_many(store, FLOOD, due_ms, priority=9)
+    options: dict[str, Any] = {"backup": backup, "transfer_rate": {QUEUE: [RATE, BURST]}, "poll_interval": 0.5}
+    workers = []
+    for rank in (1, 2):
+        workers.append(standalone(redis_server, **options))
+        await_lease(redis_server, workers[-1], rank)
+    low = f"{QUEUE}\x06\x169"
+    first_ms = until(lambda: store.client.llen(low) and store.now_ms())
+    with Monitor(redis_server) as monitor:
+        before, begun = monitor.commands(str(workers[1].pid)).total(), monotonic()
+        urgent_ms = store.now_ms()
+        store.delivery.offer(QUEUE, Offer("urgent", repr(urgent_ms), 0, json.dumps("urgent")))
+        store.delivery.offer("other", Offer("other", repr(urgent_ms), 0, json.dumps("other")))
+        until(lambda: arrived(store.client, "other"))
+        assert store.now_ms() - urgent_ms < 1_000
+        stays(lambda: in_time(store, low, first_ms), 2.0)
+        sent, took_s = monitor.commands(str(workers[1].pid)).total() - before, monotonic() - begun
+    assert sent <= 30 * took_s
+    until(lambda: arrived(store.client)["urgent"])
+    workers[0].send_signal(signal.SIGKILL)
+    moved = store.client.llen(low)
+    until(lambda: store.client.llen(low) > moved + RATE)
+    assert in_time(store, low, first_ms)
+    assert store.client.llen(low) < FLOOD / 2
+
+
+def in_time(store: DelayStore, key: str, first_ms: float) -> bool:
+    """Whether no more messages have left than the bucket allows, by Redis's clock; a second more for its start."""
+    moved, now_ms = store.client.llen(key), store.now_ms()
+    return int(moved) <= BURST + RATE * (now_ms - first_ms + 1_000) / 1000
+
+
+def test_messages_that_are_too_late_become_dead_letters(
+    redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, backup: str
+) -> None:
+    """Workers that are killed one after the other lose none, and repeat hardly any; what is not too late runs."""
+    offer_many(store, 3_000, PAST_MS)
+    now_ms = store.now_ms()
+    store.delivery.offer(QUEUE, Offer("in time", repr(now_ms - 1_000), 0, json.dumps("in time")))
+    for killed in range(1, 4):
+        worker = standalone(redis_server, backup=backup, lease_ttl=0.2, poll_interval=0.1, transfer_batch=40, **LATE)
+        until(lambda: store.client.llen("too_late") >= 500 * killed)  # noqa: B023
+        worker.kill()
+        worker.wait(10)
+    standalone(redis_server, backup=backup, lease_ttl=0.2, poll_interval=0.1, **LATE)
+    until(lambda: arrived(store.client)["in time"])
+    letters = list(browse(DelayStore(store.client), "too_late"))
+    assert len(letters) == 3_000
+    assert len({bytes(letter.message) for letter in letters}) == 3_000
+    assert set(arrived(store.client)) == {"in time"}
+    assert store.figures.counts([QUEUE])[QUEUE].too_late == {"dropped": 0, "dead-lettered": 3_000}
+
+
+@hash_only
+def test_what_is_dropped_is_logged_once_in_a_while(
+    store: DelayStore, transfer: Transfer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Many messages that are too late make one line with their number; a rate that holds messages back makes one."""
+    offer_many(store, 2_000, PAST_MS)
+    store.delivery.offer("other", *(Offer(str(n), repr(PAST_MS), 0, '"b"') for n in range(10)))
+    with caplog.at_level(logging.INFO):
+        transfer(overdue={QUEUE: "drop"}, max_lateness=60, transfer_rate={"other": 2}, poll_interval=0.1)
+        until(lambda: not store.queues.size(QUEUE))
+        until(lambda: store.client.llen("other") >= 3)
+    lines = [record.message for record in caplog.records]
+    dropped = [line for line in lines if "later than max_lateness and are dropped" in line]
+    assert len(dropped) == 1
+    assert [line for line in lines if "held back" in line] == [
+        "queue 'other' is held back by its transfer_rate: more messages are due"
+    ]
+    assert not arrived(store.client)
+    assert store.figures.counts([QUEUE])[QUEUE].too_late["dropped"] == 2_000
+
+
+@hash_only
+def test_held_back_messages_are_found_changed_and_run(store: DelayStore) -> None:
+    """Cancel, reschedule and run now work on messages that are held back; run now does not ask the rate."""
+    limited = DelayStore(store.client, options=Options(transfer_rate=[0.001, 1]))
+    body = json.dumps({"headers": {"task": "t", "id": "i", "eta": None}, "properties": {}, "body": ""})
+    limited.delivery.offer(QUEUE, *(Offer(str(n), repr(PAST_MS + n), 0, body) for n in range(5)))
+    assert limited.delivery.transfer(QUEUE).moved == 1
+    assert limited.lookup.cancel([QUEUE], ["1"])["1"]
+    found = limited.lookup.get([QUEUE], ["2", "3"])
+    [second], [third] = found["2"], found["3"]
+    assert limited.lookup.run_now(QUEUE, [Change(second, 0.0, body)]) == ["transferred"]
+    assert limited.lookup.reschedule(QUEUE, [Change(third, FUTURE_MS, body)]) == ["rescheduled"]
+    assert limited.client.llen(QUEUE) == 2
+    assert limited.delivery.transfer(QUEUE).moved == 0
+    limited.client.delete(limited.keys.bucket(QUEUE))
+    assert limited.delivery.transfer(QUEUE).next_due_ms == FUTURE_MS
+    assert limited.client.llen(QUEUE) == 3

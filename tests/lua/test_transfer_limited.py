@@ -1,0 +1,205 @@
+"""``transfer_limited.lua``: moves due messages within the limits of their queue."""
+
+import pytest
+
+from kombu_delayq.options.limits import QueueLimits
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer, Transferred
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import (
+    DUE,
+    PAST_MS,
+    clock_ms,
+    contents,
+    lose_body,
+    popped,
+    refuses_a_key_of_the_wrong_type,
+    waiting,
+)
+
+SLOW = QueueLimits("run", None, 0.001, 3)
+DROP = QueueLimits("drop", 60_000, None, 1)
+BURY = QueueLimits("dead-letter", 60_000, None, 1)
+
+
+def lists(store: DelayStore) -> dict[int, list[str]]:
+    """Returns what was pushed to each list of the queue, the oldest first, by the number of the list."""
+    ready = store.keys.ready("q", (0, 3, 6, 9))
+    return {
+        at: [body.decode().removeprefix("body of ") for body in reversed(store.client.lrange(key, 0, -1))]
+        for at, key in enumerate(ready)
+        if store.client.exists(key)
+    }
+
+
+def refill(store: DelayStore, tokens: float = 3, limits: QueueLimits = SLOW) -> None:
+    """Puts tokens into the queue's bucket."""
+    full = clock_ms(store.client) + (limits.burst - tokens) * 1000 / (limits.rate or 1)
+    store.client.hset(store.keys.bucket("q"), "full", repr(full))
+
+
+def drained(store: DelayStore, limits: QueueLimits = SLOW, most: int = 100) -> list[Transferred]:
+    """Transfers until nothing is due, with new tokens in between."""
+    calls = []
+    for _ in range(most):
+        calls.append(store.delivery.transfer_limited("q", limits))
+        if calls[-1].next_due_ms is None:
+            return calls
+        refill(store, limits=limits)
+    raise AssertionError("the queue is not empty in the end")
+
+
+def test_without_a_limit_reached_it_is_a_transfer(store: DelayStore) -> None:
+    """Messages within the rate, and not too late, move as ever and are counted as ever."""
+    now_ms = clock_ms(store.client)
+    store.delivery.offer("q", waiting("late", now_ms - 2_000), waiting("now", now_ms), waiting("later"))
+    done = store.delivery.transfer_limited("q", QueueLimits("drop", 60_000, 100, 10))
+    assert (done.moved, done.lost, done.dropped, done.held_back, done.too_late) == (2, 0, 0, False, ())
+    assert done.next_due_ms == store.delivery.heads(["q"]).due_ms.popitem()[1]
+    assert popped(store.client, "q") == [b"body of late", b"body of now"]
+    counts = store.figures.counts(["q"])["q"]
+    assert (counts.transferred, counts.lateness.buckets[8] - counts.lateness.buckets[6]) == (2, 1)
+
+
+def test_no_more_leave_than_there_are_tokens(store: DelayStore) -> None:
+    """The burst leaves at once, then nothing until the rate has brought a token; the call says when that is."""
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(5)))
+    first, second = (store.delivery.transfer_limited("q", SLOW) for _ in range(2))
+    assert [(done.moved, done.held_back) for done in (first, second)] == [(3, True), (0, True)]
+    assert popped(store.client, "q") == [b"body of 0", b"body of 1", b"body of 2"]
+    assert second.next_due_ms is not None
+    assert not second.more
+    assert second.next_due_ms - first.now_ms == pytest.approx(1_000_000, abs=1)
+    assert store.client.pttl(store.keys.bucket("q")) > 1_000_000
+    assert drained(store)[-1].next_due_ms is None
+    assert popped(store.client, "q") == [b"body of 3", b"body of 4"]
+
+
+def test_tokens_come_back_with_time(store: DelayStore) -> None:
+    """Tokens come back at the rate, up to the burst; both forms of backup take them from one bucket."""
+    limits = QueueLimits("run", None, 2, 4)
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(20)))
+    assert store.delivery.transfer_limited("q", limits).moved == 4
+    bucket = store.keys.bucket("q")
+    store.client.hset(bucket, "full", repr(float(store.client.hget(bucket, "full")) - 1_600))
+    assert store.delivery.transfer_limited("q", limits).moved == 3
+    store.client.hset(bucket, "full", repr(PAST_MS))
+    assert store.delivery.transfer_limited("q", limits).moved == 4
+    other = "list" if store.backup == "hash" else "hash"
+    assert store.delivery.transfer_limited("q", limits, other).moved == 0
+
+
+def test_a_slower_rate_forgets_no_token(store: DelayStore) -> None:
+    """A bucket that a lower rate has left far from full gives tokens at the new rate from now on."""
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(20)))
+    store.delivery.transfer_limited("q", SLOW)
+    done = store.delivery.transfer_limited("q", QueueLimits("run", None, 10, 1))
+    assert done.next_due_ms == pytest.approx(done.now_ms + 100, abs=1)
+
+
+def test_urgent_messages_leave_first(store: DelayStore) -> None:
+    """Of messages that are held back, those of the most urgent list go first, whenever they came due."""
+    offers = [waiting(f"low {number:02}", PAST_MS + number % 4, priority=9) for number in range(12)]
+    offers += [waiting(f"middle {number}", PAST_MS + 100, priority=4) for number in range(3)]
+    offers += [waiting(f"urgent {number}", PAST_MS + 500 + number) for number in range(4)]
+    store.delivery.offer("q", *offers)
+    store.delivery.transfer_limited("q", SLOW)
+    assert lists(store) == {0: ["urgent 0", "urgent 1", "urgent 2"]}
+    refill(store)
+    store.delivery.transfer_limited("q", SLOW)
+    assert lists(store) == {0: ["urgent 0", "urgent 1", "urgent 2", "urgent 3"], 1: ["middle 0", "middle 1"]}
+    drained(store)
+    low = [offer.id for offer in sorted(offers[:12], key=lambda offer: float(offer.due))]
+    assert lists(store)[3] == low
+    assert not store.client.exists(store.keys.urgent("q", store.backup))
+    assert store.figures.counts(["q"])["q"].transferred == 19
+
+
+def test_urgent_messages_that_left_in_another_way_are_passed_over(store: DelayStore) -> None:
+    """A message in the index that is cancelled, or that waits for another time, is not transferred."""
+    store.delivery.offer("q", *(waiting(f"low {number}", PAST_MS, priority=9) for number in range(5)))
+    store.delivery.offer("q", *(waiting(f"urgent {number}", PAST_MS + number) for number in range(1, 6)))
+    refill(store, 0)
+    assert store.delivery.transfer_limited("q", SLOW).moved == 0
+    assert store.client.zcard(store.keys.urgent("q", store.backup)) == 5
+    assert store.lookup.cancel(["q"], ["urgent 1"])
+    store.delivery.offer("q", waiting("urgent 0", PAST_MS - 1_000))
+    refill(store)
+    store.delivery.transfer_limited("q", SLOW)
+    assert "urgent 1" not in lists(store)[0]
+    assert len(lists(store)[0]) == 3
+    drained(store)
+    assert sorted(name for names in lists(store).values() for name in names) == sorted(
+        [*(f"low {number}" for number in range(5)), *(f"urgent {number}" for number in (0, 2, 3, 4, 5))]
+    )
+
+
+def test_a_backlog_of_one_kind_needs_no_index(store: DelayStore) -> None:
+    """While the oldest messages are of the most urgent kind, they are the next ones, and nothing is indexed."""
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(9)))
+    store.delivery.offer("q", waiting("low", PAST_MS + 1, priority=9))
+    store.delivery.transfer_limited("q", SLOW)
+    store.delivery.transfer_limited("q", SLOW)
+    assert lists(store) == {0: ["0", "1", "2"]}
+    assert not store.client.exists(store.keys.urgent("q", store.backup))
+
+
+def test_urgent_messages_behind_many_are_found_step_by_step(make_store: MakeStore) -> None:
+    """A call looks at a bounded part of the backlog and wants to be called again soon, until it has seen all."""
+    store = make_store(transfer_batch=5000)
+    store.delivery.offer("q", *(Offer(f"l{number}", repr(PAST_MS + number), 9, "b") for number in range(2_500)))
+    store.delivery.offer("q", waiting("urgent", PAST_MS + 9_000))
+    refill(store, 0)
+    calls = 0
+    while (done := store.delivery.transfer_limited("q", SLOW)).next_due_ms < done.now_ms + 60:  # type: ignore[operator]
+        calls += 1
+        assert calls < 50
+    assert done.held_back
+    assert calls > 1
+    refill(store, 1)
+    assert store.delivery.transfer_limited("q", SLOW).moved == 1
+    assert lists(store) == {0: ["urgent"]}
+
+
+def test_too_late_messages_are_dropped(store: DelayStore) -> None:
+    """Messages that are later than the limit leave without a trace but the counter; the others run in a later call."""
+    now_ms = clock_ms(store.client)
+    store.delivery.offer("q", *(waiting(f"old {number}", PAST_MS + number) for number in range(3)))
+    store.delivery.offer("q", waiting("due", now_ms - 30_000), waiting("later"))
+    first, second = (store.delivery.transfer_limited("q", DROP) for _ in range(2))
+    assert (first.dropped, first.moved, first.more, first.too_late) == (3, 0, True, ())
+    assert (second.dropped, second.moved, second.more) == (0, 1, False)
+    assert popped(store.client, "q") == [b"body of due"]
+    assert store.client.hget(store.keys.counts("q"), "overdue_dropped") == b"3"
+    assert [message.id for message in store.scan.browse("q").messages] == ["later"]
+
+
+def test_dropping_has_a_bound(make_store: MakeStore) -> None:
+    """A call drops at most a batch, and a dropped twin leaves nothing behind."""
+    share = 2 if make_store().backup == "list" else 1
+    store = make_store(transfer_batch=10 * share)
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(24)))
+    store.delivery.offer("q", waiting("0", PAST_MS + 50, "a twin"))
+    assert [store.delivery.transfer_limited("q", DROP).dropped for _ in range(3)] == [10, 10, 5]
+    assert all(not store.client.exists(key) for key in store.keys.stored("q", store.backup)[:2])
+
+
+def test_messages_to_be_buried_are_returned_and_stay(store: DelayStore) -> None:
+    """Messages that are to become dead letters are returned, a lost one without a body, and nothing changes."""
+    store.delivery.offer(
+        "q", waiting("a", PAST_MS, priority=9), waiting("b", PAST_MS + 1), waiting("lost", PAST_MS + 2)
+    )
+    store.delivery.offer("q", waiting("due", clock_ms(store.client) - 30_000))
+    lose_body(store, "lost")
+    before = contents(store.client)
+    done = store.delivery.transfer_limited("q", BURY)
+    assert (done.moved, done.dropped, done.more) == (0, 0, True)
+    assert [(late.priority, late.body) for late in done.too_late] == [(9, b"body of a"), (0, b"body of b"), (0, None)]
+    assert contents(store.client) == before
+
+
+@pytest.mark.parametrize("key", [DUE, "delayq:{q}:bucket"])
+def test_a_key_of_the_wrong_type_is_refused(store: DelayStore, key: str) -> None:
+    """A key of another type stops it before anything has changed."""
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.transfer_limited("q", SLOW))
