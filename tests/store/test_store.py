@@ -12,6 +12,7 @@ from redis.retry import Retry
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
+from kombu_delayq.options.limits import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.consuming.taking import Request, Requeued
@@ -40,6 +41,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "adopt": lambda store: store.delivery.adopt("q", waiting("j"), "", "unacked_index", "unacked"),
     "transfer": lambda store: store.delivery.transfer("q"),
     "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
+    "transfer_limited": lambda store: store.delivery.transfer_limited("q", QueueLimits("run", None, 5, 5)),
+    "bury": lambda store: store.delivery.bury(QueueForm("q", store.backup), [], "dead"),
     "heads": lambda store: store.delivery.heads(["q"]),
     "take": lambda store: store.taking.take(Request("", 0, 1, ["q"], unnoted=["q"])),
     "ack": lambda store: store.taking.ack(["unknown"]),
