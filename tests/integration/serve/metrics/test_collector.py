@@ -202,7 +202,7 @@ def test_promtool_has_nothing_against_the_metrics(store: DelayStore) -> None:
 
 
 def test_no_series_tells_of_a_task(store: DelayStore) -> None:
-    """The labels are queue, within, operation, le and version: no id and no name of a task."""
+    """The labels are queue, within, operation, outcome, le and version: no id and no name of a task."""
     offer(store, "an id", 900)
     labels = {
         label
@@ -210,5 +210,5 @@ def test_no_series_tells_of_a_task(store: DelayStore) -> None:
         for sample in family.samples
         for label in sample.labels
     }
-    assert labels == {"queue", "within", "operation", "le", "version"}
+    assert labels == {"queue", "within", "operation", "outcome", "le", "version"}
     assert "an id" not in str(scraped(DelayqCollector(store)))
