@@ -4,7 +4,7 @@ Celery itself makes the message of each template, so its fields are those of the
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -66,6 +66,29 @@ class NoTemplate(Exception):
     """The message goes to no list, or to several."""
 
 
+class MessageForm:
+    """The text of a message with slots.
+
+    Args:
+        text: A message as JSON text, with ``%s`` for each slot.
+        slots: Names of the slots in the order of their places; some have more than one place.
+    """
+
+    def __init__(self, text: str, slots: Sequence[str]) -> None:
+        self.text = text
+        self.slots = tuple(slots)
+        self._pick = attrgetter(*self.slots)
+
+    def fill(self, slots: Slots[str]) -> str:
+        """Returns a message as JSON text."""
+        text: str = self.text % self._pick(slots)
+        return text
+
+    def filled(self, columns: Slots[Iterable[str]]) -> Iterator[str]:
+        """Yields many messages as JSON texts, as many as the shortest column has rows."""
+        return map(self.text.__mod__, zip(*self._pick(columns), strict=False))
+
+
 class Template:
     """A message with slots.
 
@@ -87,18 +110,16 @@ class Template:
         self.exchange: str = info["exchange"]
         self.routing_key: str = info["routing_key"]
         first, *others = _PLACEHOLDER.split(to_json(message))
-        self._format = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
-        # The slots in the order of their places in the message; some have more than one place.
-        self._pick = attrgetter(*(_SLOT_OF[placeholder] for placeholder in others[::2]))
+        text = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
+        self.form = MessageForm(text, tuple(_SLOT_OF[placeholder] for placeholder in others[::2]))
 
     def fill(self, slots: Slots[str]) -> str:
         """Returns a message as JSON text."""
-        text: str = self._format % self._pick(slots)
-        return text
+        return self.form.fill(slots)
 
     def filled(self, columns: Slots[Iterable[str]]) -> Iterator[str]:
         """Yields many messages as JSON texts, as many as the shortest column has rows."""
-        return map(self._format.__mod__, zip(*self._pick(columns), strict=False))
+        return self.form.filled(columns)
 
 
 class Publish(NamedTuple):

@@ -3,20 +3,32 @@
 Without the extra, ``task_id`` and the modules ``options`` and ``errors`` can be imported all the same.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from celery_ext.spark.task_ids import task_id
 
 if TYPE_CHECKING:
+    from celery_ext.spark.far_jobs.cancel import cancel
+    from celery_ext.spark.far_jobs.promote import promote
+    from celery_ext.spark.far_jobs.vacuum import vacuum
     from celery_ext.spark.source import CeleryDataSource, register
 else:
+    #: The modules that have the names that need Spark.
+    _MODULES = {
+        "CeleryDataSource": "source",
+        "register": "source",
+        "cancel": "far_jobs.cancel",
+        "promote": "far_jobs.promote",
+        "vacuum": "far_jobs.vacuum",
+    }
 
     def __getattr__(name: str) -> object:
         """Imports Spark only when a name that needs it is used."""
-        if name not in __all__:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            from celery_ext.spark import source
+            module = import_module(f"{__name__}.{_MODULES[name]}")
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]
             if missing not in ("pyspark", "pyarrow"):
@@ -26,7 +38,7 @@ else:
                 "pip install 'kombu-delayq[spark]'",
                 name=missing,
             ) from error
-        return getattr(source, name)
+        return getattr(module, name)
 
 
-__all__ = ["CeleryDataSource", "register", "task_id"]
+__all__ = ["CeleryDataSource", "cancel", "promote", "register", "task_id", "vacuum"]

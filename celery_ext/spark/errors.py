@@ -21,3 +21,7 @@ class BrokerUnavailable(DelayqError):
 
 class StragglerRefused(DelayqError):
     """A Spark task tried to write for a job that has ended, or that a later run has taken over."""
+
+
+class FarTierUnavailable(DelayqError):
+    """The files of the far tier cannot be read or written."""

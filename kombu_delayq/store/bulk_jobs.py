@@ -92,6 +92,7 @@ class Job:
         base_ms: When the job began, ms since the epoch.
         enqueued: Number of messages that the job has sent or staged.
         staged: Number of staged messages that are still to be sent.
+        tier: Where its far rows go, as of ``pin_tier``; None for a job that has not pinned it.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Job:
     base_ms: float
     enqueued: int
     staged: int
+    tier: str | None = None
 
 
 class BulkJobs(StorePart):
@@ -212,6 +214,54 @@ class BulkJobs(StorePart):
             return _enqueued("enqueued", [count, 0, place])
         return _enqueued(as_text(word), numbers)
 
+    def pin_tier(self, job: JobRun, tier: str) -> bool:
+        """Notes where the far rows of a job go, when its first Spark task begins. Later runs must send them there, too.
+
+        Args:
+            job: The run, which has begun.
+            tier: The tier, and from when on rows go there.
+
+        Returns:
+            Whether the job uses this tier: False if it has begun with another one, or has sent messages without any.
+        """
+        key = self._keys.job(job.name)
+        with self._client.redis.pipeline() as pipe:
+            pipe.hsetnx(key, "far", tier)
+            pipe.hmget(key, "far", "enqueued")
+            is_new, (found, enqueued) = pipe.execute()
+        return bool(as_text(found) == tier and not (is_new and int(enqueued or 0)))
+
+    def choose(self, job: JobRun, fresh_ms: float) -> str | int:
+        """Decides which run of a job has its files in the far tier.
+
+        Args:
+            job: A run that has written all its files and a manifest that names them.
+            fresh_ms: How long an earlier choice holds, in ms.
+
+        Returns:
+            Number of the run that is chosen; or, with nothing changed, why this run may not write, as of ``Begun``.
+        """
+        word, *chosen = self._client.run("choose", [self._keys.job(job.name)], [job.run, fresh_ms, job.ttl_ms])
+        return int(chosen[0]) if chosen else as_text(word)
+
+    def withhold(self, name: str, ttl_ms: int, ids: Sequence[str]) -> list[bool] | None:
+        """Claims ids, so that no run of a job sends them, not even one that is to begin.
+
+        Args:
+            name: Name of the job.
+            ttl_ms: For how long Redis remembers the ids at least, in ms.
+            ids: The ids, a few hundred at a time.
+
+        Returns:
+            For each id, whether it was free until now; None, with nothing changed, when the job is committed.
+        """
+        word, *free = self._client.run("withhold", [self._keys.job(name), self._keys.guard(name)], [ttl_ms, *ids])
+        return None if as_text(word) == "committed" else list(map(bool, free))
+
+    def sent(self, name: str, ids: Sequence[str]) -> list[bool]:
+        """Returns for each id whether an open job has sent or claimed it; False for all once the job is committed."""
+        return list(map(bool, self._client.redis.smismember(self._keys.guard(name), list(ids)))) if ids else []
+
     def find(self, name: str) -> Job | None:
         """Returns what Redis remembers of a job, or None."""
         with self._client.redis.pipeline(transaction=False) as pipe:
@@ -222,7 +272,8 @@ class BulkJobs(StorePart):
         if not fields:
             return None
         run, enqueued = int(fields["run"]), int(fields.get("enqueued", 0))
-        return Job(name, fields["state"], run, float(fields["base"]), enqueued, int(staged) // ENTRIES)
+        base_ms, tier = float(fields["base"]), fields.get("far")
+        return Job(name, fields["state"], run, base_ms, enqueued, int(staged) // ENTRIES, tier)
 
     def of_stream(self, stream: str) -> str | None:
         """Returns the name of the job that a stream last worked on, or None."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from celery_ext.spark.far.manifest import DataFile
+
 #: Most bad rows that a Spark task logs, and reports to the driver.
 MOST_NAMED = 10
 
@@ -23,6 +25,7 @@ class CommitMessage(WriterCommitMessage):
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
         errors: What is wrong with the first bad rows.
+        files: Files of the far tier that it has written.
     """
 
     job: str
@@ -34,6 +37,12 @@ class CommitMessage(WriterCommitMessage):
     bad: int = 0
     dead_lettered: int = 0
     errors: list[str] = field(default_factory=list)
+    files: list[DataFile] = field(default_factory=list)
+
+    @property
+    def far(self) -> int:
+        """Number of rows in the files."""
+        return sum(file.rows for file in self.files)
 
 
 def summary(name: str, sent: int, messages: Sequence[CommitMessage]) -> str:
@@ -44,7 +53,13 @@ def summary(name: str, sent: int, messages: Sequence[CommitMessage]) -> str:
         sent: Number of messages that all runs and attempts of the job have sent.
         messages: Reports of the tasks of the last run.
     """
-    labels = {"repeated": "sent before", "cancelled": "cancelled", "bad": "bad", "dead_lettered": "dead letters"}
+    labels = {
+        "far": "in the far tier",
+        "repeated": "sent before",
+        "cancelled": "cancelled",
+        "bad": "bad",
+        "dead_lettered": "dead letters",
+    }
     counts = {label: sum(getattr(message, name) for message in messages) for name, label in labels.items()}
     details = "".join(f", {count:,} {label}" for label, count in counts.items() if count)
     rows = sum(message.rows for message in messages)

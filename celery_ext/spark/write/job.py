@@ -1,9 +1,8 @@
 """Writes a job: its rows in Spark tasks, and its end on the driver."""
 
-import gc
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,12 @@ from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, StragglerRefused
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.python_workers import log
+from celery_ext.spark.python_workers import log, no_garbage_collection
 from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.commit_message import MOST_NAMED, CommitMessage, summary
+from celery_ext.spark.write.far_job import FarJob, FarTask
 from celery_ext.spark.write.messages.builder import MessageBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
@@ -43,6 +43,7 @@ class JobWriter:
         columns: What the columns mean.
         broker: Broker of the tasks.
         run: Number of this run.
+        far: Where rows go that are due late; None for Redis.
     """
 
     options: WriteOptions
@@ -50,6 +51,7 @@ class JobWriter:
     columns: Columns
     broker: Broker
     run: int
+    far: FarJob | None = None
 
     def job_run(self, name: str, run: int | None = None) -> JobRun:
         """Returns a run of the job with this name, by default this run."""
@@ -82,8 +84,13 @@ class JobWriter:
                 return report
             if begun.word != "open":
                 raise refused(name, begun.word)
-            with _no_garbage_collection():
-                self._send(store, job, begun, batches, report)
+            far = None
+            if self.far is not None:
+                far = self.far.begin(store, job, begun)
+                if far is None:
+                    return report
+            with no_garbage_collection():
+                self._send(store, job, begun, far, batches, report)
         except JobCommitted:
             pass  # another attempt of this task has sent all of its rows
         finally:
@@ -105,6 +112,8 @@ class JobWriter:
         retry = Retry(self.options.write_timeout)
         store = retry.until_done(self.broker.connect)
         try:
+            if self.far is not None:
+                self.far.commit(store, job, reports, retry)
             state = retry.until_done(lambda: store.jobs.finish(job, "committed"))
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
@@ -117,7 +126,13 @@ class JobWriter:
         log(logging.INFO, summary(name, found.enqueued if found else 0, reports))
 
     def abort(self, name: str, run: int) -> None:
-        """Aborts a job, so that none of its Spark tasks can write any more."""
+        """Aborts a job, so that none of its Spark tasks can write any more.
+
+        A job whose manifest is in the far tier stays open, because only its end in Redis is missing.
+        """
+        if self.far is not None and self.far.manifest(name) is not None:
+            log(logging.WARNING, f"job {name} has its rows, but not its end in Redis; run it again under the same name")
+            return
         retry = Retry(min(self.options.write_timeout, ABORT_S))
         store = retry.until_done(self.broker.connect)
         try:
@@ -138,13 +153,21 @@ class JobWriter:
             self.abort(name, 0)
 
     def _send(
-        self, store: SparkStore, job: JobRun, begun: Begun, batches: "Iterator[RecordBatch]", report: CommitMessage
+        self,
+        store: SparkStore,
+        job: JobRun,
+        begun: Begun,
+        far: FarTask | None,
+        batches: "Iterator[RecordBatch]",
+        report: CommitMessage,
     ) -> None:
         builder = self._builder(job.name, begun.base_ms, store.options.max_delay)
         queue = self.settings.conf.get("task_default_queue") or "celery"
         with closing(Sender(store, job, self.options)) as sender:
             for batch in batches:
                 report.rows += batch.num_rows
+                if far is not None:
+                    batch = self._take_late(builder, batch, far, sender, report)
                 for part in builder.parts(batch, sender.rows):
                     for error, letter in part.bad_rows:
                         self._report_bad_row(error, letter, sender, report)
@@ -153,10 +176,23 @@ class JobWriter:
                     if part.cancelled:
                         sender.cancel(queue, part.cancelled)
             sender.flush()
+        if far is not None:
+            report.files = far.close()
         if report.dead_lettered and self.options.dead_letter_queue:
             with suppress(RedisError):  # the letters are there all the same
                 store.queues.note_dead_letters(self.options.dead_letter_queue)
         report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
+
+    def _take_late(
+        self, builder: MessageBuilder, batch: "RecordBatch", far: FarTask, sender: Sender, report: CommitMessage
+    ) -> "RecordBatch":
+        """Writes the rows of a batch that are due late, and returns the others."""
+        batch, late = builder.split(batch, far.from_us)
+        for error, letter in late.bad_rows:
+            self._report_bad_row(error, letter, sender, report)
+        if late.rows is not None and far.writer is not None:
+            far.writer.add(*late.rows)
+        return batch
 
     def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
         levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DelayLevels.parse())
@@ -174,18 +210,6 @@ class JobWriter:
         if letter is not None and self.options.dead_letter_queue:
             sender.add(self.options.dead_letter_queue, [letter])
             report.dead_lettered += 1
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Stops the search for reference cycles, which takes a seventh of the time and finds none in texts."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def publish(store: SparkStore, job: JobRun, retry: Retry) -> None:

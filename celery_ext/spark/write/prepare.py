@@ -10,6 +10,7 @@ from celery_ext.spark.python_workers import log
 from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
+from celery_ext.spark.write.far_job import FarJob
 from celery_ext.spark.write.job import JobWriter
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
 from kombu_delayq.store import SparkStore
@@ -46,9 +47,9 @@ def prepare(options: WriteOptions, schema: StructType, overwrite: bool, job: str
     try:
         _check_server(store)
         if job is not None and options.job_id is not None:
-            _warn_if_committed(store, job)
+            _look_back(store, job, options)
         run = Retry(options.write_timeout).until_done(store.jobs.new_run)
-        return JobWriter(options, settings, columns, broker, run)
+        return JobWriter(options, settings, columns, broker, run, FarJob.of(options))
     finally:
         store.close()
 
@@ -70,8 +71,11 @@ def _check_server(store: SparkStore) -> None:
         raise InvalidSparkOption(warning)
 
 
-def _warn_if_committed(store: SparkStore, job: str) -> None:
+def _look_back(store: SparkStore, job: str, options: WriteOptions) -> None:
+    """Warns of a job that is committed, and refuses one that has begun with a far tier and would go on without."""
     found = store.jobs.find(job)
+    if found is not None and found.tier is not None and options.far is None and found.state != "committed":
+        raise InvalidSparkOption(f"job {job} has begun with the option far; run it again with the same options")
     if found is not None and found.state == "committed":
         log(
             logging.WARNING,

@@ -29,6 +29,7 @@ _REFUSED = {
     "aborted": "has been aborted",
     "superseded": "goes on in a later run",
     "mixed": "has begun with another value of delivery; run it again with that value",
+    "other tier": "has begun with other values of far and far_horizon, or without them; run it again with those",
     "unknown": "is no longer known to Redis",
 }
 

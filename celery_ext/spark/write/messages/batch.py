@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
+from itertools import islice, repeat
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -16,12 +16,14 @@ from celery_ext.spark.write.column_types import meant_by
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.messages.arguments import Arguments
 from celery_ext.spark.write.messages.dead_letters import DeadLetterBuilder
+from celery_ext.spark.write.messages.far_rows import FarRows, far_rows
 from celery_ext.spark.write.messages.row_errors import RowErrors
-from celery_ext.spark.write.messages.schedule import Schedule, in_ms, iso
+from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.task_fields import TaskFields
 from celery_ext.spark.write.messages.templates import Templates
 from celery_ext.spark.write.messages.values import Values
 from kombu_delayq.message.fields import text_to_json
+from kombu_delayq.message.times import iso_json, ms_text
 from kombu_delayq.store.types import Offer
 
 _DUE = attrgetter("due")
@@ -60,6 +62,18 @@ class BatchMessages(NamedTuple):
 
     offers: dict[str, list[Offer]]
     cancelled: list[str]
+    bad_rows: list[tuple[str, Offer | None]]
+
+
+class FarMessages(NamedTuple):
+    """What rows that are due late have become.
+
+    Attributes:
+        rows: Rows for the far tier; None if there is none.
+        bad_rows: As of ``BatchMessages``.
+    """
+
+    rows: FarRows | None
     bad_rows: list[tuple[str, Offer | None]]
 
 
@@ -121,6 +135,50 @@ class BatchBuilder:
             return self._batch, known
         return self._batch.take(pa.array(order)), known.at(order)
 
+    def split(self, from_us: int) -> tuple[Known, list[int], list[int]]:
+        """Tells rows that are due late from the others. Rows with an error in their due time are among the others.
+
+        Args:
+            from_us: Rows that are due later are due late, µs since the epoch.
+
+        Returns:
+            What is known of all rows, numbers of those that are not due late, and of those that are.
+        """
+        due_us = self._due_us
+        if due_us is None:
+            return NOTHING_KNOWN, list(range(self._count)), []
+        cancels = self._fields.cancels
+        late = [row for row, us in enumerate(due_us) if us is not None and us > from_us and row not in cancels]
+        known = Known(self._digests if self._settings.options.spread else None, due_us)
+        if not late:
+            return known, list(range(self._count)), []
+        those = set(late)
+        return known, [row for row in range(self._count) if row not in those], late
+
+    def far(self) -> FarMessages:
+        """Makes rows for the far tier, of rows that have a due time."""
+        self._fields.check()
+        expiries_us, templates = self._expiries_and_templates()
+        with_defaults = self._with_defaults(expiries_us, templates)
+        slots = self._slots(with_defaults, templates)  # adds errors, as do the templates
+        good = [row for row, template in enumerate(templates) if template and row not in self._errors.by_row]
+        if not good:
+            return FarMessages(None, self._bad_rows())
+
+        def of_good(column: Any) -> Any:
+            values = list(islice(column, self._count))
+            return values if len(good) == self._count else [values[row] for row in good]
+
+        rows = far_rows(
+            of_good(self._fields.tasks),
+            of_good(self._task_ids),
+            of_good(self._due_us),
+            with_defaults and of_good(with_defaults),
+            of_good(templates),
+            Slots(*map(of_good, slots)),
+        )
+        return FarMessages(rows, self._bad_rows())
+
     def build(self) -> BatchMessages:
         """Makes the messages."""
         self._fields.check()
@@ -152,10 +210,8 @@ class BatchBuilder:
     def _offers(self) -> Mapping[str, tuple[Sequence[int], list[Offer]]]:
         """Returns row numbers and messages, by queue."""
         due_us = self._due_us
-        due = repeat("") if due_us is None else ["" if us is None else in_ms(us) for us in due_us]
-        expiries_us = self._settings.schedule.expiries_us(self._arrays, self._count, self._errors)
-        expire = [False] * self._count if expiries_us is None else [us is not None for us in expiries_us]
-        templates = self._settings.templates.of_rows(self._fields, expire, self._errors)
+        due = repeat("") if due_us is None else ["" if us is None else ms_text(us) for us in due_us]
+        expiries_us, templates = self._expiries_and_templates()
         slots = self._slots(self._with_defaults(expiries_us, templates), templates)
         if templates[0] is not None and templates.count(templates[0]) == self._count:
             only = templates[0]
@@ -169,6 +225,11 @@ class BatchBuilder:
                 numbers.append(row)
                 offers.append(Offer(task_id, when, template.priority, template.fill(Slots(*texts))))
         return found
+
+    def _expiries_and_templates(self) -> tuple[list[int | None] | None, list[Template | None]]:
+        expiries_us = self._settings.schedule.expiries_us(self._arrays, self._count, self._errors)
+        expire = [False] * self._count if expiries_us is None else [us is not None for us in expiries_us]
+        return expiries_us, self._settings.templates.of_rows(self._fields, expire, self._errors)
 
     def _slots(
         self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
@@ -185,8 +246,8 @@ class BatchBuilder:
         return Slots(
             body=self._bodies(arguments, templates),
             task_id=ids,
-            eta=_json_column(iso, self._due_us),
-            expires=_json_column(iso, expiries_us),
+            eta=_json_column(iso_json, self._due_us),
+            expires=_json_column(iso_json, expiries_us),
             expiration=_json_column(self._settings.schedule.expiration, expiries_us),
             group_id=self._fields.json("group_id"),
             root_id=roots,

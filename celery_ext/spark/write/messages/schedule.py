@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -11,7 +10,7 @@ from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.messages.row_errors import RowErrors
 from celery_ext.spark.write.messages.values import Values, microseconds
-from kombu_delayq.message.times import EPOCH, us_of
+from kombu_delayq.message.times import us_of
 
 #: Arrow arrays by name of the column.
 Arrays = Mapping[str, pa.Array]
@@ -133,19 +132,3 @@ def _without_impossible(column: str, times_us: list[int | None], errors: RowErro
             errors.add(row, column, f"{us} µs since the epoch", "is not a time from the year 1 to the year 9999")
             times_us[row] = None
     return times_us
-
-
-def iso(us: int) -> str:
-    """Returns a time in µs since the epoch as JSON text in ISO 8601."""
-    second, fraction = divmod(us, 1_000_000)
-    return f'"{_second(second)}.{fraction:06}+00:00"' if fraction else f'"{_second(second)}+00:00"'
-
-
-def in_ms(us: int) -> str:
-    """Returns a time in µs as text in ms."""
-    return f"{us // 1000}.{us % 1000:03}"
-
-
-@lru_cache(maxsize=100_000)  # many tasks are due in the same second
-def _second(second: int) -> str:
-    return (EPOCH + timedelta(seconds=second)).replace(tzinfo=None).isoformat()
