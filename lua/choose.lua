@@ -20,8 +20,8 @@ local word = fenced(job, run)
 if word then
   return { word }
 end
-local chosen, at = unpack(redis.call('HMGET', job, 'chosen', 'chosen_at'))
-if not chosen or now - tonumber(at) > fresh then
+local chosen, since = unpack(redis.call('HMGET', job, 'chosen', 'chosen_at'))
+if not chosen or now - tonumber(since) > fresh then
   chosen = run
   redis.call('HSET', job, 'chosen', run, 'chosen_at', string.format('%.17g', now))
 end

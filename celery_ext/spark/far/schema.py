@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 DICTIONARY = ("queue", "task", "priority", "template", "args", "argsrepr", "group_id", "parent_id", "headers")
 #: Metadata of a file: its templates, and when its job began, µs since the epoch.
 TEMPLATES, BASE = b"delayq.templates", b"delayq.base_us"
-#: Rows in a row group. A cancel reads one group for an id.
-GROUP_ROWS = 65_536
+#: Rows in a row group. A cancel reads the ids of one group for an id, 256 KB.
+GROUP_ROWS = 16_384
 #: Tombstones: rows that are cancelled.
 TOMBSTONE_SCHEMA = pa.schema({"manifest": _TEXT, "id": _TEXT})

@@ -29,37 +29,39 @@ from kombu_delayq.store.bulk_jobs import JobRun
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+#: Rows of a file that are read at once.
+_PIECE_ROWS = 4 * GROUP_ROWS
 #: Rows whose messages are made at once.
 _PART_ROWS = 5_000
 
 
 class Piece(NamedTuple):
-    """Rows that are loaded together: a file, or one row group of a large file.
+    """Rows that are loaded together: a file, or some row groups of a large file.
 
     Attributes:
         hour: The hour in which they are due.
         manifest: Id of their manifest.
         job: Name of the bulk job that promotes them.
         file: The file.
-        group: Number of the row group; None for all.
-        rows: About the number of rows.
+        groups: Numbers of the row groups.
+        rows: Number of rows.
     """
 
     hour: str
     manifest: str
     job: str
     file: DataFile
-    group: int | None
+    groups: range
     rows: int
 
     @classmethod
     def of(cls, unit: Unit) -> Iterator[Piece]:
         """Yields the pieces of a unit."""
         for file in unit.files:
-            groups = -(-file.rows // GROUP_ROWS)
-            for group in range(groups):
-                rows = min(GROUP_ROWS, file.rows - group * GROUP_ROWS)
-                yield cls(unit.hour, unit.manifest.id, unit.job, file, group if groups > 1 else None, rows)
+            for start in range(0, file.rows, _PIECE_ROWS):
+                end = min(start + _PIECE_ROWS, file.rows)
+                groups = range(start // GROUP_ROWS, -(-end // GROUP_ROWS))
+                yield cls(unit.hour, unit.manifest.id, unit.job, file, groups, end - start)
 
 
 class Loaded(NamedTuple):
@@ -135,7 +137,7 @@ class Loader:
 
     def _send(self, store: SparkStore, sender: Sender, piece: Piece, tombstones: Tombstones) -> int:
         """Sends the rows of a piece, and returns the number of those with tombstones."""
-        rows = self.tier.table(piece.file, groups=None if piece.group is None else [piece.group])
+        rows = self.tier.table(piece.file, groups=piece.groups)
         if rows is None:
             found = store.jobs.find(piece.job)
             if found is not None and found.state == "committed":

@@ -1,7 +1,7 @@
 -- A bulk job. Fields of the HASH job: state ('open', 'aborted', 'publishing' or 'committed'), run (number of the latest
 -- run that has begun), staged ('1' when the job stages its messages), base (when the job began, ms since the epoch),
--- next (when its rate lets more messages through, ms since the epoch), enqueued (count of its messages), far (the tier that
--- its far rows go to), chosen (the run whose files the tier has), chosen_at (when, ms since the epoch).
+-- next (when its rate lets more messages through, ms since the epoch), enqueued (count of its messages), far (the tier
+-- that its far rows go to), chosen (the run whose files the tier has), chosen_at (when, ms since the epoch).
 
 -- A staged message has this many entries in its list: queue, id, due, priority, body.
 local ENTRIES = 5
