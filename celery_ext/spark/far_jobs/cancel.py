@@ -175,9 +175,8 @@ class _Wanted(NamedTuple):
 def _listed(ids: Iterable[str] | DataFrame) -> list[str]:
     if isinstance(ids, str):
         raise InvalidSparkOption("ids is a text; give a list of task ids, or a DataFrame of them")
-    if hasattr(ids, "toArrow"):
-        table = ids.toArrow()
-        if table.num_columns != 1:
-            raise InvalidSparkOption(f"the DataFrame of ids has {table.num_columns} columns; select the task ids only")
-        return [str(task_id) for task_id in table.column(0).to_pylist() if task_id is not None]
-    return list(ids)
+    if isinstance(ids, Iterable):
+        return list(ids)
+    if len(ids.columns) != 1:
+        raise InvalidSparkOption(f"the DataFrame of ids has {len(ids.columns)} columns; select the task ids only")
+    return [str(row[0]) for row in ids.collect() if row[0] is not None]

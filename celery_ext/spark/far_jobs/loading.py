@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from celery_ext.spark.broker import Broker
@@ -25,9 +24,6 @@ from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.sender import JobCommitted, Sender, refused
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import JobRun
-
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
 
 #: Rows of a file that are read at once.
 _PIECE_ROWS = 4 * GROUP_ROWS
@@ -90,16 +86,9 @@ class Loader:
     run: int
     kept_ms: int
 
-    def task(self, parts: Sequence[Sequence[Piece]]) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-        """Returns what Spark runs in a task: it gets the numbers of parts, and yields what was loaded."""
-
-        def load(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    loaded = self.load(parts[number])
-                    yield pa.RecordBatch.from_pydict({name: [count] for name, count in loaded._asdict().items()})
-
-        return load
+    def task(self, parts: Sequence[Sequence[Piece]]) -> Callable[[int], Loaded]:
+        """Returns a function that loads the part with a number. Spark calls it in its tasks."""
+        return lambda number: self.load(parts[number])
 
     def load(self, pieces: Sequence[Piece]) -> Loaded:
         """Sends the rows of pieces to Redis, each id once for its unit.

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.functions import udf
+
 from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.far.manifest import Unit, hour_us
 from celery_ext.spark.far.tier import FarTier
@@ -137,10 +139,11 @@ class _Promotion:
     def _load(self, units: Sequence[Unit]) -> Loaded:
         """Loads the rows of units in the tasks of one Spark job."""
         parts = list(_tasks(units))
-        load = self._loader.task(parts)
-        ids = self._spark.range(0, len(parts), 1, len(parts))
-        found = ids.mapInArrow(load, "sent long, repeated long, cancelled long").collect()
-        return Loaded(*(sum(row[name] for row in found) for name in Loaded._fields))
+        # Spark would fold a deterministic function, or call it twice. The plain form needs no pandas.
+        load = udf(self._loader.task(parts), "sent long, repeated long, cancelled long", useArrow=False)
+        rows = self._spark.range(0, len(parts), 1, max(len(parts), 1))
+        found = rows.select(load.asNondeterministic()("id").alias("loaded")).collect()
+        return Loaded(*(sum(row.loaded[name] for row in found) for name in Loaded._fields))
 
     def _commit(self, unit: Unit) -> None:
         job = JobRun(unit.job, self._loader.run, KEPT_MS)

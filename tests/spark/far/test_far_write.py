@@ -65,35 +65,6 @@ def test_a_committed_job_writes_nothing_again(
     assert everywhere(client, tmp_path) == all_of(40)
 
 
-def test_a_job_goes_on_with_its_tier(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path
-) -> None:
-    """A later run with another horizon, another folder or without one would send rows twice, and is refused."""
-    bad = rows(spark).selectExpr("*", "if(id = 39, 10, 0) AS priority")
-    with pytest.raises(Exception, match="is not a priority"):
-        append(bad, redis_server, far=tmp_path, id_columns="id", job_id="nightly")
-    assert waiting_ids(tmp_path) == {}
-    for far, horizon in ((tmp_path, "2d"), (tmp_path / "other", "1d")):
-        with pytest.raises(Exception, match="has begun with other values of far and far_horizon"):
-            append(rows(spark), redis_server, far=far, far_horizon=horizon, id_columns="id", job_id="nightly")
-    with pytest.raises(Exception, match="has begun with the option far"):
-        append(rows(spark), redis_server, id_columns="id", job_id="nightly")
-
-
-@pytest.mark.parametrize("delivery", ["direct", "staged"])
-def test_a_run_that_failed_is_completed(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, delivery: str
-) -> None:
-    """A failed run leaves no visible file; the next one writes each row once."""
-    options = {"far": tmp_path, "id_columns": "id", "job_id": "nightly", "delivery": delivery}
-    bad = rows(spark).selectExpr("*", "if(id = 39, 10, 0) AS priority")
-    with pytest.raises(Exception, match="is not a priority"):
-        append(bad, redis_server, **options)
-    assert FarTier.of(str(tmp_path)).manifests() == []
-    append(rows(spark), redis_server, **options)
-    assert everywhere(client, tmp_path) == all_of(40)
-
-
 def test_stream(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
     """Each micro-batch of a stream is a job over both tiers; a replayed one adds nothing."""
     for start in (0, 8):

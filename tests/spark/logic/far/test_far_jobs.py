@@ -1,0 +1,191 @@
+"""A job over both tiers, as driver and Spark tasks run it: each row once, whatever was killed and run again."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import redis
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption, StragglerRefused
+from celery_ext.spark.far.filesystem import Files
+from celery_ext.spark.far.tier import FarTier
+from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.commit_message import CommitMessage
+from celery_ext.spark.write.job import JobWriter
+from celery_ext.spark.write.prepare import prepare
+from kombu_delayq.store.bulk_jobs import BulkJobs
+from tests.support.spark.far import files_of, waiting_ids
+from tests.support.spark.jobs import delayed, task_ids
+from tests.support.spark.making import batch_of
+
+IDS = [f"id {n}" for n in range(12)]
+
+
+class Killed(BaseException):
+    """The end of a process, as far as the code after it is concerned."""
+
+
+def part(ids: Sequence[str], **columns: Any) -> pa.RecordBatch:
+    """Rows of which each third is due now, each third soon, and each third in days."""
+    countdown = [(0.0, 600.0, 3e6)[IDS.index(task_id) % 3] for task_id in ids]
+    return batch_of(task_id=list(ids), countdown=countdown, n=[1] * len(ids), **columns)
+
+
+class Run:
+    """One run of the job ``j``, with two Spark tasks."""
+
+    def __init__(self, server: PrivateRedis, path: Path, **options: Any) -> None:
+        given = {"broker_url": server.url, "task": "t", "queue": "q", "far": path, "job_id": "j", **options}
+        wanted = WriteOptions.parse({name: str(value) for name, value in given.items() if value is not None})
+        self._writer: JobWriter = prepare(wanted, from_arrow_schema(part(IDS).schema), False, "j")
+
+    def write(self, ids: Sequence[str] = IDS, **columns: Any) -> list[CommitMessage]:
+        """Runs the Spark tasks. Returns their reports."""
+        half = len(ids) // 2
+        return [self._writer.write("j", iter([part(rows, **columns)])) for rows in (ids[:half], ids[half:])]
+
+    def commit(self, reports: Sequence[CommitMessage]) -> None:
+        """Commits the job."""
+        self._writer.commit("j", self._writer.run, reports)
+
+    def abort(self) -> None:
+        """Aborts the job."""
+        self._writer.abort("j", self._writer.run)
+
+    def whole(self, ids: Sequence[str] = IDS) -> None:
+        """Runs the Spark tasks, and commits the job."""
+        self.commit(self.write(ids))
+
+
+def everywhere(client: redis.Redis, path: Path) -> Counter[str]:
+    """Returns how often each task is in Redis and in the far tier together."""
+    found = waiting_ids(path)
+    found.update(delayed(client).keys())
+    found.update(task_ids(client))
+    return found
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [(JobWriter, "commit"), (BulkJobs, "choose"), (Files, "put"), (Files, "delete"), (BulkJobs, "finish"), (None, "")],
+    ids=["before the commit", "prepared", "chosen", "named", "not finished", "not killed"],
+)
+@pytest.mark.parametrize("aborted", [False, True])
+def test_a_driver_that_was_killed(
+    redis_server: PrivateRedis,
+    client: redis.Redis,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    delivery: str,
+    where: Any,
+    name: str,
+    aborted: bool,
+) -> None:
+    """Wherever a driver stopped, or failed and aborted, the job has each row once over both tiers when it ran again."""
+    options = {"delivery": delivery}
+    first = Run(redis_server, tmp_path, **options)
+    with monkeypatch.context() as patched:
+        if where is not None:
+            patched.setattr(where, name, _killed_at(where, name, 2 if name == "put" else 1))
+        try:
+            first.whole()
+        except Killed:
+            assert where is not None
+    if aborted and where is not None:
+        first.abort()
+    for _ in range(2):
+        Run(redis_server, tmp_path, **options).whole()
+        assert everywhere(client, tmp_path) == Counter(IDS)
+    assert len(FarTier.of(str(tmp_path)).manifests()) == 1
+
+
+def _killed_at(where: Any, name: str, call: int) -> Callable[..., Any]:
+    """Returns a method that stops in place of a call, counted from 1."""
+    method, calls = getattr(where, name), iter(range(1, 100))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == call:
+            raise Killed
+        return method(*args, **kwargs)
+
+    return run
+
+
+def test_a_run_that_was_overtaken(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """Of two runs whose tasks are all done, the later commits, and the earlier is refused and names nothing."""
+    first = Run(redis_server, tmp_path)
+    reports = first.write()
+    second = Run(redis_server, tmp_path)
+    later = second.write()
+    with pytest.raises(StragglerRefused, match="goes on in a later run"):
+        first.commit(reports)
+    assert waiting_ids(tmp_path) == Counter()
+    second.commit(later)
+    assert everywhere(client, tmp_path) == Counter(IDS)
+    assert FarTier.of(str(tmp_path)).manifests()[0].run == second._writer.run
+
+
+def test_a_straggler_adds_nothing(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """A Spark task that ends after the commit has written files that nobody names."""
+    run = Run(redis_server, tmp_path)
+    copies = [*run.write(), *run.write()]
+    run.commit(copies[:2])
+    assert everywhere(client, tmp_path) == Counter(IDS)
+    assert len(files_of(tmp_path, "data")) > len(FarTier.of(str(tmp_path)).manifests()[0].files)
+
+
+def test_a_job_of_the_past(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """Months later, when Redis has forgotten a job, its manifest still keeps a run from writing anything."""
+    Run(redis_server, tmp_path).whole()
+    client.flushall()
+    Run(redis_server, tmp_path).whole()
+    assert everywhere(client, tmp_path) == Counter(waiting_ids(tmp_path))
+    assert len(waiting_ids(tmp_path)) == 4
+
+
+def test_an_abort_leaves_nothing_visible(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """Rows in files of an aborted job do not wait anywhere."""
+    run = Run(redis_server, tmp_path)
+    run.write(IDS[:6])
+    with pytest.raises(BadRow, match="is not a priority"):
+        run.write(IDS[6:], priority=[0, 0, 10])
+    run.abort()
+    assert waiting_ids(tmp_path) == Counter()
+    Run(redis_server, tmp_path).whole()
+    assert everywhere(client, tmp_path) == Counter(IDS)
+
+
+def test_a_job_goes_on_with_its_tier(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """A later run with another horizon, another folder or without one would send rows twice, and is refused."""
+    Run(redis_server, tmp_path).write()
+    for options in ({"far_horizon": "2d"}, {"far": tmp_path / "other"}):
+        with pytest.raises(StragglerRefused, match="has begun with other values of far and far_horizon"):
+            Run(redis_server, tmp_path, **options).write()
+    with pytest.raises(InvalidSparkOption, match="has begun with the option far"):
+        Run(redis_server, tmp_path, far=None)
+
+
+def test_a_job_without_a_tier_gets_none(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """A job that has sent late rows to Redis cannot go on with files."""
+    Run(redis_server, tmp_path, far=None).write()
+    with pytest.raises(StragglerRefused, match="has begun with other values of far and far_horizon, or without them"):
+        Run(redis_server, tmp_path).write()
+
+
+def test_what_cannot_be(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """A folder that pyarrow cannot reach, one with a password, and a column ``op`` are refused before the first row."""
+    with pytest.raises(InvalidSparkOption, match="far has a scheme that pyarrow has no file system for"):
+        Run(redis_server, tmp_path, far="dbfs:/far")
+    with pytest.raises(InvalidSparkOption, match="far has a password or a key") as refused:
+        Run(redis_server, tmp_path, far="s3://me:hush@bucket/far")
+    assert "hush" not in str(refused.value)
+    options = WriteOptions.parse({"task": "t", "far": str(tmp_path), "id_columns": "n"})
+    schema = from_arrow_schema(batch_of(op=["cancel"], n=[1]).schema)
+    with pytest.raises((InvalidColumns, InvalidSparkOption), match="does not go with a column op"):
+        prepare(options, schema, False)
