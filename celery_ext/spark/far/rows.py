@@ -44,7 +44,7 @@ def offers_of(rows: pa.Table, manifest: str) -> dict[str, list[Offer]]:
 def _offers(rows: pa.Table, template: StoredTemplate, base_us: int, manifest: str) -> Iterable[Offer]:
     ids = ids_of(rows)
     ids_json = list(map(text_to_json, ids)) if rows["uuid"].null_count else [f'"{task_id}"' for task_id in ids]
-    due_us = _us(rows["due"])
+    due_us = _us(rows["due"]).to_pylist()
     slots: Slots[Iterable[str]] = Slots(
         body=_bodies(rows),
         task_id=ids_json,
@@ -56,7 +56,7 @@ def _offers(rows: pa.Table, template: StoredTemplate, base_us: int, manifest: st
         parent_id=_or(rows["parent_id"], "null"),
         argsrepr=_or(rows["argsrepr"], '"()"'),
         kwargsrepr=pc.coalesce(rows["kwargsrepr"], repr_json(kwargs_of(rows))).to_pylist(),
-        headers=_texts(rows["headers"].to_pylist(), lambda text: f", {text[1:-1]}", ""),
+        headers=_texts(rows["headers"], lambda text: f", {text[1:-1]}", ""),
         delivery_tag=_tags(ids, not rows["uuid"].null_count, manifest),
     )
     due = map(ms_text, due_us)
@@ -85,14 +85,14 @@ def _bodies(rows: pa.Table) -> list[str]:
     return [f'"{b2a_base64(raw, newline=False).decode()}"' for raw in raws]
 
 
-def _us(times: pa.ChunkedArray) -> list[Any]:
-    return times.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+def _us(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    return times.cast(pa.int64())
 
 
-def _texts(values: Sequence[Any], write: Callable[[Any], str], missing: str = "null") -> Iterable[str]:
-    if not any(value is not None for value in values):
+def _texts(column: pa.ChunkedArray, write: Callable[[Any], str], missing: str = "null") -> Iterable[str]:
+    if column.null_count == len(column):
         return repeat(missing)
-    return [missing if value is None else write(value) for value in values]
+    return [missing if value is None else write(value) for value in column.to_pylist()]
 
 
 def _or(column: pa.ChunkedArray, missing: str) -> Iterable[str]:

@@ -1,6 +1,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,19 @@ from pyarrow import RecordBatch
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark import promote, task_id
 from tests.support.conditions import until
 from tests.support.spark import child
-from tests.support.spark.jobs import append, kwargs, numbers, taken, tasks
+from tests.support.spark.far import commit, waiting_ids
+from tests.support.spark.jobs import append, delayed, kwargs, numbers, taken, tasks
 from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal
 
 HERE = "tests.spark.write.test_kill"
+#: Half of these rows are due beyond the horizon, and the tier has others, which are promoted.
+FAR = {"queue": "far", "job_id": "far", "countdown": "1h", "spread": "2d", "chunk_size": 2}
+WAITING = [f"id {n}" for n in range(200)]
+PROMOTED = "delayq:{q}:due"
 #: Jobs of 40 rows: two that stop half way, and one that has staged all and sent 15, for which there was room.
 JOBS = [
     {"step": f"{HERE}:stop_half_way", "options": {"queue": "direct", "job_id": "direct"}},
@@ -48,12 +55,16 @@ def _is_alive(pid: int) -> bool:
 
 @pytest.fixture
 def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
-    """Three jobs of a Spark whose driver and JVM were ended by ``kill -9`` while they wrote."""
+    """Jobs of a Spark whose driver and JVM were ended by ``kill -9`` while they wrote, and while it promoted."""
     journal = Journal(redis_server.port)
-    jobs = [{"rows": 40, "partitions": 1, **job} for job in JOBS]
-    driver = child.start(tmp_path / "child", port=redis_server.port, jobs=jobs)
+    far = {"step": f"{HERE}:stop_half_way", "options": {**FAR, "far": str(tmp_path / "far")}}
+    jobs = [{"rows": 40, "partitions": 1, **job} for job in (*JOBS, far)]
+    commit(tmp_path / "tier", WAITING, hours=2)
+    slowly = {"path": str(tmp_path / "tier"), "max_rate": 10}
+    driver = child.start(tmp_path / "child", port=redis_server.port, jobs=jobs, promotions=[slowly])
     try:
-        until(lambda: len(journal.lines("half way")) == 2 or driver.poll() is not None, 150)
+        until(lambda: len(journal.lines("half way")) == 3 or driver.poll() is not None, 150)
+        until(lambda: client.zcard(PROMOTED) > 0 or driver.poll() is not None, 60)
         until(lambda: client.llen("published") == 15 or driver.poll() is not None, 30)
         assert driver.poll() is None, (tmp_path / "child" / "log").read_text()
         assert journal.job("published")["state"] == "publishing"
@@ -71,7 +82,7 @@ def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path
 @pytest.mark.timeout(300)  # two JVMs
 @pytest.mark.usefixtures("killed")
 def test_killed_jobs_run_again(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path
 ) -> None:
     """Jobs that were killed half way, and while they published, send each row once when they are run again."""
     frame = spark.range(0, 40, 1, 2)
@@ -92,3 +103,20 @@ def test_killed_jobs_run_again(
     assert sorted([*consumed, *numbers(client, "published")]) == list(range(40))
     assert client.hget("delayq:job:published", "state") == "committed"
     assert not client.exists("delayq:staged:published")
+
+    assert waiting_ids(tmp_path / "far") == {}
+    append(frame, redis_server, **FAR, far=tmp_path / "far")
+    far, near = waiting_ids(tmp_path / "far"), delayed(client, "far")
+    assert far.keys() | near.keys() == {task_id("t", n) for n in range(40)}
+    assert far.total() + len(near) == 40
+    assert far
+    assert near
+
+    assert 0 < client.zcard(PROMOTED) < len(WAITING)
+    [head] = client.zpopmin(PROMOTED)  # it was delivered meanwhile
+    client.hdel("delayq:{q}:backup", head[0])
+    done = promote(spark, str(tmp_path / "tier"), datetime.max.replace(tzinfo=UTC), broker_url=redis_server.url)
+    assert done.rows == len(WAITING)
+    assert delayed(client).keys() | {head[0]} == set(WAITING)
+    assert client.zcard(PROMOTED) == len(WAITING) - 1
+    assert waiting_ids(tmp_path / "tier") == {}

@@ -7,10 +7,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from celery_ext.spark import promote
 from tests.support.conditions import until
 from tests.support.spark import session
 from tests.support.spark.jobs import append_stepped, beside
@@ -44,6 +47,7 @@ def run(
     master: str = "local[4,4]",
     conf: Mapping[str, str] | None = None,
     awaited: Sequence[str] = (),
+    promotions: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Notes the process id of its JVM in the journal, and runs jobs side by side.
 
@@ -54,13 +58,14 @@ def run(
         master: Master URL of Spark.
         conf: Settings of Spark.
         awaited: Begins of journal lines. Spark goes on until each of them is there.
+        promotions: Arguments of ``promote``, of the broker, beside the jobs.
     """
     journal = Journal(port)
     spark = session.start(Path(directory), master, conf or {})
     journal.note(f"jvm {spark.sparkContext._gateway.proc.pid}")  # type: ignore[union-attr]
     broker = Broker(f"redis://127.0.0.1:{port}/0", port)
     with ExitStack() as stack:
-        written = [
+        written: list[Future[Any]] = [
             stack.enter_context(
                 beside(
                     spark,
@@ -73,6 +78,10 @@ def run(
             )
             for job in jobs
         ]
+        for promotion in promotions:
+            before = datetime.max.replace(tzinfo=UTC)
+            given = {"broker_url": broker.url, **promotion}
+            written.append(stack.enter_context(beside(spark, promote, spark, before=before, **given)))
         for future in written:
             future.result()
     for line in awaited:
