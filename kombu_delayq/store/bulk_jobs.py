@@ -215,14 +215,11 @@ class BulkJobs(StorePart):
         return _enqueued(as_text(word), numbers)
 
     def pin_tier(self, job: JobRun, tier: str) -> bool:
-        """Notes where the far rows of a job go, when its first Spark task begins. Later runs must send them there, too.
+        """Notes where the far rows of a job go, before it sends anything. Returns whether all its runs do the same.
 
         Args:
             job: The run, which has begun.
             tier: The tier, and from when on rows go there.
-
-        Returns:
-            Whether the job uses this tier: False if it has begun with another one, or has sent messages without any.
         """
         key = self._keys.job(job.name)
         with self._client.redis.pipeline() as pipe:
@@ -232,28 +229,21 @@ class BulkJobs(StorePart):
         return bool(as_text(found) == tier and not (is_new and int(enqueued or 0)))
 
     def choose(self, job: JobRun, fresh_ms: float) -> str | int:
-        """Decides which run of a job has its files in the far tier.
-
-        Args:
-            job: A run that has written all its files and a manifest that names them.
-            fresh_ms: How long an earlier choice holds, in ms.
+        """Decides which run of a job has its files in the far tier, after this run has written all of its own.
 
         Returns:
-            Number of the run that is chosen; or, with nothing changed, why this run may not write, as of ``Begun``.
+            Number of the run that is chosen, by an earlier call if that is less than ``fresh_ms`` ago; or, with nothing
+            changed, why this run may not write, as of ``Begun``.
         """
         word, *chosen = self._client.run("choose", [self._keys.job(job.name)], [job.run, fresh_ms, job.ttl_ms])
         return int(chosen[0]) if chosen else as_text(word)
 
     def withhold(self, name: str, ttl_ms: int, ids: Sequence[str]) -> list[bool] | None:
-        """Claims ids, so that no run of a job sends them, not even one that is to begin.
-
-        Args:
-            name: Name of the job.
-            ttl_ms: For how long Redis remembers the ids at least, in ms.
-            ids: The ids, a few hundred at a time.
+        """Claims ids, a few hundred at a time, so that no run of a job sends them, not even one that is to begin.
 
         Returns:
-            For each id, whether it was free until now; None, with nothing changed, when the job is committed.
+            For each id, whether it was free until now; None, with nothing changed, when the job is committed. Redis
+            remembers the ids for ``ttl_ms`` at least.
         """
         word, *free = self._client.run("withhold", [self._keys.job(name), self._keys.guard(name)], [ttl_ms, *ids])
         return None if as_text(word) == "committed" else list(map(bool, free))
