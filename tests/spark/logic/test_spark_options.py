@@ -31,6 +31,17 @@ LISTS, NO_LISTS = {"a": ("a",), " a , b ": ("a", "b")}, ["", ",", "a,", "a,,b"]
 SWITCHES, NO_SWITCHES = {"true": True, "FALSE": False, " True ": True}, ["1", "yes", ""]
 OBJECTS: dict[str, Any] = {"{}": {}, '{"a": [1]}': {"a": [1]}}
 NO_OBJECTS = ["", "1", "[]", '"a"', "{", "null", "[" * 100_000]
+FOLDERS = {
+    "/mnt/far/": "/mnt/far",
+    "file:/mnt/far": "/mnt/far",
+    "file:///mnt/far": "/mnt/far",
+    " s3a://shop/far/ ": "s3://shop/far",
+    "s3://shop/far?endpoint_override=minio:9000": "s3://shop/far?endpoint_override=minio:9000",
+    "gcs://shop/far": "gs://shop/far",
+    "abfss://c@shop.dfs.core.windows.net/far": "abfss://c@shop.dfs.core.windows.net/far",
+    "hdfs://nn:8020/far": "hdfs://nn:8020/far",
+}
+NO_FOLDERS = ["", "far", "dbfs:/far", "wasbs://c@shop/far", "s3://a:b@shop/far", "s3://shop/far?secret_key=a", "C:/far"]
 VARIABLES, NO_VARIABLES = {"BROKER": "BROKER", " _a.b-1 ": "_a.b-1"}, ["", "a b", "redis://x", "$A", "A=b"]
 
 
@@ -55,7 +66,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     **{(WriteOptions, name): (DURATIONS, NO_DURATIONS) for name in ("countdown", "spread", "write_timeout")},
     **{
         (WriteOptions, name): ({text: each for text, each in DURATIONS.items() if each}, [*NO_DURATIONS, "0", "0s"])
-        for name in ("time_limit", "soft_time_limit", "job_ttl")
+        for name in ("time_limit", "soft_time_limit", "job_ttl", "far_horizon")
     },
     (WriteOptions, "priority"): numbers(0, 9),
     (WriteOptions, "delay_level"): numbers(0, 2**53),
@@ -66,6 +77,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "id_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "uuid_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "delivery"): ({"direct": "direct", " Staged ": "staged"}, ["", "later"]),
+    (WriteOptions, "far"): (FOLDERS, NO_FOLDERS),
     (WriteOptions, "max_rate"): (
         {"0": 0.0, "0.5": 0.5, "500": 500.0, "1e3": 1000.0},
         ["-1", "x", "", "nan", "inf", "1e10"],
