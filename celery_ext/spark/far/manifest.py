@@ -8,6 +8,8 @@ from hashlib import sha256
 
 #: Version of the format.
 VERSION = 1
+#: For how long Redis remembers a promotion that is not complete, in ms.
+PROMOTION_MS = 30 * 86_400_000
 HOUR_US = 3_600_000_000
 #: How an hour is written, in UTC.
 _HOUR = "%Y-%m-%dT%H"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.functions import udf
 
 from celery_ext.spark.errors import StragglerRefused
-from celery_ext.spark.far.manifest import Unit, hour_us
+from celery_ext.spark.far.manifest import PROMOTION_MS, Unit, hour_us
 from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.far_jobs.loading import Loaded, Loader, Piece
 from celery_ext.spark.options import WriteOptions
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Rows that are due within this time are near, in s: a promotion each hour has an hour to spare.
 LEAD_S = 2 * 3600.0
-#: For how long Redis remembers a promotion that is not complete, in ms.
-KEPT_MS = 30 * 86_400_000
 #: Rows that one Spark job loads, and those of one of its tasks.
 _ROUND_ROWS, _TASK_ROWS = 1_000_000, 100_000
 
@@ -85,7 +83,7 @@ def promote(spark: SparkSession, path: str, before: datetime | None = None, **op
         now_us = store.now_ms() * 1000
         before_us = round(now_us + LEAD_S * 1e6) if before is None else us_of(before)
         units = [unit for unit in tier.units() if hour_us(unit.hour) < before_us]
-        loader = Loader(tier, broker, wanted, retry.until_done(store.jobs.new_run), KEPT_MS)
+        loader = Loader(tier, broker, wanted, retry.until_done(store.jobs.new_run), PROMOTION_MS)
         return _Promotion(spark, tier, store, loader, retry).of(units)
     finally:
         store.close()
@@ -146,7 +144,7 @@ class _Promotion:
         return Loaded(*(sum(row.loaded[name] for row in found) for name in Loaded._fields))
 
     def _commit(self, unit: Unit) -> None:
-        job = JobRun(unit.job, self._loader.run, KEPT_MS)
+        job = JobRun(unit.job, self._loader.run, PROMOTION_MS)
         word = self._retry.until_done(lambda: self._store.jobs.finish(job, "committed"))
         if word != "committed":
             raise StragglerRefused(f"the promotion of {unit.hour} is {word}; the later one goes on with it")

@@ -142,7 +142,5 @@ def _check_options(reserved: frozenset[str], written: Sequence[str], options: Wr
         )
     if "op" in reserved and options.delivery == "staged":
         raise InvalidSparkOption("delivery=staged does not go with a column op: a task is cancelled at once")
-    if "op" in reserved and options.far is not None:
-        raise InvalidSparkOption("far does not go with a column op: cancel with celery_ext.spark.cancel instead")
     if (options.on_bad_row == "dead_letter") != (options.dead_letter_queue is not None):
         raise InvalidSparkOption("on_bad_row=dead_letter and dead_letter_queue go together")

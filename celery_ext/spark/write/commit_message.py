@@ -26,6 +26,7 @@ class CommitMessage(WriterCommitMessage):
         dead_lettered: Number of bad rows that became dead letters.
         errors: What is wrong with the first bad rows.
         files: Files of the far tier that it has written.
+        cancels: Ids of tasks to cancel in the far tier.
     """
 
     job: str
@@ -38,6 +39,7 @@ class CommitMessage(WriterCommitMessage):
     dead_lettered: int = 0
     errors: list[str] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
+    cancels: list[str] = field(default_factory=list)
 
     @property
     def far(self) -> int:
@@ -45,13 +47,14 @@ class CommitMessage(WriterCommitMessage):
         return sum(file.rows for file in self.files)
 
 
-def summary(name: str, sent: int, messages: Sequence[CommitMessage]) -> str:
+def summary(name: str, sent: int, messages: Sequence[CommitMessage], cancelled: int = 0) -> str:
     """Returns the line that the driver logs when a job is committed.
 
     Args:
         name: Name of the job.
         sent: Number of messages that all runs and attempts of the job have sent.
         messages: Reports of the tasks of the last run.
+        cancelled: Number of tasks that were cancelled in the far tier.
     """
     labels = {
         "far": "in the far tier",
@@ -61,6 +64,7 @@ def summary(name: str, sent: int, messages: Sequence[CommitMessage]) -> str:
         "dead_lettered": "dead letters",
     }
     counts = {label: sum(getattr(message, name) for message in messages) for name, label in labels.items()}
+    counts["cancelled"] += cancelled
     details = "".join(f", {count:,} {label}" for label, count in counts.items() if count)
     rows = sum(message.rows for message in messages)
     return f"job {name} is committed: {rows:,} rows, {sent:,} messages in all{details}"

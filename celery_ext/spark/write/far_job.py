@@ -12,6 +12,7 @@ from celery_ext.spark.far.writer import FarWriter
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.commit_message import CommitMessage
+from celery_ext.spark.write.far_cancel import cancel_rows
 from celery_ext.spark.write.sender import refused
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import Begun, JobRun
@@ -74,14 +75,22 @@ class FarJob:
             writer = FarWriter(self.tier.files, job.name, job.run, uuid4().hex[:12], begun.base_ms)
         return FarTask(round((begun.base_ms + self.horizon_ms) * 1000), writer)
 
-    def commit(self, store: SparkStore, job: JobRun, reports: Sequence[CommitMessage], retry: Retry) -> None:
-        """Makes the files of a job count, once, whichever of its runs wrote them.
-
-        Redis chooses one run, whose manifest is then written. So whoever writes it writes the same, and no file system
-        has to refuse a second one.
+    def commit(self, store: SparkStore, job: JobRun, reports: Sequence[CommitMessage], retry: Retry) -> int:
+        """Makes the files of a job count, and cancels rows of the tier. Returns how many it has cancelled.
 
         Raises:
             StragglerRefused: A later run has taken the job over, or the job was aborted.
+        """
+        self._name_files(store, job, reports, retry)
+        # The rows of this job are there by now: an id that it enqueues and cancels does not wait.
+        ids = list(dict.fromkeys(task_id for report in reports for task_id in report.cancels))
+        return len(cancel_rows(self.tier, store, ids)) if ids else 0
+
+    def _name_files(self, store: SparkStore, job: JobRun, reports: Sequence[CommitMessage], retry: Retry) -> None:
+        """Writes the manifest, once, whichever run of the job wrote the files.
+
+        Redis chooses one run, whose manifest is then written. So whoever writes it writes the same, and no file system
+        has to refuse a second one.
         """
         if self.manifest(job.name) is not None:
             return

@@ -112,8 +112,7 @@ class JobWriter:
         retry = Retry(self.options.write_timeout)
         store = retry.until_done(self.broker.connect)
         try:
-            if self.far is not None:
-                self.far.commit(store, job, reports, retry)
+            cancelled = 0 if self.far is None else self.far.commit(store, job, reports, retry)
             state = retry.until_done(lambda: store.jobs.finish(job, "committed"))
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
@@ -123,16 +122,10 @@ class JobWriter:
             found = store.jobs.find(name)
         finally:
             store.close()
-        log(logging.INFO, summary(name, found.enqueued if found else 0, reports))
+        log(logging.INFO, summary(name, found.enqueued if found else 0, reports, cancelled))
 
     def abort(self, name: str, run: int) -> None:
-        """Aborts a job, so that none of its Spark tasks can write any more.
-
-        A job whose manifest is in the far tier stays open, because only its end in Redis is missing.
-        """
-        if self.far is not None and self.far.manifest(name) is not None:
-            log(logging.WARNING, f"job {name} has its rows, but not its end in Redis; run it again under the same name")
-            return
+        """Aborts a job, so that none of its Spark tasks can write any more."""
         retry = Retry(min(self.options.write_timeout, ABORT_S))
         store = retry.until_done(self.broker.connect)
         try:
@@ -175,6 +168,7 @@ class JobWriter:
                         sender.add(to, offers)
                     if part.cancelled:
                         sender.cancel(queue, part.cancelled)
+                        report.cancels += part.cancelled if far is not None else ()
             sender.flush()
         if far is not None:
             report.files = far.close()

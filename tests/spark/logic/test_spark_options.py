@@ -41,7 +41,7 @@ FOLDERS = {
     "abfss://c@shop.dfs.core.windows.net/far": "abfss://c@shop.dfs.core.windows.net/far",
     "hdfs://nn:8020/far": "hdfs://nn:8020/far",
 }
-NO_FOLDERS = ["", "mnt/f", "dbfs:/far", "wasbs://c@shop/far", "s3://a:b@shop/far", "s3://shop/far?secret_key=a", "C:/far"]
+NO_FOLDERS = ["", "mnt/f", "dbfs:/far", "wasbs://c@shop/far", "s3://a:b@shop/far", "s3://shop/far?secret_key=a", "C:/f"]
 VARIABLES, NO_VARIABLES = {"BROKER": "BROKER", " _a.b-1 ": "_a.b-1"}, ["", "a b", "redis://x", "$A", "A=b"]
 
 

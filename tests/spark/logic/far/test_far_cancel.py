@@ -12,10 +12,9 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import cancel
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
-from celery_ext.spark.far.manifest import Unit
+from celery_ext.spark.far.manifest import PROMOTION_MS, Unit
 from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.far_jobs.loading import Loader, Piece
-from celery_ext.spark.far_jobs.promote import KEPT_MS
 from celery_ext.spark.options import WriteOptions
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
@@ -27,7 +26,7 @@ UUIDS = [f"{n:08x}-0b1d-4f6e-9a52-0123456789ab" for n in range(100)]
 
 def _loader(server: PrivateRedis, store: DelayStore, path: Path, **options: Any) -> Loader:
     given = WriteOptions.parse({name: str(value) for name, value in options.items()})
-    return Loader(FarTier.of(str(path)), Broker(server.url, None, {}), given, store.jobs.new_run(), KEPT_MS)
+    return Loader(FarTier.of(str(path)), Broker(server.url, None, {}), given, store.jobs.new_run(), PROMOTION_MS)
 
 
 def _load(loader: Loader, units: Sequence[Unit]) -> None:
@@ -38,7 +37,7 @@ def _load(loader: Loader, units: Sequence[Unit]) -> None:
 
 def _end(loader: Loader, store: DelayStore, units: Sequence[Unit]) -> None:
     for unit in units:
-        assert store.jobs.finish(JobRun(unit.job, loader.run, KEPT_MS), "committed") == "committed"
+        assert store.jobs.finish(JobRun(unit.job, loader.run, PROMOTION_MS), "committed") == "committed"
     loader.tier.mark("done", units)
     loader.tier.files.delete(file.path for unit in units for file in unit.files)
 

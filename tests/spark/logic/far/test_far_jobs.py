@@ -11,7 +11,7 @@ import redis
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption, StragglerRefused
+from celery_ext.spark.errors import BadRow, InvalidSparkOption, StragglerRefused
 from celery_ext.spark.far.filesystem import Files
 from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.options import WriteOptions
@@ -37,25 +37,27 @@ def part(ids: Sequence[str], **columns: Any) -> pa.RecordBatch:
 
 
 class Run:
-    """One run of the job ``j``, with two Spark tasks."""
+    """One run of a job, with two Spark tasks."""
 
-    def __init__(self, server: PrivateRedis, path: Path, **options: Any) -> None:
-        given = {"broker_url": server.url, "task": "t", "queue": "q", "far": path, "job_id": "j", **options}
+    def __init__(self, server: PrivateRedis, path: Path, name: str = "j", op: bool = False, **options: Any) -> None:
+        given = {"broker_url": server.url, "task": "t", "queue": "q", "far": path, "job_id": name, **options}
         wanted = WriteOptions.parse({name: str(value) for name, value in given.items() if value is not None})
-        self._writer: JobWriter = prepare(wanted, from_arrow_schema(part(IDS).schema), False, "j")
+        schema = from_arrow_schema(part(IDS, **({"op": [""] * len(IDS)} if op else {})).schema)
+        self._name = name
+        self.writer: JobWriter = prepare(wanted, schema, False, name)
 
     def write(self, ids: Sequence[str] = IDS, **columns: Any) -> list[CommitMessage]:
         """Runs the Spark tasks. Returns their reports."""
         half = len(ids) // 2
-        return [self._writer.write("j", iter([part(rows, **columns)])) for rows in (ids[:half], ids[half:])]
+        return [self.writer.write(self._name, iter([part(rows, **columns)])) for rows in (ids[:half], ids[half:])]
 
     def commit(self, reports: Sequence[CommitMessage]) -> None:
         """Commits the job."""
-        self._writer.commit("j", self._writer.run, reports)
+        self.writer.commit(self._name, self.writer.run, reports)
 
     def abort(self) -> None:
         """Aborts the job."""
-        self._writer.abort("j", self._writer.run)
+        self.writer.abort(self._name, self.writer.run)
 
     def whole(self, ids: Sequence[str] = IDS) -> None:
         """Runs the Spark tasks, and commits the job."""
@@ -65,7 +67,7 @@ class Run:
 def everywhere(client: redis.Redis, path: Path) -> Counter[str]:
     """Returns how often each task is in Redis and in the far tier together."""
     found = waiting_ids(path)
-    found.update(delayed(client).keys())
+    found.update(stored_id.partition("~")[0] for stored_id in delayed(client))
     found.update(task_ids(client))
     return found
 
@@ -128,7 +130,7 @@ def test_a_run_that_was_overtaken(redis_server: PrivateRedis, client: redis.Redi
     assert waiting_ids(tmp_path) == Counter()
     second.commit(later)
     assert everywhere(client, tmp_path) == Counter(IDS)
-    assert FarTier.of(str(tmp_path)).manifests()[0].run == second._writer.run
+    assert FarTier.of(str(tmp_path)).manifests()[0].run == second.writer.run
 
 
 def test_a_straggler_adds_nothing(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
@@ -138,6 +140,19 @@ def test_a_straggler_adds_nothing(redis_server: PrivateRedis, client: redis.Redi
     run.commit(copies[:2])
     assert everywhere(client, tmp_path) == Counter(IDS)
     assert len(files_of(tmp_path, "data")) > len(FarTier.of(str(tmp_path)).manifests()[0].files)
+
+
+def test_a_job_that_is_named_writes_no_more_files(
+    redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that completes a job whose manifest is there leaves no garbage."""
+    with monkeypatch.context() as patched:
+        patched.setattr(BulkJobs, "finish", _killed_at(BulkJobs, "finish", 1))
+        with pytest.raises(Killed):
+            Run(redis_server, tmp_path).whole()
+    before = files_of(tmp_path, "data")
+    Run(redis_server, tmp_path).whole()
+    assert files_of(tmp_path, "data") == before
 
 
 def test_a_job_of_the_past(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
@@ -179,13 +194,31 @@ def test_a_job_without_a_tier_gets_none(redis_server: PrivateRedis, client: redi
 
 
 def test_what_cannot_be(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
-    """A folder that pyarrow cannot reach, one with a password, and a column ``op`` are refused before the first row."""
+    """A folder that pyarrow cannot reach, and one with a password, are refused before the first row."""
     with pytest.raises(InvalidSparkOption, match="far has a scheme that pyarrow has no file system for"):
         Run(redis_server, tmp_path, far="dbfs:/far")
     with pytest.raises(InvalidSparkOption, match="far has a password or a key") as refused:
         Run(redis_server, tmp_path, far="s3://me:hush@bucket/far")
     assert "hush" not in str(refused.value)
-    options = WriteOptions.parse({"task": "t", "far": str(tmp_path), "id_columns": "n"})
-    schema = from_arrow_schema(batch_of(op=["cancel"], n=[1]).schema)
-    with pytest.raises((InvalidColumns, InvalidSparkOption), match="does not go with a column op"):
-        prepare(options, schema, False)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_column_op_cancels_in_both_tiers(
+    redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """What a job cancels waits nowhere, whether this job or an earlier one has scheduled it, also if it was killed."""
+    Run(redis_server, tmp_path, name="earlier").whole()
+    ops = ["enqueue"] * 6 + ["cancel"] * 6
+    if killed:
+        with monkeypatch.context() as patched:
+            patched.setattr(BulkJobs, "finish", _killed_at(BulkJobs, "finish", 1))
+            with pytest.raises(Killed):
+                _run_ops(redis_server, tmp_path, ops)
+    _run_ops(redis_server, tmp_path, ops)
+    due_at_once = IDS[6:12:3]
+    assert everywhere(client, tmp_path) == Counter([*IDS[:6] * 2, *due_at_once])
+
+
+def _run_ops(server: PrivateRedis, path: Path, ops: Sequence[str]) -> None:
+    run = Run(server, path, name="ops", op=True)
+    run.commit([run.writer.write("ops", iter([part(IDS, op=list(ops))]))])
