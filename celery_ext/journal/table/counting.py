@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from celery_ext.journal.table import schema
 from celery_ext.journal.table.database import Database
 from celery_ext.journal.table.hours import HOUR_MS, hours_where
+from celery_ext.journal.table.statements import ranges_of
 
 _messages = schema.messages
 
@@ -154,9 +155,9 @@ def _pieces(from_ms: float, to_ms: float) -> tuple[list[tuple[float, float]], tu
     return ranges, None if first == end and first is not None else (first, end)
 
 
-def _rows_between(queue: str, from_ms: float, to_ms: float) -> Any:
+def _rows_between(queue: str, from_ms: Any, to_ms: Any) -> Any:
     where = [_messages.c.queue == queue, schema.is_waiting, _messages.c.due_ms >= from_ms, _messages.c.due_ms < to_ms]
-    return select(func.count()).select_from(_messages).where(*where).scalar_subquery()
+    return select(func.count()).select_from(_messages).where(*where).correlate_except(_messages).scalar_subquery()
 
 
 def _histogram(connection: Connection, queue: str, from_hour: int | None, to_hour: int | None) -> list[tuple[int, int]]:
@@ -186,13 +187,9 @@ def _due_counts(connection: Connection, queue: str, bounds_ms: Sequence[float]) 
 
 def _exact(connection: Connection, queue: str, ranges: Iterable[tuple[float, float]]) -> list[int]:
     wanted = list(ranges)
-    found: list[int] = []
-    for at in range(0, len(wanted), 100):
-        counted = select(
-            *(_rows_between(queue, *one).label(f"n{number}") for number, one in enumerate(wanted[at : at + 100]))
-        )
-        found.extend(int(number) for number in connection.execute(counted).one())
-    return found
+    given, number, low, high = ranges_of(connection, wanted)
+    counted = select(_rows_between(queue, low, high)).select_from(given).order_by(number)
+    return [int(one) for one in connection.scalars(counted)]
 
 
 def _due_at(connection: Connection, queue: str, hours: list[tuple[int, int]], before: list[int], rank: int) -> float:

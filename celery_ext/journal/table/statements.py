@@ -1,7 +1,7 @@
 """What PostgreSQL and SQLite each say in their own way."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Double,
     Table,
     Text,
     any_,
@@ -43,6 +44,19 @@ def among(connection: Connection, column: ColumnElement[Any], values: Collection
         array = bindparam(None, given, type_=ARRAY(Text() if is_name else BigInteger()), unique=True)
         return column == any_(array)
     return column.in_(select(raw("value")).select_from(func.json_each(json.dumps(given))))
+
+
+def ranges_of(connection: Connection, ranges: Sequence[tuple[float, float]]) -> tuple[Any, Any, Any, Any]:
+    """Returns a table of ranges, and its columns: their number, their lower and their upper bound."""
+    if is_postgres(connection):
+        bounds: list[Any] = [
+            bindparam(None, [float(one[at]) for one in ranges], type_=ARRAY(Double()), unique=True) for at in (0, 1)
+        ]
+        table_ = func.unnest(*bounds).table_valued("low", "high", with_ordinality="at", name="given")
+        table_ = table_.render_derived()
+        return table_, table_.c.at, table_.c.low, table_.c.high
+    given = func.json_each(json.dumps(ranges)).table_valued("key", "value", name="given")
+    return given, given.c.key, func.json_extract(given.c.value, "$[0]"), func.json_extract(given.c.value, "$[1]")
 
 
 def next_numbers(connection: Connection, count: int) -> list[int]:
