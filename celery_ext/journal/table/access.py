@@ -62,10 +62,9 @@ def set_epoch(connection: Connection, epoch: int, *where: ColumnElement[bool], w
     changed = update(_messages).where(*where).values(state=epoch)
     found = list(connection.execute(changed.returning(_messages.c.seq, _messages.c.queue, _messages.c.due_ms)))
     if were_waiting:
-        changes = Counter[HourKey]()
-        for _, queue, due_ms in found:
-            changes[HourKey.of(queue, epoch, due_ms)] += 1
-            changes[HourKey.of(queue, WAITING, due_ms)] -= 1
+        offered = Counter(HourKey.of(queue, epoch, due_ms) for _, queue, due_ms in found)
+        changes = Counter(offered)
+        changes.subtract({key._replace(offered=False): number for key, number in offered.items()})
         note(connection, changes)
     return {seq for seq, _, _ in found}
 
