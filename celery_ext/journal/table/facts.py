@@ -87,8 +87,7 @@ class Facts:
 
     def set_beat(self, beat: int) -> None:
         """Sets the beat, such as after an older copy of the database was put in its place."""
-        fact = update(_facts).where(_facts.c.name == "beat").values(value=str(beat))
-        self._database.write(lambda connection: connection.execute(fact) and None)
+        self._database.write(lambda connection: set_fact(connection, "beat", str(beat)))
 
     def watermarks(self) -> Watermarks:
         """Returns up to where messages have left Redis."""
@@ -159,6 +158,11 @@ def _replace_watermarks(connection: Connection, marks: Watermarks) -> None:
     rows = [{"queue": queue, "moved_to_ms": ms} for queue, ms in {**marks.lagging, OTHERS: marks.moved_to_ms}.items()]
     connection.execute(delete(schema.watermarks))
     connection.execute(insert(schema.watermarks), rows)
+
+
+def set_fact(connection: Connection, name: str, value: str) -> None:
+    """Gives a fact another value."""
+    connection.execute(update(_facts).where(_facts.c.name == name).values(value=value))
 
 
 def raise_fact(connection: Connection, name: str, by: int) -> int:

@@ -1,8 +1,10 @@
 """The journal of one broker: what its tables can do. Errors of SQLAlchemy pass through as they are."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, func, select
 
@@ -13,6 +15,9 @@ from celery_ext.journal.table.epochs import Epoch, Epochs
 from celery_ext.journal.table.facts import Facts, facts_in
 from celery_ext.journal.table.messages import Messages
 from celery_ext.journal.table.statements import is_postgres
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,14 @@ class Journal(Messages, Counting, Facts, Epochs):
         return self._database.url
 
     database = url
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A connection for statements that only read."""
+        return self._database.reading()
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Does some work in a transaction; see ``Database.write``."""
+        return self._database.write(work)
 
     def stats(self) -> Stats:
         """Returns the figures of the journal.
