@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, select, tuple_, update
 from sqlalchemy import literal_column as raw
 
-from celery_ext.journal.table import schema
+from celery_ext.journal.table.database import schema
+from celery_ext.journal.table.database.statements import next_numbers, upsert
 from celery_ext.journal.table.hours import HourKey, note
 from celery_ext.journal.table.rows import WAITING, Addition, Row
-from celery_ext.journal.table.statements import next_numbers, upsert
 
 _messages = schema.messages
 _row = [_messages.c[name] for name in Row._fields]

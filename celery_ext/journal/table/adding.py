@@ -11,11 +11,11 @@ from sqlalchemy import Engine, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
-from celery_ext.journal.table import schema
-from celery_ext.journal.table.engines import SYNCHRONOUS
+from celery_ext.journal.table.database import schema
+from celery_ext.journal.table.database.engines import SYNCHRONOUS
+from celery_ext.journal.table.database.schema import storable
 from celery_ext.journal.table.hours import HourKey, counting
 from celery_ext.journal.table.rows import WAITING, Addition
-from celery_ext.journal.table.schema import storable
 
 _messages = schema.messages
 _facts = schema.facts

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from celery_ext.journal.table import schema
-from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.database import Database, schema
+from celery_ext.journal.table.database.statements import ranges_of
 from celery_ext.journal.table.hours import HOUR_MS, hours_where
-from celery_ext.journal.table.statements import ranges_of
 
 _messages = schema.messages
 

@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
-from celery_ext.journal.table import schema
 from celery_ext.journal.table.access import between, delete_where, of_epoch, renumber, rows_where, set_epoch, some_of
 from celery_ext.journal.table.counting import queues_where
-from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.database import Database, schema
+from celery_ext.journal.table.database.statements import among
 from celery_ext.journal.table.facts import Watermarks, epoch_in, lock_epoch, raise_fact, watermarks_in
 from celery_ext.journal.table.rows import Row
-from celery_ext.journal.table.statements import among
 
 _messages = schema.messages
 _epochs = schema.epochs

@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, Text, cast, delete, insert, select, update
 
-from celery_ext.journal.table import schema
-from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.database import Database, schema
 
 #: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
 OTHERS = ""

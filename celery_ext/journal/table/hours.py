@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, delete, func, insert, select, union_all
 from sqlalchemy import literal_column as raw
 
-from celery_ext.journal.table import schema
+from celery_ext.journal.table.database import schema
+from celery_ext.journal.table.database.statements import among, is_postgres, upsert
 from celery_ext.journal.table.rows import WAITING
-from celery_ext.journal.table.statements import among, is_postgres, upsert
 
 HOUR_MS = 3_600_000
 #: In PostgreSQL one transaction in so many adds up the changes of the others.

@@ -8,14 +8,12 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, func, select
 
-from celery_ext.journal.table import schema
 from celery_ext.journal.table.counting import Counting
-from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.database import Database, schema
+from celery_ext.journal.table.database.statements import is_postgres
 from celery_ext.journal.table.epochs import Epoch, Epochs
 from celery_ext.journal.table.facts import Facts, facts_in
 from celery_ext.journal.table.messages import Messages
-from celery_ext.journal.table.statements import is_postgres
-
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from celery_ext.journal.table import schema
 from celery_ext.journal.table.access import (
     between,
     delete_where,
@@ -21,10 +20,10 @@ from celery_ext.journal.table.access import (
     values_of,
 )
 from celery_ext.journal.table.adding import add_to_sqlite
-from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.database import Database, schema
+from celery_ext.journal.table.database.statements import among
 from celery_ext.journal.table.facts import epoch_in, lock_epoch, raise_fact
 from celery_ext.journal.table.rows import WAITING, Addition, Row
-from celery_ext.journal.table.statements import among
 
 _messages = schema.messages
 

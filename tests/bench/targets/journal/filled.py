@@ -7,7 +7,8 @@ from time import time
 
 from sqlalchemy import text
 
-from celery_ext.journal.table import Journal, schema
+from celery_ext.journal.table import Journal
+from celery_ext.journal.table.database import schema
 from tests.bench.targets.load import BODY_BYTES, HOUR_MS, message
 from tests.support.servers.postgres import PrivatePostgres
 

@@ -8,8 +8,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import ProgrammingError
 
 from celery_ext.journal.table import Journal
-from celery_ext.journal.table.engines import engine_of, parse_url
-from celery_ext.journal.table.schema import VERSION
+from celery_ext.journal.table.database.engines import engine_of, parse_url
+from celery_ext.journal.table.database.schema import VERSION
 from kombu_delayq.errors import UnsupportedJournal
 from tests.support.journal.additions import DUE_MS, addition
 from tests.support.servers.postgres import PrivatePostgres

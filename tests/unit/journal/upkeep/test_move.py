@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from celery_ext.journal.table import Journal, Watermarks
-from celery_ext.journal.table.move import PAGE, move
+from celery_ext.journal.upkeep.move import PAGE, move
 from kombu_delayq.errors import JournalInUse, OtherJournal
 from tests.support.journal.additions import DUE_MS, addition
 from tests.support.servers.postgres import PrivatePostgres

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy import literal_column as raw
 from sqlalchemy.dialects import postgresql, sqlite
 
-from celery_ext.journal.table.schema import Name, messages, storable
+from celery_ext.journal.table.database.schema import Name, messages, storable
 
 
 def is_postgres(connection: Connection) -> bool:

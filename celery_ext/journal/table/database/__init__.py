@@ -10,8 +10,8 @@ from typing import TypeVar
 from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from celery_ext.journal.table import versions
-from celery_ext.journal.table.engines import DURABLE, WRITES, engine_of, parse_url
+from celery_ext.journal.table.database import versions
+from celery_ext.journal.table.database.engines import DURABLE, WRITES, engine_of, parse_url
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, column, delete, func, insert, select, table, text, update
 from sqlalchemy import literal_column as raw
 
-from celery_ext.journal.table import schema
 from celery_ext.journal.table.access import delete_where
+from celery_ext.journal.table.database import schema
+from celery_ext.journal.table.database.statements import among, is_postgres
 from celery_ext.journal.table.facts import facts_in, set_fact
 from celery_ext.journal.table.hours import HourKey, note
 from celery_ext.journal.table.journal import Journal
 from celery_ext.journal.table.rows import WAITING
-from celery_ext.journal.table.statements import among, is_postgres
 from kombu_delayq.errors import JournalInUse, OtherJournal
 
 #: Rows of a page, which is one transaction in the target.

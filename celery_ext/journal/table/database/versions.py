@@ -5,8 +5,8 @@ from uuid import uuid4
 
 from sqlalchemy import BigInteger, Connection, Engine, func, insert, inspect, literal_column, select, text, update
 
-from celery_ext.journal.table import schema
-from celery_ext.journal.table.engines import DURABLE, WRITES
+from celery_ext.journal.table.database import schema
+from celery_ext.journal.table.database.engines import DURABLE, WRITES
 from kombu_delayq.errors import UnsupportedJournal
 
 #: Number of the lock in PostgreSQL that processes take which make or change the tables: "delayq" in ASCII.
