@@ -7,6 +7,7 @@ called.
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -14,8 +15,8 @@ from kombu_delayq.errors import InvalidDelayLevel, InvalidOptions
 
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
 #: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
-#: ``journal`` makes a store that also has a journal, from the arguments of ``DelayStore``. ``journal_worker`` makes the
-#: worker that promotes rows of the journal, from a function that makes such a store.
+#: ``journal`` makes a store that also has a journal, from the arguments of ``DelayStore``; in its module is the class
+#: of the worker that promotes rows of the journal.
 GROUP = "kombu_delayq.hooks"
 
 
@@ -61,7 +62,7 @@ def make_journaled_store(*args: Any) -> Any:
     Raises:
         InvalidOptions: What a journal needs is not installed.
     """
-    return _of_journal("journal")(*args)
+    return _of_journal("JournaledStore")(*args)
 
 
 def make_journal_worker(connect: Any) -> Any:
@@ -73,17 +74,19 @@ def make_journal_worker(connect: Any) -> Any:
     Raises:
         InvalidOptions: What a journal needs is not installed.
     """
-    return _of_journal("journal_worker")(connect)
+    return _of_journal("JournalWorker")(connect)
 
 
+@cache
 def _of_journal(name: str) -> Any:
+    """Returns a class of the module in which the hook ``journal`` is."""
     try:
-        [make] = _functions(name)
+        [entry] = entry_points(group=GROUP, name="journal")
+        return getattr(import_module(entry.module), name)
     except (ImportError, ValueError) as error:
         raise InvalidOptions(
             f"the transport option journal_url needs more packages: pip install 'kombu-delayq[journal]' ({error})"
         ) from error
-    return make
 
 
 def _begin(sender: Any, **kwargs: Any) -> None:

@@ -22,6 +22,7 @@ from kombu_delayq.store.upkeep.dead_letters import Letter
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
+from tests.support.store.promoting import JOURNAL_ID, row
 
 #: A bulk job that stages its messages.
 JOB = JobRun("j", 1, 600_000, staged=True)
@@ -80,6 +81,11 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "claim": lambda store: store.answers.claim("key", "digest"),
     "settle": lambda store: store.answers.settle("key", store.answers.claim("key", "digest"), "forget"),
     "discard": lambda store: store.lookup.discard("q", [(_change(store).message, "")]),
+    "begin_epoch": lambda store: store.promotion.begin_epoch(JOURNAL_ID, 1, 0),
+    "take_office": lambda store: store.promotion.take_office(JOURNAL_ID, 1, 0),
+    "pulse": lambda store: store.promotion.pulse(JOURNAL_ID, 1, 0),
+    "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
+    "claim_rows": lambda store: store.promotion.claim_rows([2]),
     "forget": lambda store: store.queues.forget(["q"], 60.0),
 }
 

@@ -45,7 +45,7 @@ def insert_new(connection: Connection, rows: Iterable[dict[str, Any]]) -> dict[t
 def rows_where(connection: Connection, where: Sequence[ColumnElement[bool]], count: int | None = None) -> list[Row]:
     """Returns rows in the order of their due times."""
     found = select(*_row).where(*where).order_by(_messages.c.due_ms, _messages.c.seq)
-    return [_row_of(row) for row in connection.execute(found if count is None else found.limit(count))]
+    return list(map(_row_of, connection.execute(found if count is None else found.limit(count)).all()))
 
 
 def delete_where(connection: Connection, *where: ColumnElement[bool]) -> list[Row]:
@@ -60,7 +60,7 @@ def delete_where(connection: Connection, *where: ColumnElement[bool]) -> list[Ro
 def set_epoch(connection: Connection, epoch: int, *where: ColumnElement[bool], were_waiting: bool) -> set[int]:
     """Notes that Redis was given rows, in an epoch. Returns their numbers."""
     changed = update(_messages).where(*where).values(state=epoch)
-    found = list(connection.execute(changed.returning(_messages.c.seq, _messages.c.queue, _messages.c.due_ms)))
+    found = connection.execute(changed.returning(_messages.c.seq, _messages.c.queue, _messages.c.due_ms)).all()
     if were_waiting:
         offered = Counter(HourKey.of(queue, epoch, due_ms) for _, queue, due_ms in found)
         changes = Counter(offered)
@@ -125,7 +125,7 @@ def between(from_ms: float, to_ms: float, after: tuple[float, int] | None = None
 
 def _row_of(found: Any) -> Row:
     row = Row._make(found)
-    return row._replace(body=bytes(row.body))
+    return row if type(row.body) is bytes else row._replace(body=bytes(row.body))  # a driver may return a memoryview
 
 
 def in_state(state: int | None) -> list[ColumnElement[bool]]:
