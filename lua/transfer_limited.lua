@@ -18,7 +18,7 @@
 -- dropped, 1 if due messages are held back, {four for each message that is too late and is to be buried: key, due time,
 -- priority, body; the last two are '' where the body is missing}}. While messages are too late, no other moves.
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
--- Cost: O(log N) a message; O(1000 log N) while urgent messages may be among many that are held back
+-- Cost: O(log N) a message; O(500 log N) while urgent messages may be among many that are held back
 -- @include clock large lifetime move move_limited take tally too_late wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }

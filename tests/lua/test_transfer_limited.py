@@ -1,11 +1,14 @@
 """``transfer_limited.lua``: moves due messages within the limits of their queue."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kombu_delayq.options.limits import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer, Transferred
 from tests.support.store.fixtures import MakeStore
+from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
     DUE,
     PAST_MS,
@@ -161,6 +164,45 @@ def test_urgent_messages_behind_many_are_found_step_by_step(make_store: MakeStor
     assert lists(store) == {0: ["urgent"]}
 
 
+def test_urgent_messages_that_came_late_are_found_by_the_next_round(store: DelayStore) -> None:
+    """A message that comes with an earlier due time than the script has looked at is found when it looks again."""
+    low, urgent = waiting("low", PAST_MS, priority=9), waiting("urgent", PAST_MS + 5)
+    store.delivery.offer("q", low, *(waiting(f"low {n}", PAST_MS + 10, priority=9) for n in range(3)))
+    refill(store, 0)
+    store.delivery.transfer_limited("q", SLOW)
+    store.delivery.offer("q", urgent)
+    store.delivery.transfer_limited("q", SLOW)
+    index, bucket = store.keys.urgent("q", store.backup), store.keys.bucket("q")
+    assert not store.client.exists(index)
+    store.client.hset(bucket, "since", repr(clock_ms(store.client) - 60_000))
+    store.delivery.transfer_limited("q", SLOW)
+    assert store.client.zcard(index) == 1
+    refill(store, 1)
+    store.delivery.transfer_limited("q", SLOW)
+    assert lists(store) == {0: ["urgent"]}
+
+
+@hash_only
+def test_the_index_has_a_bound(make_store: MakeStore) -> None:
+    """Of very many urgent messages it has the first ones, and is filled again when half of these have left."""
+    store = make_store(transfer_batch=5000)
+    offers = [Offer(f"l{n}", repr(PAST_MS + n / 1000), 9, "b") for n in range(500)]
+    offers += [Offer(f"m{n}", repr(PAST_MS + 1 + n / 1000), 4, "b") for n in range(10_700)]
+    for at in range(0, len(offers), 1000):
+        store.delivery.offer("q", *offers[at : at + 1000])
+    index, limits = store.keys.urgent("q", store.backup), QueueLimits("run", None, 0.001, 5_000)
+    for _ in range(23):
+        refill(store, 0, limits)
+        store.delivery.transfer_limited("q", limits)
+    assert store.client.zcard(index) == 10_000
+    for tokens in (5_000, 5_000, 700):
+        refill(store, tokens, limits)
+        for _ in range(30):
+            store.delivery.transfer_limited("q", limits)
+    ready = store.keys.ready("q", (0, 3, 6, 9))
+    assert [store.client.llen(key) for key in ready] == [0, 10_700, 0, 0]
+
+
 def test_too_late_messages_are_dropped(store: DelayStore) -> None:
     """Messages that are later than the limit leave without a trace but the counter; the others run in a later call."""
     now_ms = clock_ms(store.client)
@@ -203,3 +245,36 @@ def test_a_key_of_the_wrong_type_is_refused(store: DelayStore, key: str) -> None
     """A key of another type stops it before anything has changed."""
     store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.transfer_limited("q", SLOW))
+
+
+#: Due time, priority, and whether the message is cancelled once others have left.
+HELD = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, 2, 3, 5, 6, 9]), st.booleans())
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(messages=st.lists(HELD, max_size=25), tokens=st.lists(st.integers(0, 3), min_size=1, max_size=12))
+def test_any_backlog_leaves_in_order(
+    store: DelayStore, messages: list[tuple[int, int, bool]], tokens: list[int]
+) -> None:
+    """Whatever is held back, each call moves the next ones by list, due time and place, and no more than its tokens."""
+    store.client.flushall()
+    steps = store.delivery._client.list_of_priority
+    waits = {str(n): (steps[priority], due, n) for n, (due, priority, _) in enumerate(messages)}
+    for n, (due, priority, _) in enumerate(messages):
+        store.delivery.offer("q", waiting(str(n), PAST_MS + due, priority=priority))
+    left: dict[int, list[str]] = {}
+    for call, count in enumerate(tokens):
+        refill(store, count)
+        expected = sorted(waits, key=waits.__getitem__)[:count]
+        assert store.delivery.transfer_limited("q", SLOW).moved == len(expected)
+        for name in expected:
+            left.setdefault(waits.pop(name)[0], []).append(name)
+        assert lists(store) == left
+        gone = [name for name in waits if messages[int(name)][2]] if call == 1 else []
+        for name in gone:
+            assert store.lookup.cancel(["q"], [name])
+            del waits[name]
+    drained(store)
+    for name in sorted(waits, key=waits.__getitem__):
+        left.setdefault(waits[name][0], []).append(name)
+    assert lists(store) == left

@@ -1,6 +1,6 @@
 """``GET /scale``: one figure for an autoscaler, such as KEDA's ``metrics-api``."""
 
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import msgspec
@@ -64,7 +64,7 @@ def scale(request: Request) -> Response:
 
 
 def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
-    """Returns the work of queues; two round trips.
+    """Returns the work of queues; three round trips. Of messages that a rate holds back, those that leave in time.
 
     Raises:
         Problem: Redis refuses to count a queue.
@@ -75,10 +75,13 @@ def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
             raise Problem(502, f"queue {stats.queue!r} cannot be counted: {stats.error}", "broker-refuses")
     horizon_ms = max(stats.now_ms for stats in overview) + ahead_s * 1000
     counts = store.figures.due_counts(queues, [-inf, horizon_ms])
+    limited = store.figures.counts(queues)
     work = {}
     for stats in overview:
         [soon] = counts.get(stats.queue, [stats.overdue])
-        due = max(soon - stats.overdue, 0)  # the transfer goes on between both
-        work[stats.queue] = QueueWork(stats.ready + stats.overdue + due, stats.ready, stats.overdue, due)
+        overdue, due = stats.overdue, max(soon - stats.overdue, 0)  # the transfer goes on between both
+        if (held := limited[stats.queue].holding(stats)) is not None:
+            overdue, due = min(overdue, max(1, ceil(held.per_s * ahead_s))), 0
+        work[stats.queue] = QueueWork(stats.ready + overdue + due, stats.ready, overdue, due)
     sums: Any = {name: sum(getattr(each, name) for each in work.values()) for name in QueueWork.__struct_fields__}
     return Work(**sums, ahead_s=ahead_s, queues=work)

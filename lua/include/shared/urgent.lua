@@ -8,7 +8,7 @@
 -- @include page pick zset
 
 -- A call looks at so many messages, or about at so many bytes.
-local LOOKED, LOOKED_BYTES = 1000, 300000
+local LOOKED, LOOKED_BYTES = 500, 200000
 -- The index has the INDEXED most urgent messages at most. A round begins ROUND_MS after the last had looked at all, for
 -- messages that came late.
 local INDEXED, ROUND_MS = 10000, 30000

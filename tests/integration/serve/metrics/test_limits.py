@@ -25,6 +25,7 @@ def test_held_back_messages_and_late_ones_are_shown(redis_server: PrivateRedis, 
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
     with TestClient(asgi(app, anonymous=True)) as client:
         rows = {row["queue"]: row for row in client.get("/v1/queues").json()["queues"]}
+        scale = client.get("/scale", params={"queue": "sms", "ahead": "4s"}).json()
         metrics = client.get("/metrics").text
         page = client.get("/queues/sms").text
         late_page = client.get("/queues/news").text
@@ -32,6 +33,7 @@ def test_held_back_messages_and_late_ones_are_shown(redis_server: PrivateRedis, 
     assert (rows["sms"]["held_back"]["per_s"], rows["sms"]["held_back"]["burst"]) == (5, 1)
     assert rows["news"]["held_back"] is None
     assert rows["news"]["too_late"] == {"dropped": 3, "dead-lettered": 0}
+    assert (scale["ready"], scale["overdue"], scale["value"]) == (1, 20, 21)
     assert 'delayq_held_back_messages{queue="sms"} 50.0' in metrics
     assert 'delayq_too_late_messages_total{outcome="dropped",queue="news"} 3.0' in metrics
     assert "held back by its rate, 50 wait, at 5/s, until about" in page
