@@ -49,8 +49,8 @@ class JournaledJobs(BulkJobs):
             first.setdefault(as_text(one.id), one)
         new = [one for one, is_known in zip(kept, known, strict=True) if not is_known and first[as_text(one.id)] is one]
         self._tiers.place(queue, new, key_of=partial(_key, job.name), cutoff_ms=cutoff_ms)
-        ids = {one.id for one in far}
-        return [one._replace(body="") if one.id in ids and one.body else one for one in offers]
+        elsewhere = set(map(id, far))
+        return [one._replace(body="") if id(one) in elsewhere else one for one in offers]
 
     def _publish(self, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
         found = self.find(job.name)

@@ -93,10 +93,10 @@ class Tiers:
             key_of: Returns the key of a message, as in ``Addition``; without it, the content is the key.
             cutoff_ms: Due time after which messages are far, where the caller has decided so already.
         """
-        keys: Sequence[Hashable] = [page] if page else [one.id for one in offers]
+        keys: Iterable[Hashable] = [page] if page else _keys_of(offers)
         cutoff_ms = self.cutoff_ms(keys) if cutoff_ms is None else cutoff_ms
         if page is not None:  # its sender may confirm it later
-            _attempts.remember(keys, cutoff_ms)
+            _attempts.remember([page], cutoff_ms)
         near, far = self.split(offers, cutoff_ms)
         try:
             stored = self._note(self.additions(queue, far, expire_ms, key_of))
@@ -105,7 +105,7 @@ class Tiers:
                 kept = [one for one in near if one.due and one.body]
                 rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True)
         except Exception:
-            _attempts.remember(keys, cutoff_ms)
+            _attempts.remember([page] if page else _keys_of(offers), cutoff_ms)
             raise
         return Placed(near, rows, len(stored), cutoff_ms)
 
@@ -124,7 +124,7 @@ class Tiers:
             self.take_back(placed)
             raise
         except Exception:
-            _attempts.remember([one.id for one in offers], placed.cutoff_ms)
+            _attempts.remember(_keys_of(offers), placed.cutoff_ms)
             raise
 
     def take_back(self, placed: Placed) -> None:
@@ -175,3 +175,8 @@ class Tiers:
         """Returns Redis's clock, by which due times count that are relative."""
         seconds, microseconds = self._client.ask("TIME")
         return float(seconds) * 1000 + float(microseconds) / 1000
+
+
+def _keys_of(offers: Sequence[Offer]) -> Iterator[Hashable]:
+    """Yields by what a message is recognized that is offered again in this process."""
+    return ((one.id, hash(one.body)) for one in offers)

@@ -1,0 +1,108 @@
+"""Bulk jobs send each row once, to where it belongs."""
+
+from time import time
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from celery_ext.journal import JournaledStore
+from kombu_delayq.store.bulk_jobs import BulkJobs
+from kombu_delayq.store.types import Offer
+from tests.integration.journal.publishing.test_tiers import far, near, rows
+from tests.support.journal.stores import DAY_MS, MakeJournaled, in_redis
+from tests.support.store.jobs import begun, claim, published
+
+
+def sent(store: JournaledStore) -> tuple[list[str], list[tuple[str, bool]], int]:
+    found = store.jobs.find("j")
+    assert found is not None
+    ids = ["near", "far", "other", "cancelled"]
+    return in_redis(store), rows(store, *ids), found.enqueued
+
+
+@pytest.mark.parametrize("way", ["at once", "ahead"])
+def test_a_job_is_divided_and_sends_each_id_once(make_journaled: MakeJournaled, way: str) -> None:
+    """Far rows wait in the journal, count as sent, and are not sent again, even with other bytes."""
+    store = make_journaled()
+    job = begun(store)
+    store.jobs.enqueue("q", job, [claim("cancelled")])
+    chunk = [near(), far(), far("cancelled")]
+    for fresh in (2, 0):
+        if way == "at once":
+            reply = store.jobs.enqueue("q", job, chunk)
+        else:
+            with store.client.pipeline(transaction=False) as pipe:
+                store.client.script_load(store.jobs._client.script("enqueue").text)
+                for command in store.jobs.enqueue_commands("q", job, chunk):
+                    pipe.execute_command(*command)
+                reply = store.jobs.enqueued(pipe.execute())
+        assert (reply.word, reply.fresh, reply.repeated) == ("enqueued", fresh, 3 - fresh)
+        assert sent(store) == (["near"], [("far", True)], 2)
+        chunk[1] = Offer("far", repr(time() * 1000 + 50 * DAY_MS), 0, "other bytes of a second attempt")
+
+
+def test_a_task_killed_between_rows_and_guard(make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are there and the guard has none: the next attempt sends each once, though its bytes differ."""
+    store = make_journaled()
+    job = begun(store)
+
+    def killed(*_: object) -> object:
+        raise RedisConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BulkJobs, "enqueue", killed)
+        with pytest.raises(RedisConnectionError):
+            store.jobs.enqueue("q", job, [near(), far()])
+    assert sent(store) == ([], [("far", True)], 0)
+    again = [near(), Offer("far", repr(time() * 1000 + 50 * DAY_MS), 0, "other bytes"), far("other")]
+    assert store.jobs.enqueue("q", job, again).fresh == 3
+    assert sent(store) == (["near"], [("far", True), ("other", True)], 3)
+
+
+def test_a_straggler_leaves_no_rows(make_journaled: MakeJournaled) -> None:
+    """A run that a later one has taken over writes nothing into the journal."""
+    store = make_journaled(journal="all")
+    old = begun(store)
+    begun(store)
+    assert store.jobs.enqueue("q", old, [near(), far()]).word == "superseded"
+    assert sent(store) == ([], [], 0)
+
+
+def test_one_id_in_both_tiers_is_sent_once(make_journaled: MakeJournaled) -> None:
+    """Of two messages of one id in a chunk the first is sent, as without a journal."""
+    store = make_journaled()
+    job = begun(store)
+    store.jobs.enqueue("q", job, [near("other"), far("other")])
+    assert sent(store) == (["other"], [], 1)
+
+
+def test_staged_messages_go_where_they_belong(make_journaled: MakeJournaled) -> None:
+    """Before the commit the journal has nothing of a staged job; then its far messages go there, once."""
+    store = make_journaled(journal="all")
+    job = begun(store, staged=True)
+    store.jobs.enqueue("q", job, [near(), far()])
+    store.jobs.enqueue("other queue", job, [far("other")])
+    assert sent(store) == ([], [], 3)
+    assert store.jobs.finish(job, "committed") == "publishing"
+    assert published(store, job) == 3
+    assert sent(store) == (["near"], [("near", False), ("far", True), ("other", True)], 3)
+    assert store.jobs.find("j").state == "committed"  # type: ignore[union-attr]
+
+
+def test_two_drivers_publish_one_job(make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another driver sends what this one has just read: no message is left out."""
+    store, other = make_journaled(), make_journaled()
+    job = begun(store, staged=True)
+    store.jobs.enqueue("q", job, [far(f"id {number}") for number in range(450)])
+    store.jobs.finish(job, "committed")
+    real = store.jobs._staged
+
+    def read_and_wait(of: object) -> object:
+        found = real(job)
+        monkeypatch.undo()
+        other.jobs.publish(job)
+        return found
+
+    monkeypatch.setattr(store.jobs, "_staged", read_and_wait)
+    published(store, job)
+    assert len(store.journal.get([f"id {number}" for number in range(450)])) == 450
