@@ -25,9 +25,13 @@ TARGET = 3
 CASES = [(1, True), (10, True), (200, True), (200, False)]
 #: What the script does in order to count, and what stands there where it does not.
 COUNTING = [
-    (r"\n  elseif not first and now - due > PUNCTUAL then\n.*?\n  end\n  if late and .*?\n  end\n", "\n  end\n"),
-    (r"\nif late then\n.*?\nif first and expire.*?\nend\n", "\n"),
-    (r"local function tally.*?\nlocal PUNCTUAL = .*?\n(?=local TYPES)", ""),
+    (
+        r"\n    elseif not first and now - due > PUNCTUAL then\n.*?\n    end\n    if late and .*?\n    end\n",
+        "\n    end\n",
+    ),
+    (r"\n  if late then\n.*?(?=\n  return moved)", ""),
+    (r"\nif first and expire.*?\nend\n", "\n"),
+    (r"local function tally.*?\nlocal PUNCTUAL = .*?\n(?=local REPLY)", ""),
 ]
 
 
