@@ -135,7 +135,7 @@ def test_rows_that_come_late_hold_the_watermark(journaled_store: JournaledStore)
 def test_rows_of_a_round_that_a_loss_has_cut_are_not_lost(journaled_store: JournaledStore) -> None:
     """Rows that were pushed to a Redis that then lost them, and not marked yet, go to the next one."""
     store = journaled_store
-    store.journal.add([addition(name, clock_ms(store.client) + 1000) for name in "ab"])
+    store.journal.add([addition(name, clock_ms(store.client) + 60_000) for name in "ab"])
     promoter, mark = Promoter(store).beat(), store.journal.mark
 
     def lost_before(*args: object) -> object:

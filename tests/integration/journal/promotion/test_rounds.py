@@ -6,6 +6,7 @@ import pytest
 
 from celery_ext.journal.promotion import rounds
 from celery_ext.journal.store import tiers
+from celery_ext.journal.upkeep import trim
 from tests.support.journal.stores import (
     DAY_MS,
     HOUR_MS,
@@ -25,7 +26,7 @@ def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournale
     """Rows that are due soon, or were due already, come to Redis in the order of due times; others stay."""
     store = make_journaled()
     now_ms = clock_ms(store.client)
-    far = [("later", 2 * HOUR_MS), ("soon", 1000.0), ("late", -DAY_MS), ("near", 0.4 * HOUR_MS)]
+    far = [("later", 2 * HOUR_MS), ("soon", 60_000.0), ("late", -DAY_MS), ("near", 0.4 * HOUR_MS)]
     store.journal.add([addition(name, now_ms + ms) for name, ms in far])
     promoter = Promoter(store).beat()
     assert promoter.round()[:3] == (3, 0, 0)
@@ -40,7 +41,7 @@ def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pyt
     """Many rows go page by page, also many of one due time; none is left out and none comes twice."""
     monkeypatch.setattr(rounds, "PAGE", 7)
     store = make_journaled()
-    due_ms = clock_ms(store.client) + 1000
+    due_ms = clock_ms(store.client) + 60_000
     store.journal.add([addition(f"i{n:02}", due_ms + n // 20, f"q{n % 3}") for n in range(60)])
     assert Promoter(store).beat().round().promoted == 60
     for queue in range(3):
@@ -50,7 +51,7 @@ def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pyt
 def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journaled: MakeJournaled) -> None:
     """A caller that takes a row out after the round has read it wins, and after the push Redis decides."""
     store = make_journaled()
-    due_ms = clock_ms(store.client) + 1000
+    due_ms = clock_ms(store.client) + 60_000
     store.journal.add([addition(name, due_ms) for name in "abc"])
     promoter, claims = Promoter(store).beat(), {}
     promotable = store.journal.promotable
@@ -70,7 +71,7 @@ def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journal
 def test_a_row_that_was_deleted_after_its_push_stays_in_the_guard(make_journaled: MakeJournaled) -> None:
     """Whoever deletes a row between push and mark learns from the guard that it was pushed."""
     store = make_journaled()
-    store.journal.add([addition("a", clock_ms(store.client) + 1000)])
+    store.journal.add([addition("a", clock_ms(store.client) + 60_000)])
     promoter, mark = Promoter(store).beat(), store.journal.mark
     [row] = store.journal.get(["a"])
 
@@ -87,7 +88,7 @@ def test_a_row_that_was_deleted_after_its_push_stays_in_the_guard(make_journaled
 def test_a_queue_that_redis_refuses_holds_up_no_other(make_journaled: MakeJournaled) -> None:
     """With somebody else's key in the place of a queue, its rows stay in the journal, and the others come."""
     store = make_journaled()
-    due_ms = clock_ms(store.client) + 1000
+    due_ms = clock_ms(store.client) + 60_000
     store.client.set("delayq:{q}:due", "somebody else's")
     store.journal.add([addition("a", due_ms), addition("b", due_ms, "p")])
     promoter = Promoter(store)
@@ -119,3 +120,19 @@ def test_a_wrong_clock_of_a_publisher_loses_nothing(
     assert set(dues) == {"past", *in_redis(store), *(row.id for row in store.journal.get(list(dues)))}
     assert "near" in in_redis(store)
     assert [row.id for row in store.journal.get(["month"])] == ["month"]
+
+
+def test_rows_of_messages_that_left_are_trimmed(make_journaled: MakeJournaled) -> None:
+    """Rows leave once their messages have left Redis for as long as the retention; others stay."""
+    store = make_journaled(journal="all", journal_retention=3600)
+    now_ms = clock_ms(store.client)
+    dues = {"long ago": now_ms - 2 * HOUR_MS, "lately": now_ms - HOUR_MS / 2, "soon": now_ms + HOUR_MS / 3}
+    store.journal.add([addition(name, due_ms) for name, due_ms in dues.items()])
+    promoter = Promoter(store).beat()
+    promoter.round()
+    promoter.beat()
+    assert list(trim(store)) == []  # it waits in Redis still
+    assert delivered(store) == ["long ago", "lately"]
+    promoter.beat()
+    assert list(trim(store)) == [1]
+    assert {row.id for row in store.journal.get(list(dues), None)} == {"lately", "soon"}
