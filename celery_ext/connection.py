@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kombu.connection import Connection
 from redis import ConnectionPool
@@ -11,6 +11,11 @@ from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionE
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.errors import OtherTransport
 from kombu_delayq.store import DelayStore
+
+if TYPE_CHECKING:
+    from celery_ext.journal.state import JournalState
+
+S = TypeVar("S")
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 
@@ -61,6 +66,38 @@ def open_store(
             f'set broker_transport = "{TRANSPORT}"'
         )
     return _store_of(channel) if pool is None else connect_store(channel, pool(channel))
+
+
+def look_at_journal(store: S) -> "tuple[S, JournalState | None]":
+    """Looks at the journal of a store.
+
+    Returns:
+        The store to read from, which knows no journal while the database of the journal is away; and how the journal
+        is, None for a store without one.
+    """
+    if getattr(store, "journal", None) is None:
+        return store, None
+    from celery_ext.journal.state import state_of
+
+    found: Any = store
+    state = state_of(found)
+    return (found.redis_alone if state.error else store), state
+
+
+def database_errors() -> tuple[type[Exception], ...]:
+    """Returns what the operations of a journal raise when its database is away; nothing if none can be used here."""
+    try:
+        from celery_ext.journal.table.errors import DATABASE_ERRORS
+    except ImportError:  # without the extra `journal`
+        return ()
+    return DATABASE_ERRORS
+
+
+def database_in_words(error: BaseException) -> str:
+    """Returns one of ``database_errors`` as one line, which shows no message and no password."""
+    from celery_ext.journal.table.errors import error_in_words
+
+    return f"the database of the journal: {error_in_words(error)}"
 
 
 def store_of_consumer(consumer: Any) -> DelayStore | None:

@@ -64,6 +64,13 @@ Exit codes:
     callback=parse_transport_options,
     help="A transport option, such as -o master_name=main. The value is JSON, or else text. May be repeated.",
 )
+@click.option(
+    "--journal-url",
+    metavar="URL",
+    envvar="DELAYQ_JOURNAL_URL",
+    help="Database of the journal, as in the transport option journal_url, which `celery -A app delayq` takes from the "
+    "app.",
+)
 @click.pass_context
 def delayq(context: click.Context, /, **params: Any) -> None:
     """Look after the delayed messages of Celery on Redis."""

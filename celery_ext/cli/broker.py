@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.cli.output import escaped
 from celery_ext.cli.stderr import logs_on_stderr
-from celery_ext.connection import TRANSPORT, open_store
+from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.options import Options
@@ -42,7 +42,12 @@ class CliBroker:
     @classmethod
     def of(cls, context: click.Context, app: Celery | None) -> "CliBroker":
         """Returns the broker that the options of ``delayq`` name. An app's broker overrides environment variables."""
-        broker, options = context.params.get("broker"), context.params.get("options") or {}
+        broker, options = context.params.get("broker"), dict(context.params.get("options") or {})
+        if journal_url := context.params.get("journal_url"):
+            of_app = (app.conf.broker_transport_options or {}) if app is not None else {}
+            is_fallback = context.get_parameter_source("journal_url") is ParameterSource.ENVIRONMENT
+            if not (is_fallback and "journal_url" in of_app):
+                options.setdefault("journal_url", journal_url)
         if context.get_parameter_source("broker") is ParameterSource.ENVIRONMENT:
             return cls(app, None, options, broker)
         return cls(app, broker, options)
@@ -134,13 +139,17 @@ def broker_in_words(connection: Connection) -> str:
 
 @contextmanager
 def errors_in_words(connection: Connection) -> Iterator[None]:
-    """Turns errors of Redis into one line that names the broker, without its password."""
+    """Turns errors of Redis, and of the journal's database, into one line without a password."""
     try:
         yield
     except BrokenPipeError:  # from stdout, as in `… | head`; redis-py raises its own errors instead
         raise
     except (RedisError, OSError, *connection.connection_errors) as error:
         raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error
+    except Exception as error:
+        if not isinstance(error, database_errors()):
+            raise
+        raise click.ClickException(escaped(database_in_words(error))) from error
 
 
 def parse_transport_options(

@@ -17,6 +17,8 @@ from kombu_delayq.message.times import iso_of
 LAST_COLUMN = 12
 #: Columns of a listing, and the most characters of a cell.
 LISTING_HEAD = ("DUE", "TASK", "ID", "QUEUE", "RETRIES", "ARGUMENTS")
+#: The column of those that wait in the journal, which stands before the last where there are any.
+TIER_HEAD = "TIER"
 CELL_WIDTH = 100
 ARGUMENTS_WIDTH = 40
 
@@ -128,6 +130,7 @@ def summary(task: DelayedTask, now_ms: float) -> dict[str, Any]:
         "id": task.id,
         "task": task.name,
         "queue": task.queue,
+        "tier": task.tier,
         "due": iso_of(due_ms),
         "due_in_s": round((due_ms - now_ms) / 1000, 3),
         "priority": task.priority,
@@ -136,6 +139,15 @@ def summary(task: DelayedTask, now_ms: float) -> dict[str, Any]:
         "argsrepr": task.argsrepr,
         "kwargsrepr": task.kwargsrepr,
     }
+
+
+def listing(tasks: Sequence[DelayedTask], now_ms: float) -> list[str]:
+    """Returns the lines of a listing. Where one of the tasks waits in the journal, a column says who has each."""
+    head, rows = [*LISTING_HEAD], [row(task, chain_of(task), now_ms) for task in tasks]
+    if any(task.tier == "journal" for task in tasks):
+        head.insert(-1, TIER_HEAD)
+        rows = [[*cells[:-1], task.tier, cells[-1]] for cells, task in zip(rows, tasks, strict=True)]
+    return fit_table(head, rows, right={4}, title=2)
 
 
 def row(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from kombu import serialization
 from kombu.utils.json import loads as kombu_json
@@ -20,7 +20,7 @@ READABLE = (bodies.JSON, bodies.YAML, bodies.MSGPACK)
 
 @dataclass(frozen=True, repr=False)
 class DelayedTask:
-    """A task that waits in Redis. Its repr has no arguments, so that it may be logged.
+    """A task that waits. Its repr has no arguments, so that it may be logged.
 
     Attributes:
         message: The message as it was read from the store.
@@ -52,6 +52,11 @@ class DelayedTask:
     def due(self) -> datetime:
         """When the task is due, in UTC."""
         return moment_of(self.message.due_ms)
+
+    @property
+    def tier(self) -> Literal["redis", "journal"]:
+        """Who has it: Redis, or the journal alone, which hands it over before it is due."""
+        return "journal" if self.message.backup == "journal" else "redis"
 
     @property
     def eta(self) -> str | None:

@@ -11,7 +11,8 @@ from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import due_options, json_option
-from celery_ext.cli.output import LISTING_HEAD, chain_of, fit_table, json_line, row, summary
+from celery_ext.cli.output import json_line, summary
+from celery_ext.cli.output import listing as listing_of
 from celery_ext.cli.param_types import Moment
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import known_queues, queues_argument
@@ -102,5 +103,4 @@ def _json(tasks: list[DelayedTask], listing: _Listing) -> Iterator[str]:
 
 
 def _text(tasks: list[DelayedTask], listing: _Listing) -> list[str]:
-    rows = [row(task, chain_of(task), listing.now_ms) for task in tasks]
-    return fit_table(LISTING_HEAD, rows, right={4}, title=2)
+    return listing_of(tasks, listing.now_ms)

@@ -87,6 +87,7 @@ def _text(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[st
         "stored as": task.message.id if task.message.id != task.id else None,
         "task": task_name(task),
         "queue": task.queue,
+        "waits in": "the journal" if task.tier == "journal" else None,
         "due": when(task.message.due_ms, now_ms),
         "eta": task.eta,
         "priority": task.priority,

@@ -22,8 +22,9 @@ _EPILOG = """
 \b
 Exit codes with --check, as monitoring plugins have them:
   0  OK.
-  1  WARNING: more than a --warn-… limit, or no known consumer (--consumers).
-  2  CRITICAL: more than a --max-… limit, or no leader (--leader).
+  1  WARNING: more than a --warn-… limit, no known consumer (--consumers), or late promotion (--journal).
+  2  CRITICAL: more than a --max-… limit, no leader (--leader), something wrong with the journal (--journal),
+     or Redis has lost data that the journal can restore.
   3  UNKNOWN: Redis does not answer, a queue cannot be read or is not known, or the options are wrong.
 """
 
@@ -51,7 +52,8 @@ def status(
     Without QUEUE, it shows the queues that hold or held delayed messages and those of the app, all queues with dead
     letters, and all consumers. DELAYED messages wait in the store, overdue ones among them; READY messages wait for a
     consumer. CONSUMERS are those that are known: not those on the stock transport or with `consume="brpop"`. IN HAND
-    are messages that a consumer has and has not acknowledged, of all its queues.
+    are messages that a consumer has and has not acknowledged, of all its queues. With a journal, IN JOURNAL are
+    those of the DELAYED messages that only the journal's database has.
 
     With --check it compares with the limits. Each limit is one of a single queue.
     """

@@ -12,6 +12,7 @@ import click
 
 from celery_ext.cli.output import escaped
 from celery_ext.cli.param_types import DURATION
+from celery_ext.cli.status import journal
 from celery_ext.delays.durations import in_words
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,12 +69,14 @@ class Limits:
         most: By the name of a measure, the most that is not critical.
         leader: Whether it is critical that no transfer worker leads.
         consumers: Whether to warn of queues with messages that are ready or due, and no known consumer.
+        journal: Whether the journal has to be there and promoted in time.
     """
 
     warn: Mapping[str, float]
     most: Mapping[str, float]
     leader: bool = False
     consumers: bool = False
+    journal: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Limits":
@@ -93,10 +96,10 @@ class Limits:
         for name in warn.keys() & most.keys():
             if warn[name] > most[name]:
                 raise click.UsageError(f"--warn-{name} is above --max-{name}, so it would never warn")
-        return cls(warn, most, given["leader"], given["consumers"])
+        return cls(warn, most, given["leader"], given["consumers"], given["journal"])
 
     def __bool__(self) -> bool:
-        return bool(self.warn or self.most or self.leader or self.consumers)
+        return bool(self.warn or self.most or self.leader or self.consumers or self.journal)
 
 
 def check_options(command: F) -> F:
@@ -122,6 +125,12 @@ def check_options(command: F) -> F:
             "--consumers",
             is_flag=True,
             help="WARNING when messages of a queue are ready or due, and no consumer of it is known.",
+        ),
+        click.option(
+            "--journal",
+            is_flag=True,
+            help="CRITICAL when the journal's database is away, nobody promotes its messages, or promotion is so late "
+            f"that messages are; WARNING when it is {journal.LAG_S:g} s behind.",
         ),
     ]
     for option in reversed(options):
@@ -167,6 +176,8 @@ def end(state: State, text: str, data: str = "") -> NoReturn:
 def _complaints(report: Mapping[str, Any], limits: Limits, *, failed: bool) -> Iterator[tuple[State, str]]:
     if limits.leader and not report["leader"]:
         yield State.CRITICAL, "no transfer worker leads"
+    yield from ((State.CRITICAL, text) for text in journal.critical(report["journal"], wanted=limits.journal))
+    yield from ((State.WARNING, text) for text in journal.warnings(report["journal"], wanted=limits.journal))
     for measure in _MEASURES:
         rows = _rows(report, measure)
         most, warn = limits.most.get(measure.name), limits.warn.get(measure.name)
@@ -239,3 +250,5 @@ def _data(report: Mapping[str, Any], limits: Limits) -> Iterator[str]:
         )
         yield f"{measure.name.replace('-', '_')}={largest}{measure.unit};{warn};{most};0"
     yield f"leader={int(bool(report['leader']))}"
+    if found := report["journal"]:
+        yield f"promotion_lag={found['lag_s']:g}s;{journal.LAG_S:g};{found['lead_s']:g};0"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kombu.connection import Connection
 from redis.exceptions import NoPermissionError, ResponseError
@@ -11,11 +11,16 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.hints import stock_transport
 from celery_ext.cli.letter_options import named_by
 from celery_ext.cli.queues import known_queues
+from celery_ext.cli.status import journal
+from celery_ext.connection import look_at_journal
 from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consuming.consumers import ConsumerLease
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.viewing.figures import QueueCounts
+
+if TYPE_CHECKING:
+    from celery_ext.journal.state import JournalState
 
 T = TypeVar("T")
 
@@ -49,24 +54,27 @@ def report(broker: CliBroker, connection: Connection, store: OperatorStore, queu
         store: Its store.
         queues: Names of queues; none for all.
     """
+    store, state = look_at_journal(store)
     of_app = list(broker.app.amqp.queues) if broker.app is not None else []
     given = known_queues(broker, store, queues, ready=True)
     names = given if queues else sorted({*store.queues.names(), *of_app})
     letters = _dead_letters(broker, store, queues)
     consuming = _consuming(store)
     counts = _or_missing(lambda: store.figures.counts(names), dict[str, QueueCounts]())
-    rows = [_row(stats, counts.get(stats.queue), consuming, letters) for stats in _overview(store, names)]
+    rows = [_row(stats, counts.get(stats.queue), consuming, letters, state) for stats in _overview(store, names)]
     values = {
         "broker": connection.as_uri(),
         "global_keyprefix": store.keys.prefix,
         "stock_transport": stock_transport(broker.app),
         "leader": store.leases.leader(),
+        "journal": state and journal.values_of(state, store.now_ms(), store.options.journal_lead),
         "queues": rows,
         "dead_letters": list(letters.values()),
         **_consumers(consuming, queues),
         "other_prefixes": store.queues.other_prefixes(),
     }
     failed = consuming.failed or any("error" in row for row in rows) or len(given) < len(set(queues))
+    failed = failed or bool(state and state.error)
     return Report(values, failed)
 
 
@@ -79,7 +87,11 @@ def _overview(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
 
 
 def _row(
-    stats: QueueStats, counts: QueueCounts | None, consuming: _Consuming, letters: dict[str, Any]
+    stats: QueueStats,
+    counts: QueueCounts | None,
+    consuming: _Consuming,
+    letters: dict[str, Any],
+    state: "JournalState | None",
 ) -> dict[str, Any]:
     if stats.error:
         return {"queue": stats.queue, "error": stats.error}
@@ -91,6 +103,7 @@ def _row(
     return {
         "queue": stats.queue,
         "delayed": stats.delayed,
+        "in_journal": state.waiting.get(stats.queue, 0) if state else 0,
         "ready": stats.ready,
         "next_due": None if due_ms is None else iso_of(due_ms),
         "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),

@@ -5,6 +5,7 @@ from typing import Any
 
 from celery_ext.cli.hints import prefixes_in_words
 from celery_ext.cli.output import escaped, fit_table, local_time
+from celery_ext.cli.status import journal
 from celery_ext.delays.durations import in_words
 
 #: How many queues without a consumer are named.
@@ -23,6 +24,7 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
     if report["global_keyprefix"]:
         lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
     lines.append(f"leading  {report['leader'] or 'no transfer worker runs: nothing that is due will be delivered'}")
+    lines += journal.lines(report["journal"])
     if report["stock_transport"]:
         lines.append(
             f"app      uses the stock transport {report['stock_transport']!r} itself: its delayed tasks wait in the "
@@ -47,6 +49,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
         [
             escaped(row["queue"]),
             f"{row['delayed']:,}",
+            *([f"{row['in_journal']:,}"] if report["journal"] else []),
             f"{row['ready']:,}",
             _consumers_of(row),
             f"{local_time(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
@@ -57,7 +60,9 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
     ]
     if rows:
         head = ["QUEUE", "DELAYED", "READY", "CONSUMERS", "NEXT DUE", "OVERDUE"]
-        yield from fit_table(head, rows, right={1, 2, 3}, title=0)
+        if report["journal"]:
+            head.insert(2, "IN JOURNAL")
+        yield from fit_table(head, rows, right=set(range(1, len(head) - 2)), title=0)
     if not (report["queues"] or named):
         yield "no queue holds or held delayed messages"
     yield from (escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row)

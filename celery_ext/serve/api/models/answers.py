@@ -149,6 +149,7 @@ class Task(Answer):
         delay_chain: Its retry schedule.
         steps: Where it stands in that.
         state: Always ``delayed``.
+        tier: Who has it: ``redis``, or ``journal`` while only the journal's database has it.
     """
 
     id: str
@@ -167,6 +168,7 @@ class Task(Answer):
     delay_chain: str | None = None
     steps: Steps | None = None
     state: Literal["delayed"] = "delayed"
+    tier: Literal["redis", "journal"] = "redis"
 
 
 class TaskList(Answer):

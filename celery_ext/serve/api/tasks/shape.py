@@ -36,6 +36,7 @@ def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
         properties=task.properties,
         delay_chain=task.delay_chain,
         steps=_steps(task),
+        tier=task.tier,
     )
     if not hidden:
         shown.args, shown.kwargs = task.args, task.kwargs

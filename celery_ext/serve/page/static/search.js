@@ -20,7 +20,8 @@ async function* lines(response) {
 function row(template, task) {
   const line = template.content.firstElementChild.cloneNode(true);
   const [when, name, id, args, retries, priority] = line.children;
-  const [time, left] = when.children;
+  const [time, left, tier] = when.children;
+  tier.hidden = task.tier !== "journal";
   time.dateTime = time.title = task.due;
   time.textContent = moment(task.due);
   left.dataset.until = Date.parse(task.due);

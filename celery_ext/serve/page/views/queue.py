@@ -112,6 +112,7 @@ class TaskRow(NamedTuple):
     arguments: str
     retries: int
     priority: int
+    tier: str
 
 
 class Search(NamedTuple):
@@ -177,7 +178,8 @@ def row_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> TaskRow:
     """Returns what a table shows of a task."""
     shown = [text for text in (task.argsrepr, task.kwargsrepr) if text and text not in ("()", "[]", "{}")]
     arguments = "hidden" if hidden else " ".join(shown)[:300]
-    return TaskRow(task.id, task.name, moment(task.message.due_ms, now_ms), arguments, task.retries, task.priority)
+    due = moment(task.message.due_ms, now_ms)
+    return TaskRow(task.id, task.name, due, arguments, task.retries, task.priority, task.tier)
 
 
 def _tasks(request: Request, links: Links, wanted: Filter, span: str, now_ms: float) -> tuple[list[TaskRow], Search]:

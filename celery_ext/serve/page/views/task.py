@@ -134,6 +134,8 @@ def _view(found: list[DelayedTask], now_ms: float, *, hidden: bool) -> TaskView:
 
 
 def _facts(task: DelayedTask) -> Iterator[tuple[str, str]]:
+    if task.tier == "journal":
+        yield "Waits in", "the journal"
     names = {"origin": "Sent by", "expires": "Expires", "group": "Group", "parent_id": "Parent", "root_id": "Root"}
     for key, name in names.items():
         value = task.headers.get(key)

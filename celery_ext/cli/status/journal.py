@@ -1,0 +1,125 @@
+"""The journal in the report of ``delayq status``: its JSON, its lines, and what a check says of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from celery_ext.cli.output import escaped, local_time
+from celery_ext.delays.durations import in_words
+from kombu_delayq.message.times import iso_of
+
+if TYPE_CHECKING:
+    from celery_ext.journal.state import JournalState
+
+#: From which lag a check warns, in s. A round of the promoter takes much less.
+LAG_S = 60.0
+#: What is wrong with Redis that no promoter has noted.
+_FAULTS = {
+    "lost": "Redis has lost its data, and no promoter has noted it yet: start one, such as `delayq journal run`",
+    "behind": "Redis was set back to older data, and no promoter has noted it yet: start one, such as `delayq journal "
+    "run`",
+    "other": "Redis belongs to another journal, so nothing is promoted: is journal_url right?",
+}
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, Any]:
+    """Returns the journal as ``--json`` prints it.
+
+    Args:
+        state: How it is.
+        now_ms: Redis's clock, ms since the epoch.
+        lead_s: How long before its due time a message is promoted, s.
+    """
+    next_ms = state.next_promotion_ms
+    return {
+        "url": state.url,
+        "error": state.error,
+        "promoter": state.promoter,
+        "waiting": None if state.error else sum(state.waiting.values()),
+        "offered": None if state.error else state.offered,
+        "next_promotion": None if next_ms is None else iso_of(next_ms),
+        "next_promotion_in_s": None if next_ms is None else round((next_ms - now_ms) / 1000, 3),
+        "lag_s": round(state.lag_s, 3),
+        "lead_s": lead_s,
+        "watermark_age_s": None if state.watermark_age_s is None else round(state.watermark_age_s, 3),
+        "size_bytes": state.size_bytes,
+        "lost": [{"at": iso_of(loss.ended_ms), "messages": loss.messages} for loss in state.losses],
+        "fault": state.fault,
+    }
+
+
+def lines(journal: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yields the lines about the journal; none without one."""
+    if journal is None:
+        return
+    if journal["error"]:
+        yield f"journal  {journal['url']} DOES NOT ANSWER: {escaped(journal['error'])}"
+        yield "         what waits there is not counted below, and far messages cannot be published"
+    else:
+        size = "" if journal["size_bytes"] is None else f", {_size(journal['size_bytes'])}"
+        rows = f"{journal['waiting']:,} messages wait there alone, {journal['offered']:,} rows of others{size}"
+        yield f"journal  {journal['url']}: {rows}"
+    yield escaped(f"promotes {_promoter(journal)}{_timing(journal)}")
+    yield from (f"LOST     {text}" for text in losses(journal))
+
+
+def losses(journal: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a sentence for each loss of Redis, and for a fault of it."""
+    for loss in journal["lost"]:
+        yield (
+            f"Redis lost data, noticed at {local_time(loss['at'])}: about {loss['messages']:,} messages to restore, "
+            "with `delayq journal restore`"
+        )
+    if journal["fault"]:
+        yield _FAULTS[journal["fault"]]
+
+
+def _promoter(journal: Mapping[str, Any]) -> str:
+    return journal["promoter"] or "nobody: what waits in the journal is not delivered"
+
+
+def _timing(journal: Mapping[str, Any]) -> str:
+    if journal["next_promotion"] is None:
+        return ""
+    if journal["lag_s"] >= 1:
+        return f", {in_words(journal['lag_s'], plain=True)} behind"
+    return f", next at {local_time(journal['next_promotion'])} ({in_words(journal['next_promotion_in_s'])})"
+
+
+def _size(count: float) -> str:
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.3g} {_UNITS[unit]}"
+
+
+def critical(journal: Mapping[str, Any] | None, *, wanted: bool) -> Iterator[str]:
+    """Yields what is critical. A loss always is.
+
+    Args:
+        journal: As ``values_of`` returns it; None without one.
+        wanted: Whether the check is to look at all of the journal.
+    """
+    if journal is None:
+        if wanted:
+            yield "there is no journal: the transport option journal_url is not set"
+        return
+    yield from losses(journal)
+    if not wanted:
+        return
+    if journal["error"]:
+        yield f"the database of the journal does not answer: {journal['error']}"
+    if not journal["promoter"]:
+        yield "nobody promotes messages of the journal"
+    if journal["lag_s"] >= journal["lead_s"]:
+        yield f"messages are due that only the journal has; promotion is {_behind(journal)}"
+
+
+def warnings(journal: Mapping[str, Any] | None, *, wanted: bool) -> Iterator[str]:
+    """Yields what is a warning; as ``critical``."""
+    if journal is not None and wanted and LAG_S <= journal["lag_s"] < journal["lead_s"]:
+        yield f"promotion from the journal is {_behind(journal)}"
+
+
+def _behind(journal: Mapping[str, Any]) -> str:
+    return f"{in_words(journal['lag_s'], plain=True)} behind"

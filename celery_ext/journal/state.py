@@ -1,0 +1,104 @@
+"""How a journal is: what waits in it, whether it is promoted in time, and what Redis has lost."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from celery_ext.journal.table.errors import DATABASE_ERRORS, error_in_words
+from kombu_delayq.store.upkeep.promotion import Marker
+
+if TYPE_CHECKING:
+    from celery_ext.journal.store import JournaledStore
+    from celery_ext.journal.table import Journal
+
+
+class Loss(NamedTuple):
+    """Data that Redis has lost, and that nobody has restored.
+
+    Attributes:
+        ended_ms: When the loss was noticed, ms since the epoch.
+        messages: How many messages may have to be restored.
+    """
+
+    ended_ms: float
+    messages: int
+
+
+class JournalState(NamedTuple):
+    """How a journal is.
+
+    Attributes:
+        url: Its database, without a password.
+        error: Why the database does not answer; None if it does. Then everything below that the tables have is empty.
+        promoter: Name of the process that promotes; None if nobody does.
+        waiting: By queue, how many messages only the journal has.
+        offered: How many rows it keeps of messages that Redis was given.
+        next_promotion_ms: When the next message is promoted, ms since the epoch; None if none waits in the journal.
+        lag_s: For how long the oldest message that should be in Redis by now has been waiting for that, s.
+        watermark_age_s: How far behind Redis's clock the watermark is, s; None if nobody has noted one.
+        losses: What Redis has lost, and nobody has restored.
+        fault: What is wrong with Redis that no promoter has noted yet: ``lost`` (Redis has lost the marker),
+            ``behind`` (it was set back to an older state) or ``other`` (it belongs to another journal); else None.
+        promoted: How many messages were promoted.
+        restored: How many messages were restored.
+        size_bytes: Size of the tables; None where the database does not tell.
+    """
+
+    url: str
+    error: str | None
+    promoter: str | None
+    waiting: dict[str, int]
+    offered: int
+    next_promotion_ms: float | None
+    lag_s: float
+    watermark_age_s: float | None
+    losses: list[Loss]
+    fault: str | None
+    promoted: int
+    restored: int
+    size_bytes: int | None
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether Redis has lost data that nobody has restored."""
+        return bool(self.losses) or self.fault in ("lost", "behind")
+
+
+def state_of(store: "JournaledStore") -> JournalState:
+    """Looks at the journal of a store. A database that is away is no error here.
+
+    Raises:
+        RedisError, OSError: Redis does not answer.
+    """
+    journal, promoter = store.journal, store.promotion.promoter()
+    try:
+        stats, sizes, moved_to_ms = journal.stats(), journal.sizes(), journal.watermarks().moved_to_ms
+        losses = [Loss(epoch.ended_ms, journal.count_lost(epoch.epoch)) for epoch in stats.unrestored]
+    except DATABASE_ERRORS as error:
+        away = error_in_words(error)
+        return JournalState(journal.url, away, promoter, {}, 0, None, 0.0, None, [], None, 0, 0, None)
+    marker, now_ms = store.promotion.marker(), store.now_ms()  # behind the table, whose beat comes first
+    lead_ms, first_ms = store.options.journal_lead * 1000, stats.next_due_ms
+    return JournalState(
+        journal.url,
+        None,
+        promoter,
+        {queue: size.waiting for queue, size in sizes.items()},
+        stats.offered,
+        None if first_ms is None else first_ms - lead_ms,
+        0.0 if first_ms is None else max(now_ms + lead_ms - first_ms, 0.0) / 1000,
+        max(now_ms - moved_to_ms, 0.0) / 1000 if moved_to_ms else None,
+        losses,
+        _fault(journal, stats.beat, marker),
+        stats.promoted,
+        stats.restored,
+        stats.bytes,
+    )
+
+
+def _fault(journal: "Journal", beat: int, marker: Marker | None) -> str | None:
+    if beat == 0:
+        return None  # nobody has promoted yet, so nobody has written a marker
+    if marker is None:
+        return "lost"
+    if marker.id != journal.id:
+        return "other"
+    return "behind" if marker.beat < beat - 1 else None
