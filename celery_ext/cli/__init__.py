@@ -17,6 +17,7 @@ from celery_ext.cli.commands.dead_letters import dead_letters
 from celery_ext.cli.commands.demo import demo
 from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
+from celery_ext.cli.commands.journal import journal
 from celery_ext.cli.commands.list import list_
 from celery_ext.cli.commands.purge import purge
 from celery_ext.cli.commands.repair import repair
@@ -85,7 +86,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
 
 for _command in (
     *(status, list_, show, cancel, reschedule, run_now, purge),
-    *(dead_letters, export, import_, repair, convert, transfer, serve, tokens, demo),
+    *(dead_letters, export, import_, repair, convert, transfer, journal, serve, tokens, demo),
 ):
     delayq.add_command(_command)
 bootstrap.attach()

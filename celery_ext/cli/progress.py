@@ -4,11 +4,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import count
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Page")
 
 #: A bar appears after this time in s, so that a quick command has none.
 AFTER_S = 0.5
@@ -44,6 +45,21 @@ def with_progress(items: Iterable[T], label: str, total: int | None = None, *, p
         if bar is not None:
             bar.update(done - bar.pos)
             bar.render_finish()
+
+
+class Page(Protocol):
+    """What a page of work has done."""
+
+    @property
+    def looked(self) -> int:
+        """How many items it had."""
+
+
+def by_row(pages: Iterable[P]) -> Iterator[P | None]:
+    """Yields each page, and None for each of its other items, so that a bar counts items."""
+    for page in pages:
+        yield page
+        yield from [None] * (page.looked - 1)
 
 
 def _bar(label: str, total: int | None) -> Any:

@@ -1,39 +1,25 @@
 """``delayq transfer``."""
 
 import logging
-import signal
-import socket
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from threading import Thread
-from time import monotonic
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import click
 from celery.bin.base import COMMA_SEPARATED_LIST
-from kombu.connection import Connection
-from redis.exceptions import RedisError
 
 from celery_ext.cli.broker import CliBroker, errors_in_words
-from celery_ext.cli.hints import prefixes_in_words
+from celery_ext.cli.daemon import Connect, log_to_stderr, metrics, metrics_options, run_until_stopped
 from celery_ext.cli.options import loglevel_option
-from celery_ext.cli.output import escaped
-from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.cli.stderr import warn_of_old_option
-from celery_ext.connection import is_permanent, open_store
-from celery_ext.delays.durations import in_words
+from celery_ext.connection import open_store
 from kombu_delayq import hooks
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store import DelayStore, TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Transferred
 from kombu_delayq.transfer.worker import TransferWorker
 
 logger = logging.getLogger("kombu_delayq.transfer")
-
-#: First and longest pause in s between two log lines of an outage that goes on.
-LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
 
 
 @click.command()
@@ -47,19 +33,8 @@ LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
 )
 @click.option("-Q", "--queues", "old_queues", type=COMMA_SEPARATED_LIST, default=(), hidden=True)
 @loglevel_option("DEBUG also logs every transfer.")
-@click.option(
-    "--metrics-port",
-    metavar="PORT",
-    type=click.IntRange(0, 65535),
-    help="Also answer GET /metrics, for Prometheus, and GET /healthz on this port; 0 takes a free one and logs it.",
-)
-@click.option(
-    "--metrics-host",
-    metavar="HOST",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address for --metrics-port, such as 0.0.0.0 for all of this machine.",
-)
+@metrics_options
+@click.option("--no-journal", is_flag=True, help="Leave the journal to others, such as `delayq journal run`.")
 @click.pass_obj
 def transfer(
     broker: CliBroker,
@@ -68,54 +43,34 @@ def transfer(
     loglevel: str,
     metrics_port: int | None,
     metrics_host: str,
+    no_journal: bool,
 ) -> None:
     """Run a transfer worker until it is stopped.
 
     It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
-    like: one leads, the others stand by. SIGTERM and Ctrl-C stop it and hand over at once.
+    like: one leads, the others stand by. SIGTERM and Ctrl-C stop it and hand over at once. Where there is a journal, it
+    also promotes what is due soon from there to Redis, as one of those that may.
 
     The worker waits for a Redis that is away. It ends with exit code 1 if its first connection cannot succeed, such as
     with a wrong password.
     """
-    logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr(loglevel)
     if old_queues:
         warn_of_old_option("--queues of transfer", "--also")
         queues = [*queues, *old_queues]
     connection = broker.connection(hurried=True)
-    connect = _Connect(connection, app=broker.app is not None)
+    connect = Connect(connection, app=broker.app is not None)
     worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(broker)], on_transfer=_log_transfer)
 
     try:
-        metrics = _metrics(broker, queues, metrics_host, metrics_port)
-        with metrics, _promotion(broker), errors_in_words(connection):
+        serving = metrics(broker, queues, metrics_host, metrics_port)
+        promoting = nullcontext() if no_journal else _promotion(broker)
+        with serving, promoting, errors_in_words(connection):
             logger.info("transfer worker %s for %s", worker.name, connection.as_uri())
-            _run_until_stopped(worker, connect)
+            run_until_stopped(worker, connect)
     except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
         raise click.ClickException(str(error)) from error
     logger.info("transfer worker %s stopped", worker.name)
-
-
-@contextmanager
-def _metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | None) -> Iterator[None]:
-    """Answers requests for metrics meanwhile, over a connection apart from the transfer worker's."""
-    if port is None:
-        yield
-        return
-    with needs_extra():
-        from celery_ext.serve.metrics.collector import DelayqCollector, OwnBroker
-        from celery_ext.serve.metrics.exporter import Exporter
-    source = OwnBroker(lambda: broker.connection(hurried=True), broker.app)
-    try:
-        exporter = Exporter(DelayqCollector(source, queues=queues), host, port)
-    except OSError as error:
-        raise click.ClickException(f"--metrics-port: cannot listen on {host}:{port}: {error.strerror}") from error
-    exporter.start()
-    logger.info("metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, exporter.port)
-    try:
-        yield
-    finally:
-        exporter.close()
-        source.close()
 
 
 @contextmanager
@@ -137,104 +92,6 @@ def _promotion(broker: CliBroker) -> Iterator[None]:
     finally:
         worker.stop()
         connection.close()
-
-
-def _run_until_stopped(worker: TransferWorker, connect: "_Connect") -> None:
-    """Runs a transfer worker in a thread, and stops it when a signal comes.
-
-    A signal handler interrupts the main thread wherever it is. If that were the worker's own wait, the handler's stop
-    would wait for the lock that the interrupted wait holds, and neither would ever go on.
-    """
-    ends, ended = (signal.SIGTERM, signal.SIGINT), 0
-    running: Future[None] = Future()
-    woken, waker = socket.socketpair()
-    waker.setblocking(False)
-
-    def run() -> None:
-        try:
-            worker.run()
-        except BaseException as error:
-            running.set_exception(error)
-        else:
-            running.set_result(None)
-        with suppress(OSError):  # nobody waits any more
-            waker.send(bytes([ended]))
-
-    with woken, waker:
-        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        for number in ends:
-            signal.signal(number, lambda signum, frame: None)  # Python sends `number` to the waker
-        Thread(target=run, daemon=True).start()
-        try:
-            while woken.recv(1)[0] not in (*ends, ended):
-                pass
-        finally:
-            signal.set_wakeup_fd(-1)
-            worker.stop()
-        # While the worker connects, which may take long, it has nothing to hand over; then nobody waits for it.
-        if not connect.under_way or running.done():
-            running.result()
-
-
-class _Connect:
-    """Opens the store of the broker that answers; after a failure, that of the next broker of a failover list."""
-
-    def __init__(self, connection: Connection, *, app: bool) -> None:
-        self.under_way = False
-        self._connection = connection
-        self._app = app
-        self._connected = False
-        self._since: float | None = None
-        self._log_after_s = LOG_AFTER_S
-
-    def __call__(self) -> TransportStore:
-        errors: list[Exception] = []
-        self.under_way = True
-        try:
-            store = self._connect(errors.append)
-        except (RedisError, OSError) as error:
-            if not self._connected and all(map(is_permanent, [*errors, error])):
-                what = f"{self._connection.as_uri()}: {str(error).rstrip('.')}"
-                raise click.ClickException(
-                    escaped(f"{what}. This does not end by itself: mend it, and start again")
-                ) from error
-            self._log_again(error)
-            raise
-        finally:
-            self.under_way = False
-        self._since = None
-        self._connected = True
-        return store
-
-    def _connect(self, on_error: Callable[[Exception], None]) -> TransportStore:
-        self._connection.close()
-        store = open_store(self._connection, pool=DelayedChannel.separate_pool, on_error=on_error)
-        if not self._connected:
-            try:
-                self._look_around(store)
-            except BaseException:
-                store.close()
-                raise
-        return store
-
-    def _look_around(self, store: TransportStore) -> None:
-        """Tries every right that a transfer worker needs, and warns of messages that it will not see."""
-        store.check_version()
-        store.leases.leader()
-        store.queues.names()
-        store.delivery.heads(())
-        prefixes = store.queues.other_prefixes()
-        if prefixes:
-            logger.warning("%s", prefixes_in_words(prefixes, app=self._app))
-
-    def _log_again(self, error: Exception) -> None:
-        """Logs now and then that an outage goes on; the worker logs when it begins and ends."""
-        if self._since is None:
-            self._since, self._log_after_s = monotonic(), LOG_AFTER_S
-        waited_s = monotonic() - self._since
-        if waited_s >= self._log_after_s:
-            self._log_after_s = min(waited_s * 2, waited_s + LOG_EVERY_S)
-            logger.warning("still waiting for Redis, for %s by now: %s", in_words(waited_s, plain=True), error)
 
 
 def _app_queues(broker: CliBroker) -> list[str]:

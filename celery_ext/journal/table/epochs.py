@@ -1,6 +1,6 @@
 """Epochs: a loss of Redis ends one, and a restore goes through what Redis was given in it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -181,19 +181,30 @@ class Epochs:
         """
 
         def work(connection: Connection) -> int:
-            now, current = watermarks_in(connection), epoch_in(connection)
-            marks = {one.epoch: one.watermarks for one in _ended(connection) if one.restored_ms is None}
             left = count
-            for epoch in range(1, current + 1):
-                for queue in queues_where(connection, of_epoch(epoch)):
-                    before = min(now.of(queue) - retention_ms, marks[epoch].of(queue) if epoch in marks else inf)
-                    where = and_(of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
-                    left -= len(delete_where(connection, _messages.c.seq.in_(some_of(where, count=left))))
-                    if left <= 0:
-                        return count
+            for where in _left(connection, retention_ms):
+                left -= len(delete_where(connection, _messages.c.seq.in_(some_of(where, count=left))))
+                if left <= 0:
+                    return count
             return count - left
 
         return self._database.write(work, durable=False)
+
+    def count_trimmable(self, retention_ms: float) -> int:
+        """Counts what ``trim`` would delete if it were called again and again."""
+        with self._database.reading() as connection:
+            counts = (select(func.count()).where(where) for where in _left(connection, retention_ms))
+            return sum(connection.scalar(one) or 0 for one in counts)
+
+
+def _left(connection: Connection, retention_ms: float) -> Iterator[ColumnElement[bool]]:
+    """Yields for each epoch and queue which rows have left Redis, and by a time more."""
+    now, current = watermarks_in(connection), epoch_in(connection)
+    marks = {one.epoch: one.watermarks for one in _ended(connection) if one.restored_ms is None}
+    for epoch in range(1, current + 1):
+        for queue in queues_where(connection, of_epoch(epoch)):
+            before = min(now.of(queue) - retention_ms, marks[epoch].of(queue) if epoch in marks else inf)
+            yield and_(of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
 
 
 def _ended(connection: Connection) -> list[Epoch]:

@@ -1,0 +1,187 @@
+"""What commands share that run until a signal comes: connecting, metrics, and the end."""
+
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from threading import Thread
+from time import monotonic
+from typing import Any, Protocol, TypeVar
+
+import click
+from kombu.connection import Connection
+from redis.exceptions import RedisError
+
+from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.hints import prefixes_in_words
+from celery_ext.cli.output import escaped
+from celery_ext.cli.serve_extra import needs_extra
+from celery_ext.connection import is_permanent, open_store
+from celery_ext.delays.durations import in_words
+from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.store import DelayStore
+
+logger = logging.getLogger("kombu_delayq.transfer")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: First and longest pause in s between two log lines of an outage that goes on.
+LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
+
+
+class Worker(Protocol):
+    """Whatever runs until it is stopped."""
+
+    def run(self) -> None:
+        """Runs until stopped."""
+
+    def stop(self) -> None:
+        """Stops it."""
+
+
+def metrics_options(command: F) -> F:
+    """Adds ``--metrics-port`` and ``--metrics-host``, for ``metrics``."""
+    host = click.option(
+        "--metrics-host",
+        metavar="HOST",
+        default="127.0.0.1",
+        show_default=True,
+        help="Address for --metrics-port, such as 0.0.0.0 for all of this machine.",
+    )
+    port = click.option(
+        "--metrics-port",
+        metavar="PORT",
+        type=click.IntRange(0, 65535),
+        help="Also answer GET /metrics, for Prometheus, and GET /healthz on this port; 0 takes a free one and logs it.",
+    )
+    return port(host(command))
+
+
+def log_to_stderr(loglevel: str) -> None:
+    """Writes the log to stderr, from a level such as ``info`` on."""
+    logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+
+
+@contextmanager
+def metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | None) -> Iterator[None]:
+    """Answers requests for metrics meanwhile, over a connection apart from the transfer worker's."""
+    if port is None:
+        yield
+        return
+    with needs_extra():
+        from celery_ext.serve.metrics.collector import DelayqCollector, OwnBroker
+        from celery_ext.serve.metrics.exporter import Exporter
+    source = OwnBroker(lambda: broker.connection(hurried=True), broker.app)
+    try:
+        exporter = Exporter(DelayqCollector(source, queues=queues), host, port)
+    except OSError as error:
+        raise click.ClickException(f"--metrics-port: cannot listen on {host}:{port}: {error.strerror}") from error
+    exporter.start()
+    logger.info("metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, exporter.port)
+    try:
+        yield
+    finally:
+        exporter.close()
+        source.close()
+
+
+def run_until_stopped(worker: Worker, connect: "Connect") -> None:
+    """Runs a worker in a thread, and stops it when a signal comes.
+
+    A signal handler interrupts the main thread wherever it is. If that were the worker's own wait, the handler's stop
+    would wait for the lock that the interrupted wait holds, and neither would ever go on.
+    """
+    ends, ended = (signal.SIGTERM, signal.SIGINT), 0
+    running: Future[None] = Future()
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as error:
+            running.set_exception(error)
+        else:
+            running.set_result(None)
+        with suppress(OSError):  # nobody waits any more
+            waker.send(bytes([ended]))
+
+    with woken, waker:
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        for number in ends:
+            signal.signal(number, lambda signum, frame: None)  # Python sends `number` to the waker
+        Thread(target=run, daemon=True).start()
+        try:
+            while woken.recv(1)[0] not in (*ends, ended):
+                pass
+        finally:
+            signal.set_wakeup_fd(-1)
+            worker.stop()
+        # While the worker connects, which may take long, it has nothing to hand over; then nobody waits for it.
+        if not connect.under_way or running.done():
+            running.result()
+
+
+class Connect:
+    """Opens the store of the broker that answers; after a failure, that of the next broker of a failover list."""
+
+    def __init__(self, connection: Connection, *, app: bool) -> None:
+        self.under_way = False
+        self._connection = connection
+        self._app = app
+        self._connected = False
+        self._since: float | None = None
+        self._log_after_s = LOG_AFTER_S
+
+    def __call__(self) -> DelayStore:
+        """Connects."""
+        errors: list[Exception] = []
+        self.under_way = True
+        try:
+            store = self._connect(errors.append)
+        except (RedisError, OSError) as error:
+            if not self._connected and all(map(is_permanent, [*errors, error])):
+                what = f"{self._connection.as_uri()}: {str(error).rstrip('.')}"
+                raise click.ClickException(
+                    escaped(f"{what}. This does not end by itself: mend it, and start again")
+                ) from error
+            self._log_again(error)
+            raise
+        finally:
+            self.under_way = False
+        self._since = None
+        self._connected = True
+        return store
+
+    def _connect(self, on_error: Callable[[Exception], None]) -> DelayStore:
+        self._connection.close()
+        store = open_store(self._connection, pool=DelayedChannel.separate_pool, on_error=on_error)
+        if not self._connected:
+            try:
+                self._look_around(store)
+            except BaseException:
+                store.close()
+                raise
+        return store
+
+    def _look_around(self, store: DelayStore) -> None:
+        """Tries every right that a transfer worker needs, and warns of messages that it will not see."""
+        store.check_version()
+        store.leases.leader()
+        store.queues.names()
+        store.delivery.heads(())
+        prefixes = store.queues.other_prefixes()
+        if prefixes:
+            logger.warning("%s", prefixes_in_words(prefixes, app=self._app))
+
+    def _log_again(self, error: Exception) -> None:
+        """Logs now and then that an outage goes on; the worker logs when it begins and ends."""
+        if self._since is None:
+            self._since, self._log_after_s = monotonic(), LOG_AFTER_S
+        waited_s = monotonic() - self._since
+        if waited_s >= self._log_after_s:
+            self._log_after_s = min(waited_s * 2, waited_s + LOG_EVERY_S)
+            logger.warning("still waiting for Redis, for %s by now: %s", in_words(waited_s, plain=True), error)

@@ -1,0 +1,194 @@
+"""``delayq journal``, and the journal in ``delayq status`` and ``delayq list``."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.journal import JournaledStore
+from tests.support.commands.shell import BIN, read_until, run
+from tests.support.conditions import until
+from tests.support.journal.stores import (
+    DAY_MS,
+    HOUR_MS,
+    Promoter,
+    addition,
+    in_redis,
+    journaled_store,
+    make_journaled,
+    offer,
+)
+from tests.support.store.keyspace import clock_ms
+
+__all__ = ["journaled_store", "make_journaled"]
+
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
+#: Runs a command with the journal.
+Delayq = Callable[..., Any]
+
+
+@pytest.fixture
+def delayq(redis_server: PrivateRedis, journal_url: str) -> Delayq:
+    return lambda *args, code=0: run(redis_server, "--journal-url", journal_url, *args, code=code)
+
+
+@pytest.fixture
+def store(journaled_store: JournaledStore) -> JournaledStore:
+    """A message in Redis and in the journal, one in the journal alone, and a promoter that has promoted."""
+    now_ms = clock_ms(journaled_store.client)
+    journaled_store.delivery.offer("q", offer("near", now_ms + 2 * HOUR_MS), offer("far", now_ms + 9 * DAY_MS))
+    Promoter(journaled_store).beat().beat()
+    journaled_store.client.set("delayq:journal:lease", "host:1:promoter")
+    return journaled_store
+
+
+def lose(store: JournaledStore) -> None:
+    """Lets Redis lose its data, and a promoter notice it."""
+    store.client.flushall()
+    Promoter(store).beat()
+
+
+def test_show_says_which_tier_has_a_message(store: JournaledStore, delayq: Delayq) -> None:
+    """`show` says it of what waits in the journal, and `--json` of each."""
+    shown = [json.loads(row) for row in delayq("show", "--json", "near", "far").stdout.splitlines()]
+    assert {row["id"]: row["tier"] for row in shown} == {"near": "redis", "far": "journal"}
+    assert "waits in   the journal" in delayq("show", "far").stdout
+    assert "waits in" not in delayq("show", "near").stdout
+
+
+def test_status_shows_both_tiers(store: JournaledStore, delayq: Delayq) -> None:
+    """`status` counts over both, and says how many wait in the journal, who promotes, and when the next is promoted."""
+    text = delayq("status").stdout
+    assert re.search(r"^journal +sqlite:\S+: 1 messages wait there alone, 1 rows of others, \d+ kB$", text, re.M)
+    assert re.search(r"^promotes host:1:promoter, next at .* \(in 8d 23h", text, re.M)
+    assert re.search(r"^q +\d +1 +0 ", text, re.M)
+    report = json.loads(delayq("status", "--json").stdout)
+    found = report["journal"]
+    assert (found["waiting"], found["offered"], found["lag_s"], found["lost"]) == (1, 1, 0.0, [])
+    assert 0 <= found["watermark_age_s"] < 60
+    assert report["queues"][0]["in_journal"] == 1
+    assert json.loads(delayq("journal", "status", "--json").stdout)["promoter"] == "host:1:promoter"
+    checked = delayq("status", "--check", "--journal").stdout
+    assert checked.startswith("DELAYQ OK")
+    assert "promotion_lag=0s;60;1800;0" in checked
+
+
+def test_a_check_tells_of_late_promotion_and_of_no_promoter(store: JournaledStore, delayq: Delayq) -> None:
+    """A row that should be in Redis for more than a minute is a warning; one that is due, and no promoter, critical."""
+    now_ms = clock_ms(store.client)
+    store.journal.add([addition("behind", now_ms + 1000 * 1000)])
+    assert "promotion from the journal is 13m" in delayq("status", "--check", "--journal", code=1).stdout
+    store.journal.add([addition("late", now_ms - 1000)])
+    store.client.delete("delayq:journal:lease")
+    text = delayq("status", "--check", "--journal", code=2).stdout
+    assert "nobody promotes messages of the journal" in text
+    assert "messages are due that only the journal has; promotion is 30m" in text
+    assert "CRITICAL" not in delayq("status", "--check").stdout
+
+
+def test_a_loss_is_told_loudly_until_it_is_restored(store: JournaledStore, delayq: Delayq) -> None:
+    """`status`, its check and `journal check` tell of a Redis that lost its data; `restore` ends that."""
+    assert "all there" in delayq("journal", "check").stdout
+    store.client.flushall()
+    assert "no promoter has noted it yet" in delayq("status", "--check", code=2).stdout
+    Promoter(store).beat()
+    assert "Redis lost data, noticed at" in delayq("status").stdout
+    assert "about 1 messages to restore" in delayq("status", "--check", code=2).stdout
+    assert "to restore" in delayq("journal", "check", code=1).stderr
+    assert "give --yes" in delayq("journal", "restore", code=2).stderr
+    assert "1 would wait again" in delayq("journal", "restore", "--dry-run").stdout
+    done = delayq("journal", "restore", "--yes", "--json")
+    assert json.loads(done.stdout)["restored"] == 1
+    assert "nobody promotes" in done.stderr
+    assert "lost" not in delayq("status").stdout
+    assert delayq("journal", "restore", "--yes").stdout == "nothing is to be restored\n"
+
+
+def test_a_restore_can_be_narrowed(store: JournaledStore, delayq: Delayq) -> None:
+    """Another queue, a later time: nothing is restored, and the loss stays noted. Overdue ones may be left away."""
+    lose(store)
+    for narrow in (("--queue", "other"), ("--due-from", "1d")):
+        assert delayq("journal", "restore", "--yes", *narrow).stdout.startswith("0 messages looked at")
+    assert len(store.journal.unrestored()) == 1
+    assert "is not one of" in delayq("journal", "restore", "--yes", "--overdue", "later", code=2).stderr
+    delayq("journal", "restore", "--yes", "--overdue", "skip")
+    assert [row.id for row in store.journal.browse("q")] == ["near", "far"]
+
+
+def test_check_names_what_is_missing(store: JournaledStore, delayq: Delayq) -> None:
+    """A message that somebody deleted in Redis is missing, with exit code 1."""
+    store.client.delete("delayq:{q}:due", "delayq:{q}:backup")
+    assert "queue q: 1 messages compared, 1 missing in Redis, such as near" in delayq("journal", "check", code=1).stdout
+    [found] = delayq("journal", "check", "--json", code=1).stdout.splitlines()
+    assert json.loads(found)["missing_ids"] == ["near"]
+
+
+def test_trim_deletes_what_has_left(store: JournaledStore, delayq: Delayq) -> None:
+    """Rows behind the watermark and older than the retention go; what waits stays."""
+    store.journal.set_watermarks(clock_ms(store.client) + 2 * DAY_MS, {})
+    assert delayq("journal", "trim", "--dry-run").stdout == "1 rows would be deleted\n"
+    assert "give --yes" in delayq("journal", "trim", code=2).stderr
+    assert delayq("journal", "trim", "--yes").stdout == "1 rows deleted\n"
+    assert [row.id for row in store.journal.browse("q")] == ["far"]
+
+
+def test_a_database_that_is_away(store: JournaledStore, redis_server: PrivateRedis) -> None:
+    """`status` shows what Redis has and says that the rest is not known; others end with a line of words."""
+    away = ("--journal-url", "postgresql+psycopg://user:secret@127.0.0.1:1/db")
+    found = run(redis_server, *away, "status", code=1)
+    assert "postgresql+psycopg://user:***@127.0.0.1:1/db DOES NOT ANSWER" in found.stdout
+    assert re.search(r"^q +1 +0 +0 ", found.stdout, re.M)
+    assert (
+        "the database of the journal does not answer"
+        in run(redis_server, *away, "status", "--check", "--journal", code=2).stdout
+    )
+    for command in (("show", "near"), ("journal", "check")):
+        said = run(redis_server, *away, *command, code=1).stderr
+        assert said.startswith("Error: the database of the journal: ")
+        assert "secret" not in said
+        assert said.count("\n") == 1
+
+
+def test_no_journal_and_the_wrong_one(store: JournaledStore, redis_server: PrivateRedis, tmp_path: Any) -> None:
+    """A command says how to name the journal, and refuses a Redis that belongs to another."""
+    assert "there is no journal: set the transport option" in run(redis_server, "journal", "status", code=1).stderr
+    assert "there is no journal" in run(redis_server, "journal", "run", code=1).stderr
+    other = ("--journal-url", f"sqlite:///{tmp_path}/other.db")
+    for command in (("check",), ("restore", "--yes")):
+        said = run(redis_server, *other, "journal", *command, code=1).stderr
+        assert "belongs to another journal than sqlite:///" in said
+
+
+@pytest.mark.parametrize("command", ["journal run", "transfer"])
+def test_a_process_that_promotes(
+    journaled_store: JournaledStore, redis_server: PrivateRedis, journal_url: str, command: str
+) -> None:
+    """`journal run` and `transfer` promote what is due soon, and stop with exit code 0 and without the lease."""
+    store = journaled_store
+    store.journal.add([addition("soon", clock_ms(store.client) + 60_000)])
+    environment = {**os.environ, "DELAYQ_JOURNAL_URL": journal_url}
+    args = [BIN / "delayq", "-b", redis_server.url, *command.split()]
+    process = subprocess.Popen(args, stderr=subprocess.PIPE, text=True, env=environment)
+    until(lambda: in_redis(store) == ["soon"])
+    read_until(process, "promotes")
+    assert store.promotion.promoter() is None
+
+
+def test_transfer_may_leave_the_journal_to_others(
+    journaled_store: JournaledStore, redis_server: PrivateRedis, journal_url: str
+) -> None:
+    """With --no-journal a transfer worker delivers, and nobody promotes."""
+    store = journaled_store
+    store.journal.add([addition("soon", clock_ms(store.client) + 60_000)])
+    args = [BIN / "delayq", "-b", redis_server.url, "--journal-url", journal_url, "transfer", "--no-journal"]
+    process = subprocess.Popen(args, stderr=subprocess.PIPE, text=True)
+    store.redis_alone.delivery.offer("q", offer("due", clock_ms(store.client) + 500))
+    until(lambda: store.client.llen("q") == 1)
+    assert in_redis(store) == []
+    read_until(process, "leads")
