@@ -111,7 +111,7 @@ def test_a_loss_is_told_loudly_until_it_is_restored(store: JournaledStore, delay
 
 
 def test_a_restore_can_be_narrowed(store: JournaledStore, delayq: Delayq) -> None:
-    """Another queue, a later time: nothing is restored, and the loss stays noted. Overdue ones may be left away."""
+    """Another queue, a later time: nothing is restored, and the loss stays noted; overdue ones may be left away."""
     lose(store)
     for narrow in (("--queue", "other"), ("--due-from", "1d")):
         assert delayq("journal", "restore", "--yes", *narrow).stdout.startswith("0 messages looked at")
