@@ -35,7 +35,7 @@ help:
 	@echo "make bench  compare with others: speed, lateness, memory; writes docs/benchmarks.md (30 minutes)"
 	@echo "make bench-quick   the same, small and rough (3 minutes)"
 	@echo "make bench-targets   measure what this project promises (about 15 minutes)"
-	@echo "make bench-spark   the same for the data source for Spark (about 5 minutes)"
+	@echo "make bench-spark   the same for the data source for Spark (about 20 minutes)"
 	@echo "make chaos  kill workers and Redis at random, and look for lost tasks (5 minutes; SECONDS=60, HOURS=2, SEED=7)"
 	@echo "make clean  remove everything that these targets made"
 

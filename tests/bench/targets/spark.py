@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from time import monotonic
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 import celery_ext.spark
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
+from tests.bench.targets import spark_far
 from tests.bench.targets.report import Figure, heading, machine
 
 TASK, QUEUE, HOUR_S = "orders.close", "orders", 3600
@@ -29,8 +31,10 @@ ROUNDS = 3
 
 @click.command()
 @click.option("--quick", is_flag=True, help="100,000 rows instead of 1,000,000: two minutes, and rougher figures.")
+@click.option("--far-rows", default=20_000_000, show_default=True, help="Rows in the far tier; with --quick a tenth.")
+@click.option("--only-far", is_flag=True, help="Measure the far tier only.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file.")
-def main(quick: bool, json_file: Path | None) -> None:
+def main(quick: bool, far_rows: int, only_far: bool, json_file: Path | None) -> None:
     """Prints each measure with its target and whether it is met.
 
     Spark runs as local[2], with Redis on the same machine. A message has about 1 KB. Run it on a machine with nothing
@@ -44,7 +48,8 @@ def main(quick: bool, json_file: Path | None) -> None:
         click.echo(", ".join(f"{name} {value}" for name, value in about.items()))
         click.echo(f"{rows:,} rows, local[2]; Redis without persistence\n\n{heading()}")
         try:
-            for figure in measure(spark, server, rows, Path(directory)):
+            far = spark_far.measure(spark, server, far_rows // (10 if quick else 1), Path(directory))
+            for figure in far if only_far else chain(measure(spark, server, rows, Path(directory)), far):
                 figures.append(figure)
                 click.echo(figure.line())
         finally:

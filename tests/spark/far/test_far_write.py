@@ -52,19 +52,6 @@ def test_each_row_is_in_one_tier(
     assert not list((tmp_path / "prepared").iterdir())
 
 
-def test_a_committed_job_writes_nothing_again(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path
-) -> None:
-    """Run again, a job adds no row to either tier, even if Redis has forgotten it."""
-    options = {"far": tmp_path, "id_columns": "id", "job_id": "nightly"}
-    append(rows(spark), redis_server, **options)
-    append(rows(spark, 60), redis_server, **options)
-    assert everywhere(client, tmp_path) == all_of(40)
-    client.delete("delayq:job:nightly")
-    append(rows(spark, 60), redis_server, **options)
-    assert everywhere(client, tmp_path) == all_of(40)
-
-
 def test_stream(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
     """Each micro-batch of a stream is a job over both tiers; a replayed one adds nothing."""
     for start in (0, 8):

@@ -11,7 +11,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import cancel
 from celery_ext.spark.broker import Broker
-from celery_ext.spark.errors import InvalidSparkOption
+from celery_ext.spark.errors import FarTierUnavailable, InvalidSparkOption, StragglerRefused
 from celery_ext.spark.far.manifest import PROMOTION_MS, Unit
 from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.far_jobs.loading import Loader, Piece
@@ -104,6 +104,33 @@ def test_a_race(redis_server: PrivateRedis, tmp_path: Path, seed: int) -> None:
         assert len(words) == 40
         assert _sent(store) == {task_id for task_id in UUIDS if words.get(task_id) != "cancelled"}
         assert set(words.values()) == {"cancelled"}  # none was due, so each waited somewhere
+
+
+def test_a_later_promotion_takes_over(redis_server: PrivateRedis, tmp_path: Path) -> None:
+    """Of two promotions, the earlier is refused from where the later has begun, and each row is sent once."""
+    commit(tmp_path, UUIDS, hours=2)
+    with open_store(redis_server) as store:
+        store.client.flushall()
+        units = FarTier.of(str(tmp_path)).units()
+        first, second = (_loader(redis_server, store, tmp_path) for _ in range(2))
+        _load(first, units[:1])
+        _load(second, units[:1])
+        with pytest.raises(StragglerRefused, match="goes on in a later run"):
+            _load(first, units[:1])
+        _end(second, store, units[:1])
+        _load(first, units)  # of the first hour nothing is left to do
+        assert store.client.zcard("delayq:{q}:due") == len(UUIDS)
+        assert _sent(store) == set(UUIDS)
+
+
+def test_a_lost_file_is_an_error(redis_server: PrivateRedis, tmp_path: Path) -> None:
+    """Rows that nobody has sent are missed, unlike those of a unit that is promoted meanwhile."""
+    [file] = commit(tmp_path, UUIDS).files
+    (tmp_path / file.path).unlink()
+    with open_store(redis_server) as store:
+        store.client.flushall()
+        with pytest.raises(FarTierUnavailable, match=r"file data/.* of the far tier is missing"):
+            _load(_loader(redis_server, store, tmp_path), FarTier.of(str(tmp_path)).units())
 
 
 def test_a_text_is_no_list_of_ids(tmp_path: Path) -> None:
