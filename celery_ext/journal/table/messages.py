@@ -21,6 +21,7 @@ from celery_ext.journal.table.access import (
 )
 from celery_ext.journal.table.adding import add_to_sqlite
 from celery_ext.journal.table.database import Database, schema
+from celery_ext.journal.table.database.away import asking
 from celery_ext.journal.table.database.statements import among
 from celery_ext.journal.table.facts import epoch_in, lock_epoch, raise_fact
 from celery_ext.journal.table.rows import WAITING, Addition, Row
@@ -64,7 +65,8 @@ class Messages:
             return []
         engine = self._database.engine
         if engine.dialect.name == "sqlite":
-            return add_to_sqlite(engine, additions, offered=offered)
+            with asking():
+                return add_to_sqlite(engine, additions, offered=offered)
         wanted = [(one.id, one.digest) for one in additions]
 
         def work(connection: Connection) -> list[int | None]:

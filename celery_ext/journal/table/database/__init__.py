@@ -11,7 +11,8 @@ from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from celery_ext.journal.table.database import versions
-from celery_ext.journal.table.database.engines import DURABLE, WRITES, engine_of, parse_url
+from celery_ext.journal.table.database.away import asking
+from celery_ext.journal.table.database.engines import DURABLE, WRITES, connect, engine_of, parse_url
 
 T = TypeVar("T")
 
@@ -49,13 +50,15 @@ class Database:
         Raises:
             InvalidOptions: The URL is not one of a journal.
             UnsupportedJournal: The tables are of a later release.
-            sqlalchemy.exc.SQLAlchemyError: The database does not answer, or refuses to make the tables.
+            DatabaseAway: The database does not answer.
+            sqlalchemy.exc.SQLAlchemyError: The database refuses to make the tables.
         """
         engine = engine_of(self._url)
         if self._prepared != os.getpid():
             with self._lock:
                 if self._prepared != os.getpid():
-                    versions.prepare(engine)
+                    with asking():
+                        versions.prepare(engine)
                     self._prepared = os.getpid()
         return engine
 
@@ -65,7 +68,7 @@ class Database:
         engine = self.engine
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
+        with asking(), connect(engine) as connection:
             yield connection
 
     def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
@@ -82,7 +85,7 @@ class Database:
         for attempt in range(1, ATTEMPTS + 1):
             is_committing = False
             try:
-                with engine.connect() as connection, connection.begin() as transaction:
+                with asking(), connect(engine) as connection, connection.begin() as transaction:
                     result = work(connection)
                     is_committing = True
                     transaction.commit()

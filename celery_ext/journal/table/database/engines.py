@@ -3,10 +3,11 @@
 import os
 from functools import cache
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, OperationalError
 
 from kombu_delayq.errors import InvalidOptions
 
@@ -14,6 +15,11 @@ from kombu_delayq.errors import InvalidOptions
 SQLITE_WAIT_S = 30
 #: How long a connection to PostgreSQL may take, in s.
 CONNECT_S = 5
+#: How long a call tries to connect to a PostgreSQL that refuses connections, such as while it restarts, in s. kombu
+#: calls twice.
+AWAY_S = 2.0
+#: Between two tries, in s.
+POLL_S = 0.05
 #: After which a dead network is noticed, in s: kept-alive connections are asked after a time without traffic, and sent
 #: data has to be acknowledged.
 IDLE_S, ACKNOWLEDGE_MS = 30, 20_000
@@ -27,6 +33,18 @@ WRITES, DURABLE = "delayq_writes", "delayq_durable"
 SYNCHRONOUS = {True: "PRAGMA synchronous=FULL", False: "PRAGMA synchronous=NORMAL"}
 
 _GUIDE = "use 'postgresql+psycopg://user@host/database' or 'sqlite:////absolute/path/journal.db'"
+
+
+def connect(engine: Engine) -> Connection:
+    """Connects. Waits a moment for a PostgreSQL that is away, as kombu does not wait before it calls again."""
+    until = monotonic() + AWAY_S
+    while True:
+        try:
+            return engine.connect()
+        except OperationalError:
+            if monotonic() > until:
+                raise
+            sleep(POLL_S)
 
 
 def parse_url(url: str) -> URL:

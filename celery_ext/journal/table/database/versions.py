@@ -6,7 +6,7 @@ from uuid import uuid4
 from sqlalchemy import BigInteger, Connection, Engine, func, insert, inspect, literal_column, select, text, update
 
 from celery_ext.journal.table.database import schema
-from celery_ext.journal.table.database.engines import DURABLE, WRITES
+from celery_ext.journal.table.database.engines import DURABLE, WRITES, connect
 from kombu_delayq.errors import UnsupportedJournal
 
 #: Number of the lock in PostgreSQL that processes take which make or change the tables: "delayq" in ASCII.
@@ -23,7 +23,7 @@ def prepare(engine: Engine) -> None:
     Raises:
         UnsupportedJournal: The tables are of a later release.
     """
-    with engine.connect() as connection:
+    with connect(engine) as connection:
         if _version(connection) == schema.VERSION:
             return
     with engine.execution_options(**{WRITES: True, DURABLE: True}).begin() as connection:
