@@ -73,6 +73,14 @@ class OtherTransport(DelayqError):
     """The app's broker does not use a transport of kombu-delayq, so none of its tasks wait in Redis."""
 
 
+class JournalUnavailable(DelayqError, ConnectionError):
+    """The database of the journal does not take a message.
+
+    It is a ``ConnectionError``, so that kombu tries once more and then raises its own ``OperationalError``, as when the
+    broker does not answer.
+    """
+
+
 class AnswerLost(DelayqError, kombu.exceptions.OperationalError):
     """The connection to Redis was lost before it answered, so the state of the tasks ``ids`` is unknown."""
 

@@ -10,6 +10,7 @@ from celery_ext.journal.store.jobs import JournaledJobs
 from celery_ext.journal.store.lookup import JournaledLookup
 from celery_ext.journal.store.tiers import Tiers
 from celery_ext.journal.table import Journal
+from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store import DelayStore
 
 
@@ -23,7 +24,7 @@ class JournaledStore(DelayStore):
         redis_alone: A store over the same connections that does not know the journal, for while its database is away.
     """
 
-    database_errors = (SQLAlchemyError,)
+    database_errors = (SQLAlchemyError, JournalUnavailable)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

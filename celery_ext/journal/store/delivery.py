@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from celery_ext.journal.store.tiers import Tiers
 from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
 from kombu_delayq.store.client import QueueRegistry, StoreClient
 from kombu_delayq.store.delivery import Delivery
@@ -65,7 +66,7 @@ class JournaledDelivery(Delivery):
             return "gone"
         try:
             placed = self._tiers.place(queue, [offer], expire_ms, key_of=_content_of)
-        except SQLAlchemyError as error:
+        except (JournalUnavailable, SQLAlchemyError) as error:
             reason = type(error).__name__
             logger.warning(
                 "the journal does not take a message of queue %r, which waits in Redis now: %s", queue, reason

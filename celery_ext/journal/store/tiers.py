@@ -8,10 +8,12 @@ from threading import Lock
 from time import monotonic, time
 
 from redis.exceptions import ResponseError
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from celery_ext.journal.table import Journal
 from celery_ext.journal.table.rows import Addition
 from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.types import Offer, PageId, Placed
 
@@ -92,6 +94,9 @@ class Tiers:
             page: Id of the page, if it is one.
             key_of: Returns the key of a message, as in ``Addition``; without it, the content is the key.
             cutoff_ms: Due time after which messages are far, where the caller has decided so already.
+
+        Raises:
+            JournalUnavailable: The database does not answer, or cannot write. It may have the rows.
         """
         keys: Iterable[Hashable] = [page] if page else _keys_of(offers)
         cutoff_ms = self.cutoff_ms(keys) if cutoff_ms is None else cutoff_ms
@@ -104,9 +109,9 @@ class Tiers:
             if self.takes_all:
                 kept = [one for one in near if one.due and one.body]
                 rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True)
-        except Exception:
+        except Exception as error:
             _attempts.remember([page] if page else _keys_of(offers), cutoff_ms)
-            raise
+            raise unavailable(error) from error
         return Placed(near, rows, len(stored), cutoff_ms)
 
     @contextmanager
@@ -123,9 +128,9 @@ class Tiers:
         except ResponseError:
             self.take_back(placed)
             raise
-        except Exception:
+        except Exception as error:
             _attempts.remember(_keys_of(offers), placed.cutoff_ms)
-            raise
+            raise unavailable(error) from error
 
     def take_back(self, placed: Placed) -> None:
         """Deletes the rows that ``place`` has made."""
@@ -175,6 +180,13 @@ class Tiers:
         """Returns Redis's clock, by which due times count that are relative."""
         seconds, microseconds = self._client.ask("TIME")
         return float(seconds) * 1000 + float(microseconds) / 1000
+
+
+def unavailable(error: Exception) -> Exception:
+    """Returns the error that a publisher gets: kombu repeats once what failed because the database is away."""
+    if isinstance(error, OperationalError | InterfaceError):
+        return JournalUnavailable(f"the journal's database does not take a message: {type(error.orig).__name__}")
+    return error
 
 
 def _keys_of(offers: Sequence[Offer]) -> Iterator[Hashable]:

@@ -209,6 +209,8 @@ class Publisher:
                     store.chains.use_chains()
                 database_errors = store.database_errors
                 store.delivery.put(queue, self._page, offers, expire_ms)
+            except database_errors as error:  # before Redis got anything
+                return _journal_fails(error, len(offers))
             except (RedisConnectionError, RedisTimeoutError, OSError, OperationalError) as error:
                 self._broker.lost()
                 is_sent = is_sent or not _never_left(error)
@@ -217,8 +219,6 @@ class Publisher:
                 sleep(PAUSE_S * attempt)
             except RedisError as error:
                 return _failure(error, len(offers), is_sent=False)
-            except database_errors as error:  # before Redis got anything
-                return _journal_fails(error, len(offers))
             else:
                 return None
         return None

@@ -74,4 +74,6 @@ def test_without_the_database_redis_takes_it(
     with caplog.at_level(logging.WARNING):
         assert store.delivery.adopt("q", far(), "tag", *UNACKED) == "first"
     assert (in_redis(store), held(store)) == (["far"], (0, 0))
-    assert "the journal does not take a message of queue 'q', which waits in Redis now: OperationalError" in caplog.text
+    assert (
+        "the journal does not take a message of queue 'q', which waits in Redis now: JournalUnavailable" in caplog.text
+    )
