@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tests.chaos.brokers.behind_sentinel import SentinelRedis
+from tests.chaos.brokers.journaled import JournaledRedis
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.fleet.posts import Plan
 from tests.chaos.report import lines
@@ -24,6 +25,12 @@ from tests.chaos.run import Chaotic
 @click.option("--consume", default="take", show_default=True, type=click.Choice(["take", "brpop"]))
 @click.option("--ours-only", is_flag=True, help="Without stock workers and stock publishers.")
 @click.option("--sentinel", is_flag=True, help="A primary with replicas and Sentinels, which fail over.")
+@click.option(
+    "--journal/--no-journal",
+    "journal",
+    default=None,
+    help="With a journal in PostgreSQL, which restarts, and a Redis that loses its data. By default one run in four.",
+)
 @click.option("--rate", default=300.0, show_default=True, help="Tasks per second of each publisher at most.")
 @click.option("--publishers", default=2, show_default=True, help="Publishers of ours.")
 @click.option("--lease", "lease_s", default=5.0, show_default=True, help="Lease of a consumer, in s.")
@@ -38,6 +45,7 @@ def main(
     consume: str,
     ours_only: bool,
     sentinel: bool,
+    journal: bool | None,
     rate: float,
     publishers: int,
     lease_s: float,
@@ -48,9 +56,11 @@ def main(
 
     The exit code is 1 if a task of ours was lost, early or stuck, ran twice without a reason, or if something is left.
     """
-    given = {"stock_pools": ()} if ours_only else {}
+    seed = random.randrange(10**6) if seed is None else seed
+    journal = seed % 4 == 0 and not sentinel if journal is None else journal
+    given = {"stock_pools": ()} if ours_only or journal else {}
     plan = Plan(
-        seed=random.randrange(10**6) if seed is None else seed,
+        seed=seed,
         seconds=hours * 3600 if hours else seconds,
         tasks=tasks,
         every_s=every_s,
@@ -59,12 +69,14 @@ def main(
         rate=rate,
         publishers=publishers,
         sentinel=sentinel,
+        journal=journal,
         **given,
     )
     directory = directory or Path(tempfile.mkdtemp(prefix="delayq-chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
     click.echo(f"seed {plan.seed}; ledger and logs are in {directory}")
-    with (SentinelRedis if sentinel else SingleRedis)(directory) as broker:
+    broker_of = SentinelRedis if sentinel else JournaledRedis if journal else SingleRedis
+    with broker_of(directory) as broker:
         outcome = Chaotic(plan, broker, directory, click.echo).run()
     click.echo("\n".join(lines(outcome)))
     if json_file:

@@ -27,6 +27,8 @@ WEIGHTS = {
 }
 #: Behind Sentinels, Redis itself is killed as a primary whose replica takes its place.
 SENTINEL_WEIGHTS = {**WEIGHTS, "redis kill": 0, "failover": 2, "primary kill": 3}
+#: With a journal Redis also loses its data, and the database goes away.
+JOURNAL_WEIGHTS = {**WEIGHTS, "redis flush": 4, "postgres restart": 5, "postgres crash": 4}
 #: Longest times in s: a short stop, DEBUG SLEEP, Redis away, Redis full.
 SHORT_STOP_S, SLEEP_S, AWAY_S, FULL_S = 1.5, 1.5, 1.5, 2.0
 
@@ -127,6 +129,9 @@ class Chaos:
             "redis full": lambda: broker.fill(FULL_S * strength),
             "failover": broker.fail_over,
             "primary kill": lambda: broker.kill(AWAY_S * strength),
+            "redis flush": broker.lose_data,
+            "postgres restart": lambda: broker.restart_database(AWAY_S * strength, crash=False),
+            "postgres crash": lambda: broker.restart_database(AWAY_S * strength, crash=True),
         }
         if draw.kind in to_broker:
             to_broker[draw.kind]()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.brokers.single import SingleRedis
-from tests.chaos.faults import SENTINEL_WEIGHTS, WEIGHTS, Chaos, Draw, drawn
+from tests.chaos.faults import JOURNAL_WEIGHTS, SENTINEL_WEIGHTS, WEIGHTS, Chaos, Draw, drawn
 from tests.chaos.fleet.members import Fleet
 from tests.chaos.fleet.posts import Plan, posts
 from tests.chaos.fleet.setup import OURS, STOCK
@@ -103,7 +103,8 @@ class Chaotic:
         self._directory = directory
         self._tell = tell
         self._broker = broker
-        self._draws = draws or drawn(plan.seed, plan.every_s, SENTINEL_WEIGHTS if plan.sentinel else WEIGHTS)
+        weights = SENTINEL_WEIGHTS if plan.sentinel else JOURNAL_WEIGHTS if plan.journal else WEIGHTS
+        self._draws = draws or drawn(plan.seed, plan.every_s, weights)
         self._faults = broker.faults
 
     def run(self) -> Outcome:
@@ -175,7 +176,7 @@ class Chaotic:
             for member in fleet.of_role("worker", "transfer"):
                 member.look()
             with broker.client() as client:
-                count = leftovers.waiting(client)
+                count = leftovers.waiting(client) + self._broker.waiting_beside()
             if count == 0:
                 return True
             if count != last:
@@ -192,7 +193,9 @@ class Chaotic:
         steps = self._broker.steps(lost) if lost else {}
         known = []
         for finding in findings:
-            if finding.what == "lost" and finding.id in steps:
+            if finding.what == "lost" and (why := self._flushed(tasks[finding.id])):
+                finding = replace(finding, by="promised", why=why)
+            elif finding.what == "lost" and finding.id in steps:
                 early = tasks[finding.id].kind == "early"
                 by, why = blamed(steps[finding.id], finding.by, takes=self._plan.consume == "take", early=early)
                 details = "; ".join([finding.details, *steps[finding.id][-6:]])
@@ -206,6 +209,11 @@ class Chaotic:
         """Returns why a lost task may be gone: something of it was written where Redis itself loses writes."""
         times = [task.confirmed, task.due, *(run.start for run in task.runs), *(due for _, due in task.nexts)]
         return next(filter(None, map(self._broker.excuse, times)), "")
+
+    def _flushed(self, task: Task) -> str:
+        """Returns why a lost task may be gone with what Redis had in its queues."""
+        due = max([task.due, *(due for _, due in task.nexts)])
+        return self._broker.gone_with(task.intended, due)
 
     def _await_leases(self, broker: SingleRedis) -> None:
         """Waits until the leases of dead consumers have ended and a transfer worker has seen it; not for ever."""

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import redis
 
@@ -40,7 +40,7 @@ class SentinelRedis(single.SingleRedis):
         """Returns the broker URL for a process of ours or of stock."""
         return self._sentinels.urls("sentinel" if by == STOCK else "delayq+sentinel")
 
-    def transport_options(self) -> dict[str, str]:
+    def transport_options(self) -> dict[str, Any]:
         """Returns the transport options that the URL needs."""
         return {"master_name": MASTER_NAME}
 

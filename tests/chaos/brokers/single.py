@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psutil
 import redis
@@ -53,7 +53,7 @@ class SingleRedis:
         """Returns the broker URL for a process of ours or of stock."""
         return self.server.url
 
-    def transport_options(self) -> dict[str, str]:
+    def transport_options(self) -> dict[str, Any]:
         """Returns the transport options that the URL needs."""
         return {}
 
@@ -76,6 +76,20 @@ class SingleRedis:
     def excuse(self, at: float) -> str:
         """Returns why a message that was written at a time (s since the epoch) may be gone; empty if it must not."""
         return ""
+
+    def gone_with(self, intended: float, due: float) -> str:
+        """Returns why a message that was due then may be gone; empty if it must not. Both in s since the epoch."""
+        return ""
+
+    def waiting_beside(self) -> int:
+        """Counts messages that wait elsewhere than in Redis."""
+        return 0
+
+    def lose_data(self) -> None:
+        """Does nothing: nobody could fill Redis again."""
+
+    def restart_database(self, away_s: float, *, crash: bool) -> None:
+        """Does nothing: there is no database."""
 
     def pause(self, for_s: float) -> None:
         """Makes the server answer nobody for a while."""

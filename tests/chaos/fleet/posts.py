@@ -1,6 +1,6 @@
 """The plan of a run, and the posts of the fleet that it asks for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from tests.chaos.fleet.setup import OURS, QUEUES, STOCK, Setup
 
 #: Pools with their concurrency; those whose library is missing are left out.
 POOLS = {"prefork": 2, "threads": 4, "solo": 1, "gevent": 20, "eventlet": 20}
+#: By how much the clocks of publishers are off by which they tell what is due late, in s.
+CLOCKS_OFF_S = (1.5, -1.5, 0.0)
 KINDS = ("plain", "plain", "delayed", "delayed", "delayed", "early", "retry", "chain")
 
 
@@ -34,6 +36,7 @@ class Plan:
         backlog: Messages in a queue above which publishers wait.
         standstill_s: For how long nothing may change while Redis drains, in s, before what is left counts as stuck.
         sentinel: Whether a primary with replicas and Sentinels is used.
+        journal: Whether a journal is used; there are no stock workers then, because stock knows none.
     """
 
     seed: int = 1
@@ -51,6 +54,7 @@ class Plan:
     backlog: int = 2000
     standstill_s: float = 90.0
     sentinel: bool = False
+    journal: bool = False
 
 
 def posts(plan: Plan, broker: SingleRedis, directory: Path) -> list[Post]:
@@ -64,6 +68,8 @@ def posts(plan: Plan, broker: SingleRedis, directory: Path) -> list[Post]:
     publishers = [OURS] * plan.publishers + [STOCK] * bool(plan.stock_pools)
     for number, by in enumerate(publishers):
         setup = _setup(plan, broker, directory, f"publisher-{by}-{number}", by)
+        if plan.journal:
+            setup = replace(setup, clock_off_s=CLOCKS_OFF_S[number % len(CLOCKS_OFF_S)])
         made.append(Post("publisher", "", ("-m", "tests.chaos.fleet.publisher"), setup))
     return made
 

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import kombu.exceptions
 import redis
+from sqlalchemy.exc import SQLAlchemyError
 
 from celery_ext import Call, send_many
+from celery_ext.journal.store import tiers
 from tests.chaos.fleet.app import CHAIN_S, eta_of, make_app
 from tests.chaos.fleet.setup import OURS, QUEUES, Setup
 from tests.chaos.ledger.events import Ledger
@@ -33,7 +35,7 @@ MANY, MANY_SHARE, LONGEST_S, TRIES = 100, 0.3, 5.0, (1, 2)
 PRIORITY_SHARE, PRIORITIES = 0.15, range(10)
 #: Pause before what failed is published again, and between two looks at a full queue, in s.
 PAUSE_S = 0.1
-FAILURES = (kombu.exceptions.OperationalError, redis.RedisError, OSError)
+FAILURES = (kombu.exceptions.OperationalError, redis.RedisError, OSError, SQLAlchemyError)
 
 
 class Planned(NamedTuple):
@@ -150,7 +152,10 @@ def main() -> None:
     """Runs the publisher of this process's setup."""
     stopping = Event()
     signal.signal(signal.SIGTERM, lambda signum, frame: stopping.set())
-    Publisher(Setup.of_environment(), stopping).run()
+    setup = Setup.of_environment()
+    if setup.clock_off_s:
+        vars(tiers)["time"] = lambda: time.time() + setup.clock_off_s
+    Publisher(setup, stopping).run()
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ class Setup:
         backlog: Messages in a queue above which a publisher waits.
         kinds: Kinds of tasks that a publisher publishes.
         audiences: Keys of ``QUEUES`` into which a publisher publishes.
+        clock_off_s: By how much the clock is off by which the process tells what is due late.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Setup:
     backlog: int = 2000
     kinds: tuple[str, ...] = ()
     audiences: tuple[str, ...] = (OURS,)
+    clock_off_s: float = 0.0
 
     @classmethod
     def of_environment(cls) -> "Setup":

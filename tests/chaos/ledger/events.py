@@ -22,6 +22,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
 from time import time
 from typing import Any
 
@@ -58,6 +59,7 @@ class Ledger:
         self._by = by
         self._pid = 0
         self._file = -1
+        self._opening = Lock()
 
     def write(self, event: str, *fields: object) -> None:
         """Appends an event with its fields and the time."""
@@ -66,7 +68,9 @@ class Ledger:
     def write_many(self, lines: list[str]) -> None:
         """Appends whole lines at once."""
         if os.getpid() != self._pid:
-            self._open()
+            with self._opening:  # of several threads one opens, and no other writes before the first line
+                if os.getpid() != self._pid:
+                    self._open()
         os.write(self._file, ("\n".join(lines) + "\n").encode())
 
     def _open(self) -> None:

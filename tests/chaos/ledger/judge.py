@@ -27,6 +27,9 @@ REASONS = {
     "failover": "Redis failed over",
     "primary kill": "Redis failed over",
     "redis full": "Redis was full",
+    "redis flush": "Redis had lost its data",
+    "postgres restart": "the database was away",
+    "postgres crash": "the database was away",
 }
 UNEXPLAINED = "unexplained"
 
