@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets.journal import flat, promotion, publishing
+from tests.bench.targets.journal import flat, promotion, publishing, tiers
 from tests.bench.targets.report import Figure
 
 
@@ -12,3 +12,4 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     yield from promotion.measure(server, quick)
     yield from flat.measure(quick)
     yield from publishing.measure(server, quick)
+    yield from tiers.measure(server, quick)
