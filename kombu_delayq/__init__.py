@@ -16,8 +16,11 @@ from kombu_delayq.errors import (
     InvalidDelayChain,
     InvalidDelayLevel,
     InvalidOptions,
+    JournalInUse,
+    OtherJournal,
     OtherTransport,
     UnreadableMessage,
+    UnsupportedJournal,
     UnsupportedRedis,
 )
 
@@ -32,8 +35,11 @@ __all__ = [
     "InvalidDelayChain",
     "InvalidDelayLevel",
     "InvalidOptions",
+    "JournalInUse",
+    "OtherJournal",
     "OtherTransport",
     "UnreadableMessage",
+    "UnsupportedJournal",
     "UnsupportedRedis",
     "__version__",
 ]
