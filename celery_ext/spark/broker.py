@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import SparkStore
 
+_PASSWORD_IN_JOURNAL = re.compile(r"://[^/@]*:[^/]*@|[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 _PASSWORD_IN_QUERY = re.compile(r"[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 #: What kombu raises for a URL that it cannot parse, or whose parameters neither kombu nor redis-py accepts.
 _UNREADABLE = (ValueError, KeyError, TypeError)
@@ -33,12 +35,15 @@ class Broker:
         env: Name of the environment variable; None when ``url`` is given.
         transport_options: Transport options.
         tls: Value of the app's ``broker_use_ssl``.
+        journal_env: Name of the environment variable that has the URL of the journal; None for the transport option
+            ``journal_url``.
     """
 
     url: str | None
     env: str | None
     transport_options: Mapping[str, Any]
     tls: Any = None
+    journal_env: str | None = None
 
     @classmethod
     def of(
@@ -48,6 +53,7 @@ class Broker:
         transport_options: Mapping[str, Any],
         tls: Any = None,
         option: str = "broker_url",
+        journal_env: str | None = None,
     ) -> "Broker":
         """Returns a broker from options.
 
@@ -57,6 +63,7 @@ class Broker:
             transport_options: Transport options.
             tls: Value of the app's ``broker_use_ssl``.
             option: Name of the option for ``url``, for errors.
+            journal_env: Name of the environment variable that has the URL of the journal.
 
         Raises:
             InvalidSparkOption: Both or neither of ``url`` and ``env`` are given, or there is a password that Spark
@@ -75,13 +82,28 @@ class Broker:
             raise InvalidSparkOption(
                 f"broker_transport_options have a password, which Spark would keep; put it into the URL of {option}_env"
             )
-        return cls(together, env, dict(transport_options), tls)
+        options = dict(transport_options)
+        if journal_env is not None:
+            options.pop("journal_url", None)
+        elif _PASSWORD_IN_JOURNAL.search(unquote(str(options.get("journal_url") or ""))):
+            raise InvalidSparkOption(
+                "the transport option journal_url has a password, which Spark would keep in plans and pickles. Put the "
+                "URL into an environment variable of the driver and of all executors, and give its name as "
+                "journal_url_env"
+            )
+        return cls(together, env, options, tls, journal_env)
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether messages may wait in a journal."""
+        return self.journal_env is not None or bool(self.transport_options.get("journal_url"))
 
     def connect(self) -> SparkStore:
         """Connects to the broker, in one try. The caller closes the store; nothing else stays connected.
 
         Raises:
-            InvalidSparkOption: The environment variable is not set, or its URL cannot be parsed.
+            InvalidSparkOption: The environment variable is not set, or its URL cannot be parsed; or the packages for
+                the journal are missing.
             BrokerUnavailable: The broker does not answer.
         """
         url = self._url()
@@ -94,7 +116,7 @@ class Broker:
                 "character of a password that is neither a letter nor a digit as % and two hex digits"
             ) from None
         try:
-            options = dict(self.transport_options)
+            options = self._options()
             with Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls) as connection:
                 store = open_store(connection, pool=DelayedChannel.own_pool)
             store.client.ping()
@@ -107,15 +129,33 @@ class Broker:
         return store
 
     def _url(self) -> str:
-        if self.url is not None:
-            return self.url
-        url = os.environ.get(self.env or "")
-        if not url:
+        return self.url if self.url is not None else _variable(self.env or "", "broker URL")
+
+    def _options(self) -> dict[str, Any]:
+        options = dict(self.transport_options)
+        if self.journal_env is not None:
+            options["journal_url"] = _variable(self.journal_env, "URL of the journal")
+        if options.get("journal_url") and find_spec("sqlalchemy") is None:
             raise InvalidSparkOption(
-                f"the environment variable {self.env} for the broker URL is not set in this process. Set it before "
-                "Spark starts, on the driver and on every executor (with spark.executorEnv)"
+                "the broker has a journal_url, and this Python has no SQLAlchemy. Install it on the driver and on all "
+                "executors: pip install 'kombu-delayq[journal,spark]'"
             )
-        return url
+        return options
+
+
+def _variable(name: str, what: str) -> str:
+    """Returns the value of an environment variable. what: Of what it is, for the error.
+
+    Raises:
+        InvalidSparkOption: The variable is not set.
+    """
+    value = os.environ.get(name)
+    if not value:
+        raise InvalidSparkOption(
+            f"the environment variable {name} for the {what} is not set in this process. Set it before Spark starts, "
+            "on the driver and on every executor (with spark.executorEnv)"
+        )
+    return value
 
 
 def _may_have_password(url: str) -> bool:

@@ -93,7 +93,14 @@ class BrokerOptions:
         "to give a URL with a password.",
     )
     broker_transport_options: dict[str, Any] | None = _option(
-        None, json_object, "JSON", "Transport options, such as `global_keyprefix`."
+        None, json_object, "JSON", "Transport options, such as `global_keyprefix` and `journal_url`."
+    )
+    journal_url_env: str | None = _option(
+        None,
+        variable,
+        "",
+        "Name of an environment variable with the transport option `journal_url`, on the driver and on all executors. "
+        "It is the only way to give a URL with a password.",
     )
     celery_app: str | None = _option(
         None,
@@ -250,6 +257,12 @@ class ReadOptions(BrokerOptions):
         names,
         "",
         "Columns, separated by commas. Default: all. Data that only other columns need is neither fetched nor parsed.",
+    )
+    far: str | None = _option(
+        None,
+        far_url,
+        "",
+        "URL of a folder whose tasks are read too, as jobs had it as their option `far`.",
     )
     due_after: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due at this time or later.")
     due_before: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due before this time.")

@@ -9,8 +9,10 @@ from pyspark.sql.types import StructType
 
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
+from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
 from celery_ext.spark.python_workers import log, missing_packages_warning
+from celery_ext.spark.read.far import FarReader
 from celery_ext.spark.read.reader import WaitingReader
 from celery_ext.spark.read.schema import arrow_schema, check_schema, schema_of
 from celery_ext.spark.read.selection import WaitingSelection
@@ -49,7 +51,9 @@ class CeleryDataSource(DataSource):
         """
         options = self._parsed(ReadOptions)
         check_schema(schema, options.columns)
-        return WaitingReader(_broker_to_read(options), WaitingSelection.of(options), options, arrow_schema(schema))
+        columns = arrow_schema(schema)
+        far = None if options.far is None else FarReader(FarTier.of(options.far), columns)
+        return WaitingReader(_broker_to_read(options), WaitingSelection.of(options), options, columns, far)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Checks everything that is known before the first row, and returns the writer of a DataFrame.
@@ -88,5 +92,9 @@ def _broker_to_read(options: ReadOptions) -> Broker:
     if options.replica_url is None and options.replica_url_env is None:
         return AppSettings.of(options.celery_app).broker_of(options)
     return Broker.of(
-        options.replica_url, options.replica_url_env, options.broker_transport_options or {}, option="replica_url"
+        options.replica_url,
+        options.replica_url_env,
+        options.broker_transport_options or {},
+        option="replica_url",
+        journal_env=options.journal_url_env,
     )

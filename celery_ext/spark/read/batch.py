@@ -27,6 +27,7 @@ class Rows:
         dues: Due times in ms since the epoch, as Redis writes them.
         lengths: Bytes of each message in the backup, 0 for a message that is lost.
         stored: Values of the backup: empty for a message that is lost, None for one that was not read.
+        backup: Form of backup in which the messages are kept.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class Rows:
         dues: Sequence[bytes],
         lengths: Sequence[int],
         stored: Sequence[bytes | None],
+        backup: str = "hash",
     ) -> None:
         self._queue = queue
         self._members = members
         self._dues = dues
         self._lengths = lengths
         self._stored = stored
+        self._backup = backup
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """Returns the columns of a schema. Their names may be in any case."""
@@ -50,6 +53,9 @@ class Rows:
 
     def _queue_column(self) -> pa.Array:
         return pa.repeat(pa.scalar(valid(self._queue), pa.string()), len(self._members))
+
+    def _backup_column(self) -> pa.Array:
+        return pa.repeat(pa.scalar(self._backup, pa.string()), len(self._members))
 
     def _task_column(self) -> pa.Array:
         return self._text_field("task", lambda task: task.name)
@@ -180,7 +186,7 @@ class RedissonRows(Rows):
         bodies: Sequence[bytes | None],
         ids: Sequence[bytes] | None,
     ) -> None:
-        super().__init__(queue, marks, dues, lengths, bodies)
+        super().__init__(queue, marks, dues, lengths, bodies, "list")
         self._ids = ids or ()
 
     def _task_id_column(self) -> pa.Array:

@@ -1,7 +1,8 @@
 """Reads waiting messages as rows, in Spark tasks."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import compress
+from math import ceil
 from typing import Any
 
 import pyarrow as pa
@@ -10,9 +11,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.options import ReadOptions
 from celery_ext.spark.read.batch import RedissonRows, Rows
-from celery_ext.spark.read.partitions import WaitingPartition, parts_of, plan
+from celery_ext.spark.read.far import FarReader
+from celery_ext.spark.read.partitions import PARTITION_MESSAGES, WaitingPartition, parts_of, plan
 from celery_ext.spark.read.schema import OF_BODY
+from celery_ext.spark.read.seen import Seen
 from celery_ext.spark.read.selection import WaitingSelection
+from celery_ext.spark.read.windows import WindowPartition, store_weights, windows
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.formats.hash import id_of, may_be_twin
 from kombu_delayq.store.formats.list import mark_of
@@ -30,14 +34,23 @@ class WaitingReader(DataSourceReader):
         selection: Which messages are selected.
         options: How they are read.
         schema: The columns of the DataFrame.
+        far: Reads the Parquet tier; None without one.
     """
 
-    def __init__(self, broker: Broker, selection: WaitingSelection, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        selection: WaitingSelection,
+        options: ReadOptions,
+        schema: pa.Schema,
+        far: FarReader | None = None,
+    ) -> None:
         self._broker = broker
         self._selection = selection
         self._partitions = options.partitions
         self._page_size = options.page_size
         self._schema = schema
+        self._far = far
         self._wanted = {name.lower() for name in schema.names}
 
     def partitions(self) -> list[InputPartition]:
@@ -48,24 +61,51 @@ class WaitingReader(DataSourceReader):
         """
         store = self._broker.connect()
         try:
-            return list(plan(store, self._selection, self._partitions))
+            if self._far is None and not self._broker.has_journal:
+                return list(plan(store, self._selection, self._partitions))
+            return list(self._windows(store))
         finally:
             store.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the messages of a partition."""
-        if not isinstance(partition, WaitingPartition):
-            return
         store = self._broker.connect()
         try:
-            for part in parts_of(store, self._selection, partition):
-                yield from self._batches(store, part)
+            if isinstance(partition, WaitingPartition):
+                for part in parts_of(store, self._selection, partition):
+                    yield from self._batches(store, part, self._selection)
+            elif isinstance(partition, WindowPartition):
+                yield from self._read_window(store, partition)
         finally:
             store.close()
 
-    def _batches(self, store: SparkStore, part: Part) -> Iterator[pa.RecordBatch]:
+    def _windows(self, store: SparkStore) -> list[WindowPartition]:
+        weights = store_weights(store, self._selection, self._queues(store), PARTITION_MESSAGES)
+        if self._far is not None:
+            weights += self._far.weights(self._selection)
+        total = sum(weight.messages for weight in weights)
+        return windows(self._selection, weights, self._partitions or ceil(total / PARTITION_MESSAGES))
+
+    def _read_window(self, store: SparkStore, window: WindowPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the messages of a window, tier by tier in the order in which messages move."""
+        selection = WaitingSelection(self._selection.queues, window.from_ms, window.to_ms)
+        seen = Seen()
+        if self._far is not None:
+            yield from self._far.read(store, selection, seen)
+        for in_journal in (True, False):
+            # A message that moves may come to a queue that was empty before.
+            for form, size in store.scan.sizes(self._queues(store), window.from_ms, window.to_ms).items():
+                if size and in_journal == (form.backup == "journal"):
+                    yield from self._batches(store, Part(form.queue, backup=form.backup), selection, seen)
+
+    def _queues(self, store: SparkStore) -> Collection[str]:
+        return store.queues.names() if self._selection.queues is None else self._selection.queues
+
+    def _batches(
+        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: Seen | None = None
+    ) -> Iterator[pa.RecordBatch]:
         collected = _Collected(part)
-        for page in self._pages(store, part):
+        for page in self._pages(store, part, selection, seen):
             stored = store.scan.bodies(part, page.members) if self._needs_bodies(part, page) else None
             ids = store.scan.ids(part, page.members) if self._needs_ids(part) else None
             collected.add(page, stored, ids)
@@ -75,18 +115,21 @@ class WaitingReader(DataSourceReader):
         if collected.members:
             yield collected.rows().batch(self._schema)
 
-    def _pages(self, store: SparkStore, part: Part) -> Iterator[Scanned]:
+    def _pages(
+        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: Seen | None
+    ) -> Iterator[Scanned]:
         page = None
         while page is None or page.more:
-            page = store.scan.scan(part, page, self._selection.from_ms, self._selection.to_ms, self._page_size)
-            if page.members:
-                yield page
+            page = store.scan.scan(part, page, selection.from_ms, selection.to_ms, self._page_size)
+            new = page if seen is None else seen.new_of(store, part, page)
+            if new.members:
+                yield new
 
     def _needs_bodies(self, part: Part, page: Scanned) -> bool:
         if not OF_BODY.isdisjoint(self._wanted):
             return True
         # Two messages can have the same task id. The second is stored under another id; only its body has the task id.
-        is_twin = part.backup == "hash" and any(may_be_twin(id_of(member)) for member in page.members)
+        is_twin = part.backup != "list" and any(may_be_twin(id_of(member)) for member in page.members)
         return "task_id" in self._wanted and is_twin
 
     def _needs_ids(self, part: Part) -> bool:
@@ -129,4 +172,6 @@ class _Collected:
     def rows(self) -> Rows:
         """Returns the collected messages."""
         found = (self._part.queue, self.members, self._dues, self._lengths, self._stored)
-        return RedissonRows(*found, self._ids) if self._part.backup == "list" else Rows(*found)
+        if self._part.backup == "list":
+            return RedissonRows(*found, self._ids)
+        return Rows(*found, self._part.backup)

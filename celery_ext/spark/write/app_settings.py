@@ -85,7 +85,7 @@ class AppSettings:
         if url is None and options.broker_url_env is None:
             url = self.broker_url
         transport_options = {**self.transport_options, **(options.broker_transport_options or {})}
-        return Broker.of(url, options.broker_url_env, transport_options, self.tls)
+        return Broker.of(url, options.broker_url_env, transport_options, self.tls, journal_env=options.journal_url_env)
 
     def without_broker(self) -> "AppSettings":
         """Returns these settings without those of the broker, which may have passwords."""

@@ -45,6 +45,11 @@ def may_be_twin(stored: bytes) -> bool:
     return stored[-_TWIN_SUFFIX:][:1] == b"~" and len(stored) >= _TWIN_SUFFIX
 
 
+def without_suffix(stored: bytes) -> bytes:
+    """Returns the id of a message that ``may_be_twin``, without its suffix."""
+    return stored[:-_TWIN_SUFFIX]
+
+
 def shared_id(stored: str) -> str | None:
     """Returns the id without suffix of a message that is stored beside another of the same id; None for others."""
     return stored[:-_TWIN_SUFFIX] if stored[-_TWIN_SUFFIX:][:1] == "~" else None

@@ -105,6 +105,32 @@ def test_a_password_in_transport_options_is_refused(options: dict[str, Any]) -> 
     assert SECRET not in shown_by(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql+psycopg://user:{SECRET}@host/db",
+        f"postgresql+psycopg://user@host/db?password={SECRET}",
+        f"postgresql://user:{SECRET}@/db",
+    ],
+)
+def test_a_password_of_a_journal_is_refused(url: str) -> None:
+    """The URL of a journal with a password is given by the name of an environment variable."""
+    with pytest.raises(InvalidSparkOption, match="journal_url_env") as caught:
+        Broker.of("redis://127.0.0.1:1/0", None, {"journal_url": url})
+    assert SECRET not in shown_by(caught.value)
+    broker = Broker.of("redis://127.0.0.1:1/0", None, {"journal_url": url}, journal_env="JOURNAL")
+    assert SECRET.encode() not in pickle.dumps(broker)
+    assert broker.has_journal
+
+
+@pytest.mark.parametrize("url", ["sqlite:////var/lib/app/journal.db", "postgresql+psycopg://user@host:5432/db"])
+def test_a_url_of_a_journal_without_a_password_is_taken(url: str) -> None:
+    """What has no password is taken as it is."""
+    broker = Broker.of("redis://127.0.0.1:1/0", None, {"journal_url": url})
+    assert broker.transport_options == {"journal_url": url}
+    assert broker.has_journal
+
+
 def test_a_password_of_a_key_for_tls_is_refused() -> None:
     """The setting broker_use_ssl of an app may hold the password of a private key."""
     with pytest.raises(InvalidSparkOption) as caught:

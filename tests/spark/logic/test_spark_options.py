@@ -60,6 +60,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
             "broker_url_env": (VARIABLES, NO_VARIABLES),
             "broker_transport_options": (OBJECTS, NO_OBJECTS),
             "celery_app": (TEXTS, NO_TEXTS),
+            "journal_url_env": (VARIABLES, NO_VARIABLES),
         }.items()
     },
     **{(WriteOptions, name): (TEXTS, NO_TEXTS) for name in ("task", "queue", "job_id", "dead_letter_queue")},
@@ -86,6 +87,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "on_bad_row"): ({each: each for each in ("fail", "drop", "dead_letter")}, ["", "ignore"]),
     (WriteOptions, "chunk_size"): numbers(1, 1000),
     (WriteOptions, "chunk_bytes"): numbers(1, 10**8),
+    (ReadOptions, "far"): (FOLDERS, NO_FOLDERS),
     (ReadOptions, "queue"): (LISTS, NO_LISTS),
     (ReadOptions, "columns"): (LISTS, NO_LISTS),
     (ReadOptions, "due_after"): (TIMES, ["", "x", "12", "10m"]),

@@ -83,6 +83,7 @@ def test_a_task_is_a_row(store: DelayStore, read: Read) -> None:
         "kwargs": '{"order": "\\u00fc"}',
         "size": len(raw),
         "raw": None,
+        "backup": "hash",
     }
 
 

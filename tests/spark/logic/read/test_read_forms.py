@@ -65,7 +65,8 @@ def test_a_row_is_the_same_in_either_form(redis_server: PrivateRedis, store: Del
         each.client.flushall()
         each.delivery.offer("q", *offers)
         rows.append({row["due"]: row for row in read(redis_server)})
-        for name in COLUMNS:  # each alone is as beside the others
+        assert {row.pop("backup") for row in rows[-1].values()} == {each.backup}
+        for name in COLUMNS.keys() - {"backup"}:  # each alone is as beside the others
             alone = [row[name] for row in read(redis_server, columns=name)]
             assert sorted(alone, key=repr) == sorted((row[name] for row in rows[-1].values()), key=repr), name
     assert list(rows[0].values()) == list(rows[1].values())
@@ -109,7 +110,7 @@ def test_messages_of_other_clients_have_all_columns(redis_server: PrivateRedis, 
     }
     assert (text["task_id"], text["priority"], text["size"], text["raw"]) == ("entry-0000000000000040", 0, 4, b"text")
     assert lost["task_id"] == "entry-0878787878787878"
-    assert {name for name, value in lost.items() if value is not None} == {"queue", "task_id", "due"}
+    assert {name for name, value in lost.items() if value is not None} == {"queue", "task_id", "due", "backup"}
 
 
 def test_only_ids_cost_a_further_call(redis_server: PrivateRedis, listed: DelayStore) -> None:
