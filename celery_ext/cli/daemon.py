@@ -171,7 +171,7 @@ class Connect:
         """Tries every right that a transfer worker needs, and warns of messages that it will not see."""
         store.check_version()
         store.leases.leader()
-        store.queues.names()
+        store.queues.registered()
         store.delivery.heads(())
         prefixes = store.queues.other_prefixes()
         if prefixes:

@@ -102,7 +102,7 @@ def check(
             store.repair.repair_index(findings.queue, [], mend=False, backup=backup)
             yield from (_check_list if backup == "list" else _check_hash)(store, findings, mend=mend)
         if findings.queue not in known and (findings.delayed or findings.unindexed):
-            findings.unknown = findings.queue not in store.queues.names()  # it may have become known meanwhile
+            findings.unknown = findings.queue not in store.queues.registered()  # it may have become known meanwhile
         if findings.unknown and mend:
             store.queues.know(findings.queue)
         if strays is not None:

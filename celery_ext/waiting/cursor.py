@@ -9,8 +9,10 @@ from typing import NamedTuple
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.options import BACKUPS
-from kombu_delayq.store.types import Page
+from kombu_delayq.store.types import JOURNAL, Page
 
+#: All forms, by their numbers in cursors.
+FORMS = (*BACKUPS, JOURNAL)
 #: Longest text of a cursor, in characters.
 LONGEST = 6000
 #: How much of a message's index member a cursor has at most, in bytes: an id may be very long.
@@ -21,7 +23,7 @@ _BEHIND_ALL = b"\xff" * 17
 
 
 class Position(NamedTuple):
-    """A message in the order of a listing: by due time, queue, form of backup (the store's own first) and member.
+    """A message in the order of a listing: by due time, queue, form (the store's own first, the journal last), member.
 
     Attributes:
         due: Its due time, as Redis writes it.
@@ -52,10 +54,9 @@ class Position(NamedTuple):
         """
         if queue != self.queue:
             return None, self.due_ms if queue > self.queue else nextafter(self.due_ms, inf)
-        here, nowhere = (self.place, self.due), (b"", b"")
-        if self.backup == own:
-            return Page([], here, True, own, nowhere), self.due_ms
-        return Page([], (_BEHIND_ALL, self.due), True, own, here), self.due_ms
+        order = sorted(FORMS, key=lambda form: form != own)  # stable
+        ends = dict.fromkeys(order[: order.index(self.backup)], (_BEHIND_ALL, self.due))
+        return Page([], True, {**ends, self.backup: (self.place, self.due)}), self.due_ms
 
 
 #: Before all messages.
@@ -67,7 +68,7 @@ def write(position: Position, selection: Selection) -> str:
     place = position.place
     if len(place) > _LONGEST_PLACE:  # it skips messages with the same due time and the same beginning of their ids
         place = place[:_LONGEST_PLACE] + _BEHIND_ALL
-    fields = [position.due.decode(), position.queue, BACKUPS.index(position.backup), place.decode("latin-1")]
+    fields = [position.due.decode(), position.queue, FORMS.index(position.backup), place.decode("latin-1")]
     raw = json.dumps(fields, separators=(",", ":")).encode()
     return urlsafe_b64encode(_check(raw, selection) + raw).rstrip(b"=").decode()
 
@@ -85,7 +86,7 @@ def read(text: str, selection: Selection) -> Position:
         if _check(raw[_CHECK:], selection) != raw[:_CHECK]:
             raise ValueError
         due, queue, form, place = json.loads(raw[_CHECK:])
-        position = Position(due.encode("ascii"), as_text(queue), BACKUPS[form], place.encode("latin-1"))
+        position = Position(due.encode("ascii"), as_text(queue), FORMS[form], place.encode("latin-1"))
         if isnan(position.due_ms) or form < 0:
             raise ValueError
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

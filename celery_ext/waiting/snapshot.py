@@ -15,10 +15,10 @@ from celery_ext.waiting.search import Done, Progress, Skipped, search
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.types import Part, QueueForm, Scanned
+from kombu_delayq.store.types import JOURNAL, Part, QueueForm, Scanned
 
 #: How many messages one call reads without their bodies, by form of backup: in list form the index has the bodies.
-IDS_A_CALL = {"hash": 500, "list": 250}
+IDS_A_CALL = {"hash": 500, "list": 250, JOURNAL: 500}
 
 
 class Slot(NamedTuple):
@@ -166,7 +166,9 @@ def forms_of(store: WaitingStore, selection: Selection) -> tuple[dict[QueueForm,
             sizes |= store.scan.sizes([queue], selection.from_ms, selection.to_ms)
         except ResponseError as error:  # such as for a key of another type
             skipped.append(Skipped(queue, str(error)))
-    return {form: size for form, size in sizes.items() if size}, skipped
+    # The journal first: a message that is promoted meanwhile is found in Redis then.
+    forms = sorted(sizes, key=lambda form: form.backup != JOURNAL)
+    return {form: sizes[form] for form in forms if sizes[form]}, skipped
 
 
 def pages(store: WaitingStore, form: QueueForm, selection: Selection) -> Iterator[Sequence[tuple[str, float, int]]]:

@@ -12,7 +12,7 @@ from kombu_delayq.connection.text import as_bytes, as_text, readable
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import ScriptCall, StorePart
-from kombu_delayq.store.types import QueueForm, Waiting, hidden, rows_of, waiting_of
+from kombu_delayq.store.types import JOURNAL, QueueForm, Waiting, hidden, rows_of, waiting_of
 
 logger = get_logger(__name__)
 
@@ -23,7 +23,7 @@ MAX_TWINS = 100
 #: About the largest number of bytes that one call looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
 #: Largest number of messages that one call changes, by form of backup: in list form each costs Redis a few times more.
-CHANGES_A_CALL = {"hash": 100, "list": 30}
+CHANGES_A_CALL = {"hash": 100, "list": 30, JOURNAL: 100}
 #: Largest number of messages of other clients that one call makes findable.
 INDEX_COUNT = 100
 

@@ -77,6 +77,10 @@ class Queues(StorePart):
 
     def names(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
+        return self.registered()
+
+    def registered(self) -> list[str]:
+        """Returns the names of the queues that transfer workers look at: those that Redis knows."""
         return sorted(map(as_text, self._client.redis.smembers(self._keys.queues)))
 
     def exists(self, queue: str) -> bool:

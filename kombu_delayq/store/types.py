@@ -1,9 +1,12 @@
 """The arguments and the results of the store's operations."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kombu_delayq.connection.text import as_bytes, as_text
+
+#: The form of messages that wait in a journal beside Redis.
+JOURNAL = "journal"
 
 
 def hidden(body: str | bytes | None) -> str:
@@ -132,7 +135,7 @@ class QueueForm(NamedTuple):
 
     Attributes:
         queue: Its name.
-        backup: Form of backup, ``hash`` or ``list``.
+        backup: Form of backup, ``hash`` or ``list``; or ``JOURNAL``.
     """
 
     queue: str
@@ -246,18 +249,14 @@ class Page(NamedTuple):
 
     Attributes:
         messages: The messages.
-        last: Where this page ends among the messages of the store's own form of backup.
         more: Whether there is a next page.
-        backup: The store's own form.
-        other: Where this page ends among the messages of the other form.
+        ends: Where this page ends among the messages of each form; without forms of which nothing was read yet.
         places: For each message its form, and where a page would end that has this message last.
     """
 
     messages: list[Waiting]
-    last: Cursor
     more: bool
-    backup: str
-    other: Cursor = (b"", b"")
+    ends: Mapping[str, Cursor]
     places: tuple[tuple[str, Cursor], ...] = ()
 
 

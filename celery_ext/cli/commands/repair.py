@@ -121,7 +121,7 @@ class _Repair:
 
     def _known(self) -> set[str]:
         try:
-            return set(self._store.queues.names())
+            return set(self._store.queues.registered())
         except ResponseError as error:
             self._complain(f"key {self._store.keys.queues}: {error}")
             return set()

@@ -1,33 +1,288 @@
 """Finding and changing messages by their ids, in Redis and in the journal."""
 
 from collections.abc import Sequence
+from math import inf
 
-from celery_ext.journal.table import Journal
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.types import Waiting
+from celery_ext.journal.store.bringing import Bringing
+from celery_ext.journal.store.queues import tally
+from celery_ext.journal.table import WAITING, Addition, Journal, Row
+from kombu_delayq.connection.text import Command, as_bytes
+from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.formats.hash import shared_id
+from kombu_delayq.store.lookup import Change, Lookup
+from kombu_delayq.store.types import JOURNAL, Waiting
+from kombu_delayq.store.upkeep.promotion import Promotion
+from kombu_delayq.store.viewing.scan import whole_ms
+
+#: Due time and body of a message, by which a row is known.
+_Read = tuple[float, bytes]
 
 
 class JournaledLookup(Lookup):
-    """Finds waiting messages by their ids wherever they wait.
+    """Finds waiting messages by their ids wherever they wait, cancels and moves them.
+
+    Nothing changes before the database has answered. Rows of messages that Redis was given follow what becomes of
+    these, so that a restore brings back no message that was cancelled.
 
     Args:
         client: As of ``Lookup``.
+        registry: Registers queues to which a message is brought.
         journal: The tables.
     """
 
-    def __init__(self, client: StoreClient, journal: Journal) -> None:
+    def __init__(self, client: StoreClient, registry: QueueRegistry, journal: Journal) -> None:
         super().__init__(client)
         self._journal = journal
+        self._promotion = Promotion(client, registry)
+        self._bringing = Bringing(journal, self._promotion)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; see ``Lookup.get``."""
-        rows = self._journal.get(ids)  # before Redis: a message that is promoted meanwhile is seen there
-        found = super().get(queues, ids)
-        for row in rows:
-            known = found.setdefault(row.id, [])
-            if all(one.body != row.body for one in known):
-                known.append(row.waiting)
-        for messages in found.values():
-            messages.sort(key=lambda message: message.due_ms)
+        names = set(queues)
+        # Before Redis: a message that is promoted meanwhile is seen there.
+        rows = [row for row in self._journal.get(ids) if row.queue in names] if ids else []
+        return _merged(super().get(queues, ids), [row.waiting for row in rows])
+
+    def cancel(
+        self, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]] | None = None
+    ) -> dict[str, list[Waiting]]:
+        """Removes the waiting messages of some ids; see ``Lookup.cancel``. The journal is searched in all queues.
+
+        A message that a Redis had which has lost its data is cancelled, too, if it was not due by then.
+        """
+        found = {} if found is None else found
+        if not ids:
+            return found
+        rows = self._journal.delete(ids)  # of any state: a row that stays could be restored
+        taken = self._claimed(rows)
+        in_redis: dict[str, list[Waiting]] = {}
+        try:
+            super().cancel(queues, ids, in_redis)
+        finally:
+            known = {one.body for messages in in_redis.values() for one in messages}
+            lost = self._lost([row for row in rows if row.state != WAITING and row.body not in known])
+            found |= _merged(in_redis, [row.waiting for row in (*taken, *lost)])
+        self._delete_rows_of([one for messages in in_redis.values() for one in messages])
+        self._end_chains({identity: found[identity] for identity in found if identity not in in_redis})
+        for queue in {row.queue for row in taken}:
+            tally(self._client, self._keys, queue, "cancel", sum(row.queue == queue for row in taken))
         return found
+
+    def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
+        """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""
+        words = ["not_delayed"] * len(messages)
+        rows = self._rows_of(queue, [message for message, _ in messages])
+        mine = [row for (message, _), row in zip(messages, rows, strict=True) if row]
+        taken = {row.seq for row in self._claimed(self._journal.delete_rows([row.seq for row in mine], state=None))}
+        in_redis = []
+        for at, ((message, chain), row) in enumerate(zip(messages, rows, strict=True)):
+            if row is not None and row.seq in taken:
+                words[at] = "cancelled"
+                if chain:
+                    self._note_end(chain)
+            if message.backup != JOURNAL or row is None or row.seq not in taken:
+                in_redis.append(at)
+        tally(self._client, self._keys, queue, "cancel", len(taken))
+        asked = [(self._as_in_redis(messages[at][0]), messages[at][1]) for at in in_redis]
+        for at, word in zip(in_redis, super().discard(queue, asked) if asked else [], strict=True):
+            words[at] = "cancelled" if words[at] == "cancelled" else word
+        return words
+
+    def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
+        """Changes when messages of one queue are due; see ``Lookup.reschedule``.
+
+        A message that is due beyond the horizon by then waits in the journal; any other in Redis.
+        """
+        now_ms = self._now_ms()
+        far_ms = now_ms + self._client.options.journal_horizon * 1000
+        rows = self._rows_of(queue, [change.message for change in changes])
+        words = ["due" if change.due_ms <= now_ms else "" for change in changes]
+        near = {at for at, change in enumerate(changes) if not words[at] and change.due_ms <= far_ms}
+        brought = self._brought(changes, rows, near)
+        for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
+            if not words[at] and change.message.backup == JOURNAL and at not in brought:
+                words[at] = self._replace(queue, row, change)
+        left = [at for at, word in enumerate(words) if not word]
+        for at in left:
+            row = rows[at]
+            if row is not None and changes[at].due_ms > row.due_ms:  # the row is never due before its message
+                self._journal.follow([(row.seq, self._addition(queue, changes[at], row))])
+        asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
+        for at, word in zip(left, super().reschedule(queue, asked) if asked else [], strict=True):
+            words[at] = word
+            self._follow(queue, changes[at], rows[at], word)
+            if word == "rescheduled" and changes[at].due_ms > far_ms:
+                self._send_away(queue, changes[at], rows[at])
+        return words
+
+    def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
+        """Pushes messages of one queue to its lists before they are due; see ``Lookup.run_now``.
+
+        If Redis does not belong to the journal yet, a message of the journal becomes due now, and the first promoter
+        pushes it: the word is ``rescheduled`` then.
+        """
+        rows = self._rows_of(queue, [change.message for change in changes])
+        words = [""] * len(changes)
+        brought = self._brought(changes, rows, set(range(len(changes))))
+        now_ms = self._now_ms()
+        for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
+            if change.message.backup == JOURNAL and at not in brought:
+                words[at] = self._replace(queue, row, change._replace(due_ms=now_ms))
+        left = [at for at, word in enumerate(words) if not word]
+        asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
+        for at, word in zip(left, super().run_now(queue, asked) if asked else [], strict=True):
+            words[at], row = word, rows[at]
+            if word == "transferred" and row is not None:  # its row has come due as well
+                self._journal.follow([(row.seq, self._addition(queue, changes[at]._replace(due_ms=now_ms), row))])
+        return words
+
+    def _brought(self, changes: Sequence[Change], rows: Sequence[Row | None], wanted: set[int]) -> set[int]:
+        """Brings wanted messages of the journal to Redis. Returns which of the changes' messages are there now.
+
+        It also marks the rows of messages that a promoter has brought and not marked.
+        """
+        asked = {
+            at: row
+            for at, row in enumerate(rows)
+            if row and row.state == WAITING and (at in wanted or changes[at].message.backup != JOURNAL)
+        }
+        there = self._bringing.bring(list(asked.values()))
+        return {at for at, row in asked.items() if row.seq in there}
+
+    def _replace(self, queue: str, row: Row | None, change: Change) -> str:
+        """Changes when a message is due that waits in the journal. Returns the word for it."""
+        if row is None:
+            return "not_delayed"
+        if self._promotion.claim_rows([row.seq])[row.seq] == "pushed":  # it is in Redis by now, or has left it
+            return "not_delayed"
+        [seq] = self._journal.replace([(row.seq, self._addition(queue, change, row))])
+        if seq is None:
+            return "not_delayed"
+        # Again, because a promoter may have dropped the claim before the row was replaced.
+        if self._promotion.claim_rows([row.seq])[row.seq] == "pushed":
+            if super().discard(queue, [(self._as_in_redis(row.waiting), "")]) != ["cancelled"]:
+                self._claimed(self._journal.delete_rows([seq]))
+                return "not_delayed"
+            tally(self._client, self._keys, queue, "cancel", -1)
+        tally(self._client, self._keys, queue, "reschedule", 1)
+        return "rescheduled"
+
+    def _follow(self, queue: str, change: Change, row: Row | None, word: str) -> None:
+        """Lets the row of a message in Redis follow its reschedule, or takes that back if it has failed."""
+        if row is None:
+            return
+        later = change.due_ms > row.due_ms
+        if word == "rescheduled" and not later:
+            self._journal.follow([(row.seq, self._addition(queue, change, row))])
+        elif word != "rescheduled" and later:
+            self._journal.follow([(row.seq, _addition_of(row))])
+
+    def _send_away(self, queue: str, change: Change, row: Row | None) -> None:
+        """Moves a message that is due late by now from Redis to the journal.
+
+        In between it is in both, as while it is promoted.
+        """
+        addition = self._addition(queue, change, row)
+        seq = self._journal.replace([(row.seq, addition)], None)[0] if row else self._journal.add([addition])[0]
+        if seq is None:
+            return
+        message = self._as_in_redis(change.message)._replace(due_ms=addition.due_ms, body=change.body)
+        if super().discard(queue, [(message, "")]) == ["cancelled"]:
+            tally(self._client, self._keys, queue, "cancel", -1)
+        else:  # it was cancelled, or changed again
+            self._claimed(self._journal.delete_rows([seq]))
+
+    def _addition(self, queue: str, change: Change, row: Row | None) -> Addition:
+        message, due_ms = change.message, change.due_ms
+        if self._client.backup == "list":
+            due_ms = float(whole_ms(due_ms))
+        identity = row.id if row else shared_id(message.id) or message.id
+        return Addition(queue, identity, due_ms, message.priority, change.body, row.expire_ms if row else 0)
+
+    def _rows_of(self, queue: str, messages: Sequence[Waiting]) -> list[Row | None]:
+        """Returns for each message its row as it was read: one that waits for a message of the journal, else any."""
+        ids = {name for one in messages for name in (one.id, shared_id(one.id)) if name is not None}
+        rows: dict[_Read, list[Row]] = {}
+        for row in self._journal.get(ids, None) if ids else ():
+            if row.queue == queue:
+                rows.setdefault(_read(row.due_ms, row.body), []).append(row)
+        found: list[Row | None] = []
+        for one in messages:
+            same = rows.get(_read(one.due_ms, one.body or b""), [])
+            fitting = [row for row in same if one.backup != JOURNAL or row.state == WAITING]
+            found.append(fitting[0] if fitting else None)
+            if fitting:
+                same.remove(fitting[0])
+        return found
+
+    def _claimed(self, rows: Sequence[Row]) -> list[Row]:
+        """Claims deleted rows. Returns those that no promoter has put, or will put, into Redis."""
+        waited = [row for row in rows if row.state == WAITING]
+        words = self._promotion.claim_rows([row.seq for row in waited]) if waited else {}
+        return [row for row in waited if words[row.seq] == "claimed"]
+
+    def _lost(self, rows: Sequence[Row]) -> list[Row]:
+        """Returns those of the rows whose messages Redis has lost: they were not due when it lost its data."""
+        if not rows:
+            return []
+        limits = {one.epoch: one.watermarks for one in self._journal.unrestored()}
+        if any(row.state not in limits for row in rows):
+            marker, epoch = self._promotion.marker(), self._journal.epoch()
+            if marker is None and self._journal.beat():  # a loss that nobody has noticed yet
+                limits[epoch] = self._journal.watermarks()
+        return [row for row in rows if row.due_ms >= (limits[row.state].of(row.queue) if row.state in limits else inf)]
+
+    def _delete_rows_of(self, removed: Sequence[Waiting]) -> None:
+        """Deletes rows of messages that were removed from Redis: of those stored beside others, and those just made."""
+        if removed:
+            ids = {name for one in removed for name in (one.id, shared_id(one.id)) if name is not None}
+            bodies = {(one.queue, one.body) for one in removed}
+            rows = [row.seq for row in self._journal.get(ids, None) if (row.queue, row.body) in bodies]
+            self._claimed(self._journal.delete_rows(rows, None) if rows else [])
+
+    def _end_chains(self, found: dict[str, list[Waiting]]) -> None:
+        """Does for ids of which Redis had no message what the script does for the others."""
+        commands: list[Command] = []
+        for identity, messages in found.items():
+            is_step = any(CHAIN_ID.encode() in (one.body or b"") for one in messages)
+            commands.append(("ZREM", self._keys.chains if is_step else self._keys.cancelled, as_bytes(identity)))
+        if commands:
+            self._client.send(commands)
+
+    def _note_end(self, chain: str) -> None:
+        ttl_ms = round(self._client.options.cancelled_ttl * 1000)
+        until_ms = self._now_ms() + ttl_ms
+        self._client.send(
+            [
+                ("ZADD", self._keys.cancelled, "GT", repr(until_ms), as_bytes(chain)),
+                ("PEXPIRE", self._keys.cancelled, ttl_ms),
+                ("ZREM", self._keys.chains, as_bytes(chain)),
+            ]
+        )
+
+    def _as_in_redis(self, message: Waiting) -> Waiting:
+        return message._replace(backup=self._client.backup) if message.backup == JOURNAL else message
+
+    def _now_ms(self) -> float:
+        seconds, microseconds = self._client.ask("TIME")
+        return float(seconds) * 1000 + float(microseconds) / 1000
+
+
+def _merged(found: dict[str, list[Waiting]], rows: Sequence[Waiting]) -> dict[str, list[Waiting]]:
+    """Adds messages of the journal to what Redis has found, but for those that Redis has."""
+    for one in rows:
+        known = found.setdefault(one.id, [])
+        if all(_read(each.due_ms, each.body or b"") != _read(one.due_ms, one.body or b"") for each in known):
+            known.append(one)
+    for messages in found.values():
+        messages.sort(key=lambda message: message.due_ms)
+    return found
+
+
+def _read(due_ms: float, body: bytes) -> _Read:
+    return whole_ms(due_ms), body
+
+
+def _addition_of(row: Row) -> Addition:
+    return Addition(row.queue, row.id, row.due_ms, row.priority, row.body, row.expire_ms)

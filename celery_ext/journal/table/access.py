@@ -93,15 +93,15 @@ def renumber(connection: Connection, *where: ColumnElement[bool]) -> dict[int, R
 
 
 def rewrite(connection: Connection, row: Row, addition: Addition) -> None:
-    """Gives a waiting row another message. If another row has it already, both stay, as the two were apart before."""
-    values = values_of(addition, WAITING)
+    """Gives a row another message, in its state. If another row has it already, both stay: they were apart before."""
+    values = values_of(addition, row.state)
     digest = addition.digest
     same = select(_messages.c.seq).where(_messages.c.id == addition.id, _messages.c.digest == digest)
     if connection.scalar(same.where(_messages.c.seq != row.seq)) is not None:
         values["digest"] = blake2b(digest, digest_size=16, key=b"%d" % row.seq).digest()
     connection.execute(update(_messages).where(_messages.c.seq == row.seq).values(values))
-    changes = Counter({HourKey.of(addition.queue, WAITING, addition.due_ms): 1})
-    changes.subtract([HourKey.of(row.queue, WAITING, row.due_ms)])
+    changes = Counter({HourKey.of(addition.queue, row.state, addition.due_ms): 1})
+    changes.subtract([HourKey.of(row.queue, row.state, row.due_ms)])
     note(connection, changes)
 
 

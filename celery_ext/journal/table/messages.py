@@ -11,6 +11,7 @@ from celery_ext.journal.table.access import (
     delete_where,
     in_state,
     insert_new,
+    lock_where,
     of_epoch,
     renumber,
     rewrite,
@@ -143,6 +144,20 @@ class Messages:
             return [found[seq].seq if seq in found else None for seq, _ in changes]
 
         return self._database.write(work)
+
+    def follow(self, changes: Sequence[tuple[int, Addition]]) -> None:
+        """Gives rows of messages that Redis has what these messages are now. The rows keep their numbers and states.
+
+        Args:
+            changes: Number of each row, and the message; each number once. Rows that wait, or are gone, are left out.
+        """
+        wanted = dict(changes)
+
+        def work(connection: Connection) -> None:
+            for row in lock_where(connection, among(connection, _messages.c.seq, wanted), ~schema.is_waiting):
+                rewrite(connection, row, wanted[row.seq])
+
+        self._database.write(work)
 
     def purge(self, queue: str, count: int = 5_000) -> Purged:
         """Deletes the rows of a queue, of any state, at most ``count`` of them."""

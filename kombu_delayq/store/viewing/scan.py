@@ -10,12 +10,15 @@ from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.formats.hash import id_of
 from kombu_delayq.store.formats.list import cursor_of, mark_of, message_of, named_field, own_id
-from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
+from kombu_delayq.store.types import Cursor, Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
 
 #: About the largest number of bytes of the bodies on a page. It limits how long Redis is busy, and a reader's memory.
 PAGE_BYTES = 500_000
 #: About the largest number of bytes that one call of ``browse`` looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
+
+#: By form, rows of the script ``scan``: id, due time, priority, body, cursor.
+Rows = dict[str, list[tuple[Any, ...]]]
 
 
 class Scan(StorePart):
@@ -45,11 +48,28 @@ class Scan(StorePart):
     def _browse(
         self, queue: str, after: Page | None, from_ms: float, to_ms: float, count: int, forms: Sequence[str]
     ) -> Page:
-        own, another = self._client.backup, self._client.other_backup
-        ends = {own: after.last, another: after.other} if after is not None else {}
-        # A conversion may have moved messages of the last page to the other form; they must not be read there again.
-        moved = {_as_moved(message, *forms) for message in after.messages} if after is not None else set()
-        from_ms = max([from_ms, *(float(due) for _, due in ends.values() if due)])
+        ends = dict(after.ends) if after is not None else {}
+        from_ms = max([from_ms, *(float(due) for _, due in ends.values())])
+        rows, more = self._read(queue, ends, from_ms, to_ms, count, forms)
+        # A conversion may have moved messages of the last page to another form; they must not be read there again.
+        last = after.messages if after is not None else []
+        moved = {_as_moved(message, form) for message in last for form in rows if form != message.backup}
+        repeated = self._repeated(queue, ends, from_ms, rows)
+        read = list(_next_due(rows, more, count))
+        found = [waiting_of(queue, form, row[:4]) for form, row in read]
+        places = [(form, (as_bytes(row[4]), as_bytes(row[1]))) for form, row in read]
+        is_new = [
+            _as_moved(one, one.backup) not in moved and (form, member) not in repeated
+            for one, (form, (member, _)) in zip(found, places, strict=True)
+        ]
+        ends |= dict(places)
+        is_more = any(more.values()) or len(read) < sum(map(len, rows.values()))
+        return Page(list(compress(found, is_new)), is_more, ends, tuple(compress(places, is_new)))
+
+    def _read(
+        self, queue: str, ends: Mapping[str, Cursor], from_ms: float, to_ms: float, count: int, forms: Sequence[str]
+    ) -> tuple[Rows, dict[str, bool]]:
+        """Reads messages behind the ends of the page before. Returns by form the rows, and whether there are more."""
         bounds = (repr(from_ms), repr(to_ms))
         calls: list[ScriptCall] = [
             (
@@ -64,21 +84,13 @@ class Scan(StorePart):
             if isinstance(reply, Exception):
                 raise reply
             more[form], rows[form] = as_text(reply[0]) == "more", list(rows_of(reply[1], 5))
-        read = list(_next_due(rows, more, count))
-        found = [waiting_of(queue, form, row[:4]) for form, row in read]
-        is_new = [(_whole_ms(one.due_ms), one.body, one.backup) not in moved for one in found]
-        places = [(form, (as_bytes(row[4]), as_bytes(row[1]))) for form, row in read]
-        ends |= dict(places)
-        is_more = any(more.values()) or len(read) < sum(map(len, rows.values()))
-        nowhere = (b"", b"")
-        return Page(
-            list(compress(found, is_new)),
-            ends.get(own, nowhere),
-            is_more,
-            own,
-            ends.get(another, nowhere),
-            tuple(compress(places, is_new)),
-        )
+        return rows, more
+
+    def _repeated(
+        self, queue: str, ends: Mapping[str, Cursor], from_ms: float, rows: Rows
+    ) -> Collection[tuple[str, bytes]]:
+        """Returns form and place of those rows whose messages were, or will be, on a page in another form."""
+        return ()
 
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
@@ -205,10 +217,11 @@ def _next_due(
             return
 
 
-def _as_moved(message: Waiting, *forms: str) -> tuple[float, bytes | None, str]:
-    """Returns due time, body and form of a message after a conversion, which rounds due times to whole ms."""
-    return _whole_ms(message.due_ms), message.body, next((form for form in forms if form != message.backup), "")
+def _as_moved(message: Waiting, form: str) -> tuple[float, bytes | None, str]:
+    """Returns what a message is known by in a form: a conversion rounds due times to whole ms."""
+    return whole_ms(message.due_ms), message.body, form
 
 
-def _whole_ms(due_ms: float) -> float:
+def whole_ms(due_ms: float) -> float:
+    """Returns a due time as Redisson's form keeps it."""
     return ceil(due_ms) if isfinite(due_ms) else due_ms

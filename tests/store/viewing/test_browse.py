@@ -63,9 +63,9 @@ def test_messages_come_in_the_order_of_delivery(store: DelayStore) -> None:
 
 def test_an_empty_queue_has_one_empty_page(store: DelayStore) -> None:
     """Of a queue without messages, and within bounds that hold none, there is one page, and nothing on it."""
-    assert store.scan.browse("q") == Page([], (b"", b""), False, store.backup)
+    assert store.scan.browse("q") == Page([], False, {})
     store.delivery.offer("q", waiting("i"))
-    assert store.scan.browse("q", from_ms=FUTURE_MS + 1) == Page([], (b"", b""), False, store.backup)
+    assert store.scan.browse("q", from_ms=FUTURE_MS + 1) == Page([], False, {})
     assert store.scan.browse("q", from_ms=FUTURE_MS, to_ms=FUTURE_MS - 1).messages == []
 
 
@@ -128,7 +128,7 @@ def test_what_is_rescheduled_behind_the_last_page_comes_again(store: DelayStore)
     store.delivery.offer("q", *(waiting(str(n), FUTURE_MS) for n in range(30)))
     found = browsed(
         store,
-        lambda page: store.lookup.reschedule("q", [Change(only(store, "3"), FUTURE_MS, f"{page.last}".encode())]),
+        lambda page: store.lookup.reschedule("q", [Change(only(store, "3"), FUTURE_MS, f"{page.ends}".encode())]),
         count=10,
         to_ms=FUTURE_MS + 1,
     )

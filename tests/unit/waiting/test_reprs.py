@@ -33,7 +33,7 @@ def holders(body: bytes) -> list[Any]:
         Offer("some-id", repr(ETA_MS), 3, body.decode()),
         Change(message, ETA_MS, body),
         Letter(body, "queue", "orders", 3, body),
-        Page([message], (b"", b""), False, "hash"),
+        Page([message], False, {}),
         Scanned([body], [b"1"], [1], False),
         Exported("orders", Offer("some-id", repr(ETA_MS), 3, body)),
     ]
