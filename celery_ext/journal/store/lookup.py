@@ -62,7 +62,7 @@ class JournaledLookup(Lookup):
         finally:
             known = {one.body for messages in in_redis.values() for one in messages}
             lost = self._lost([row for row in rows if row.state != WAITING and row.body not in known])
-            found |= _merged(in_redis, [row.waiting for row in (*taken, *lost)])
+            found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
         self._delete_rows_of([one for messages in in_redis.values() for one in messages])
         self._end_chains({identity: found[identity] for identity in found if identity not in in_redis})
         for queue in {row.queue for row in taken}:
@@ -272,9 +272,9 @@ class JournaledLookup(Lookup):
 def _merged(found: dict[str, list[Waiting]], rows: Sequence[Waiting]) -> dict[str, list[Waiting]]:
     """Adds messages of the journal to what Redis has found, but for those that Redis has."""
     for one in rows:
-        known = found.setdefault(one.id, [])
+        known = found.get(one.id, [])
         if all(_read(each.due_ms, each.body or b"") != _read(one.due_ms, one.body or b"") for each in known):
-            known.append(one)
+            found[one.id] = [*known, one]
     for messages in found.values():
         messages.sort(key=lambda message: message.due_ms)
     return found
