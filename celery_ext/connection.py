@@ -68,8 +68,12 @@ def open_store(
     return _store_of(channel) if pool is None else connect_store(channel, pool(channel))
 
 
-def look_at_journal(store: S) -> "tuple[S, JournalState | None]":
+def look_at_journal(store: S, *, counted: bool = True) -> "tuple[S, JournalState | None]":
     """Looks at the journal of a store.
+
+    Args:
+        store: The store.
+        counted: Whether to count what is to be restored, which takes the longer the more it is.
 
     Returns:
         The store to read from, which knows no journal while the database of the journal is away; and how the journal
@@ -80,7 +84,7 @@ def look_at_journal(store: S) -> "tuple[S, JournalState | None]":
     from celery_ext.journal.state import state_of
 
     found: Any = store
-    state = state_of(found)
+    state = state_of(found, counted=counted)
     return (found.redis_alone if state.error else store), state
 
 

@@ -15,11 +15,11 @@ class Loss(NamedTuple):
 
     Attributes:
         ended_ms: When the loss was noticed, ms since the epoch.
-        messages: How many messages may have to be restored.
+        messages: How many messages may have to be restored; None if nobody has counted them.
     """
 
     ended_ms: float
-    messages: int
+    messages: int | None
 
 
 class JournalState(NamedTuple):
@@ -30,7 +30,7 @@ class JournalState(NamedTuple):
         error: Why the database does not answer; None if it does. Then everything below that the tables have is empty.
         promoter: Name of the process that promotes; None if nobody does.
         waiting: By queue, how many messages only the journal has.
-        offered: How many rows it keeps of messages that Redis was given.
+        offered: By queue, how many rows it keeps of messages that Redis was given.
         next_promotion_ms: When the next message is promoted, ms since the epoch; None if none waits in the journal.
         lag_s: For how long the oldest message that should be in Redis by now has been waiting for that, s.
         watermark_age_s: How far behind Redis's clock the watermark is, s; None if nobody has noted one.
@@ -46,7 +46,7 @@ class JournalState(NamedTuple):
     error: str | None
     promoter: str | None
     waiting: dict[str, int]
-    offered: int
+    offered: dict[str, int]
     next_promotion_ms: float | None
     lag_s: float
     watermark_age_s: float | None
@@ -62,8 +62,12 @@ class JournalState(NamedTuple):
         return bool(self.losses) or self.fault in ("lost", "behind")
 
 
-def state_of(store: "JournaledStore") -> JournalState:
+def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
     """Looks at the journal of a store. A database that is away is no error here.
+
+    Args:
+        store: The store.
+        counted: Whether to count what is to be restored, which takes the longer the more it is.
 
     Raises:
         RedisError, OSError: Redis does not answer.
@@ -71,10 +75,12 @@ def state_of(store: "JournaledStore") -> JournalState:
     journal, promoter = store.journal, store.promotion.promoter()
     try:
         stats, sizes, moved_to_ms = journal.stats(), journal.sizes(), journal.watermarks().moved_to_ms
-        losses = [Loss(epoch.ended_ms, journal.count_lost(epoch.epoch)) for epoch in stats.unrestored]
+        losses = [
+            Loss(epoch.ended_ms, journal.count_lost(epoch.epoch) if counted else None) for epoch in stats.unrestored
+        ]
     except DATABASE_ERRORS as error:
         away = error_in_words(error)
-        return JournalState(journal.url, away, promoter, {}, 0, None, 0.0, None, [], None, 0, 0, None)
+        return JournalState(journal.url, away, promoter, {}, {}, None, 0.0, None, [], None, 0, 0, None)
     marker, now_ms = store.promotion.marker(), store.now_ms()  # behind the table, whose beat comes first
     lead_ms, first_ms = store.options.journal_lead * 1000, stats.next_due_ms
     return JournalState(
@@ -82,7 +88,7 @@ def state_of(store: "JournaledStore") -> JournalState:
         None,
         promoter,
         {queue: size.waiting for queue, size in sizes.items()},
-        stats.offered,
+        {queue: size.offered for queue, size in sizes.items()},
         None if first_ms is None else first_ms - lead_ms,
         0.0 if first_ms is None else max(now_ms + lead_ms - first_ms, 0.0) / 1000,
         max(now_ms - moved_to_ms, 0.0) / 1000 if moved_to_ms else None,

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 
+from celery_ext.connection import database_errors, database_in_words
 from celery_ext.serve import api, metrics, page
 from celery_ext.serve.access.stack import middleware
 from celery_ext.serve.broker import ServeBroker
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 def make_app(broker: ServeBroker, settings: ServeSettings) -> Starlette:
     """Makes the ASGI application of a server."""
-    kinds = (Problem, HTTPException, RedisError, OSError, OperationalError, DelayqError)
+    kinds = (Problem, HTTPException, RedisError, OSError, OperationalError, DelayqError, *database_errors())
     handlers = dict.fromkeys(kinds, _in_words)
     app = Starlette(routes=routes(), middleware=middleware(settings, _in_words), exception_handlers=handlers)
     app.state.serve = Serve(broker, settings)
@@ -71,5 +72,9 @@ def problem_of(error: Exception) -> Problem:
             return unavailable("Redis does not answer, or refuses the command; see the server's log")
         case DelayqError():
             return Problem(422, str(error), "not-possible")
+        case Exception() if isinstance(error, database_errors()):
+            logger.warning("a request failed because the journal did: %s", database_in_words(error))
+            detail = "the database of the journal does not answer; see the server's log"
+            return Problem(503, detail, "journal-unavailable", headers={"Retry-After": "2"})
     logger.error("a request failed in the server", exc_info=error)
     return Problem(500, "the server failed; see its log", "internal-error")

@@ -6,6 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
+from celery_ext.serve.metrics.journal import families_of
 from celery_ext.serve.metrics.snapshot import WITHIN_S, Snapshot
 from kombu_delayq import __version__
 from kombu_delayq.connection.text import readable
@@ -33,6 +34,8 @@ def all_of(snapshot: Snapshot) -> Iterator[Metric]:
     yield from _due(snapshot)
     yield from _counted(snapshot)
     yield _lateness(snapshot)
+    if snapshot.journal is not None:
+        yield from families_of(snapshot.journal)
 
 
 def _messages(snapshot: Snapshot) -> Iterator[Metric]:

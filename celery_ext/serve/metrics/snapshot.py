@@ -5,14 +5,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from redis.exceptions import ResponseError
 
+from celery_ext.connection import look_at_journal
 from kombu_delayq.connection.text import readable
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.viewing.figures import QueueCounts
+
+if TYPE_CHECKING:
+    from celery_ext.journal.state import JournalState
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,7 @@ class Snapshot:
         unacked: By queue, how many messages consumers have.
         consumers: By queue, how many consumers it has.
         dead_letters: By queue of dead letters, how many it holds.
+        journal: How the journal is, with the rows of these queues; None without one.
     """
 
     leads: bool
@@ -44,6 +49,7 @@ class Snapshot:
     unacked: Mapping[str, int] = field(default_factory=dict)
     consumers: Mapping[str, int] = field(default_factory=dict)
     dead_letters: Mapping[str, int] = field(default_factory=dict)
+    journal: "JournalState | None" = None
 
 
 class SnapshotReader:
@@ -67,6 +73,13 @@ class SnapshotReader:
         Raises:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
         """
+        store, journal = look_at_journal(store, counted=False)
+        if journal is not None:
+            waiting, offered = (
+                {queue: count for queue, count in counts.items() if may_see(queue)}
+                for counts in (journal.waiting, journal.offered)
+            )
+            journal = journal._replace(waiting=waiting, offered=offered)
         figures = store.figures
         letters = {*self._letters, *self._optional("dead letters", figures.dead_letter_queues, list[str]())}
         known = {*store.queues.names(), *(set(self._declared()) - letters)}
@@ -88,6 +101,7 @@ class SnapshotReader:
             {} if unacked is None else {name: unacked.get(name, 0) for name in names},
             {} if consumers is None else {name: consumers[name] for name in names},
             {name: found[name].ready for name in sorted(letters) if not found[name].error},
+            journal,
         )
 
     def _optional(self, what: str, look: Callable[[], T], missing: T) -> T:

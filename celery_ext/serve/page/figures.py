@@ -1,15 +1,19 @@
 """Numbers, durations and times as the page shows them, and what it says of queues with them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from celery_ext.delays.durations import in_words
 from celery_ext.serve.page.chart import Bars
 from kombu_delayq.message.times import moment_of
 from kombu_delayq.store.types import Memory
 from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S
+
+if TYPE_CHECKING:
+    from celery_ext.journal.state import JournalState
 
 #: How late the oldest overdue message of a queue may be before the page says so, in s. Transfers are faster than that.
 LATE_S = 5.0
@@ -178,9 +182,15 @@ class Health:
         return f"of {size(self.memory.limit)}" if self.memory.limit else "no limit"
 
 
-def health(rows: Sequence[QueueRow], leader: str | None, standby: Sequence[str], memory: Memory) -> Health:
+def health(
+    rows: Sequence[QueueRow],
+    leader: str | None,
+    standby: Sequence[str],
+    memory: Memory,
+    journal: "JournalState | None" = None,
+) -> Health:
     """Judges whether all is well: the worst that was found is the title, and everything found is a reason."""
-    bad: list[tuple[str, str]] = []
+    bad = list(_faults(journal))
     warn: list[tuple[str, str]] = []
     delayed = sum(row.delayed for row in rows)
     if leader is None:
@@ -211,6 +221,20 @@ def health(rows: Sequence[QueueRow], leader: str | None, standby: Sequence[str],
             memory,
         )
     return Health("ok", "All is well", [_calm(rows, delayed)], leader, list(standby), memory)
+
+
+def _faults(journal: "JournalState | None") -> Iterator[tuple[str, str]]:
+    """Yields what is wrong with the journal: a title and a sentence."""
+    if journal is None:
+        return
+    if journal.has_lost:
+        found = sum(loss.messages or 0 for loss in journal.losses)
+        about = f"about {number(found)} tasks are to be restored" if journal.losses else "no promoter has noted it yet"
+        yield "Redis has lost data", f"Redis has lost data, and {about}: run `delayq journal restore`."
+    if journal.error is not None:
+        yield "The journal is away", "The database of the journal does not answer: what waits there is not shown."
+    if journal.promoter is None:
+        yield "Nobody promotes", "No process promotes from the journal, so what waits there stays: start a worker."
 
 
 def _calm(rows: Sequence[QueueRow], delayed: int) -> str:

@@ -8,6 +8,7 @@ from redis.exceptions import ResponseError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from celery_ext.connection import look_at_journal
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import QueueRow, health
@@ -50,7 +51,7 @@ class _Head(NamedTuple):
 def overview(request: Request) -> Response:
     """Answers with the overview."""
     serve, page = serve_of(request), Page(request, "overview")
-    store = serve.store
+    store, journal = look_at_journal(serve.store)
     span = span_of(request)
     names = set(store.queues.names())
     names.update(serve.broker.app.amqp.queues)
@@ -61,7 +62,7 @@ def overview(request: Request) -> Response:
     return render(
         "overview.html",
         page,
-        health=health(found.rows, store.leases.leader(), _deputies(request), store.memory()),
+        health=health(found.rows, store.leases.leader(), _deputies(request), store.memory(), journal),
         chart=chart("*", span, found.now_ms, found.due, links),
         queues=_sorted(found.rows, order),
         columns=_heads(page, span, order),

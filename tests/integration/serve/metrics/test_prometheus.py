@@ -71,9 +71,15 @@ def token(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 @pytest.fixture(scope="module")
-def serve_port(broker: PrivateRedis, token: tuple[Path, str]) -> Iterator[int]:
+def journal_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Both exporters know a journal, which the transfer worker promotes."""
+    return f"sqlite:///{tmp_path_factory.mktemp('journal')}/journal.db"
+
+
+@pytest.fixture(scope="module")
+def serve_port(broker: PrivateRedis, token: tuple[Path, str], journal_url: str) -> Iterator[int]:
     """Port of a server that wants a token, and knows a queue of dead letters."""
-    app = Celery(broker=broker.url, set_as_current=False)
+    app = Celery(broker=broker.url, set_as_current=False, broker_transport_options={"journal_url": journal_url})
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
     made = asgi(app, tokens=token[0], dead_letters=("failed",))
     port = free_port()
@@ -86,10 +92,11 @@ def serve_port(broker: PrivateRedis, token: tuple[Path, str]) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def transfer_port(broker: PrivateRedis) -> Iterator[int]:
+def transfer_port(broker: PrivateRedis, journal_url: str) -> Iterator[int]:
     """Port of a transfer worker that answers for metrics."""
     port = free_port()
-    command = [BIN / "delayq", "--broker", broker.url, "transfer", "--metrics-port", str(port)]
+    of = ["--broker", broker.url, "--journal-url", journal_url]
+    command = [BIN / "delayq", *of, "transfer", "--metrics-port", str(port)]
     with subprocess.Popen(command) as process:
         yield port
         process.terminate()

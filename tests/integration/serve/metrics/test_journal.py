@@ -1,0 +1,67 @@
+"""What metrics, the API and the page say of a journal."""
+
+from collections.abc import Iterator
+
+import pytest
+from celery import Celery
+from starlette.testclient import TestClient
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.journal import JournaledStore
+from celery_ext.serve import asgi
+from tests.support.journal.stores import DAY_MS, HOUR_MS, Promoter, journaled_store, make_journaled, offer
+from tests.support.store.keyspace import clock_ms
+
+__all__ = ["journaled_store", "make_journaled"]
+
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
+
+def client_of(server: PrivateRedis, journal_url: str) -> TestClient:
+    """Returns a client of a server with a journal."""
+    app = Celery("shop", broker=server.url, set_as_current=False, broker_transport_options={"journal_url": journal_url})
+    app.conf.broker_transport = "kombu_delayq.transport:Transport"
+    return TestClient(asgi(app, anonymous=True))
+
+
+@pytest.fixture
+def client(redis_server: PrivateRedis, journaled_store: JournaledStore, journal_url: str) -> Iterator[TestClient]:
+    now_ms = clock_ms(journaled_store.client)
+    journaled_store.delivery.offer("q", offer("near", now_ms + 2 * HOUR_MS), offer("far", now_ms + 9 * DAY_MS))
+    Promoter(journaled_store).beat()
+    with client_of(redis_server, journal_url) as client:
+        yield client
+
+
+def test_metrics_tell_what_the_journal_has_and_what_redis_has_lost(
+    client: TestClient, journaled_store: JournaledStore
+) -> None:
+    """They count its rows by state, and a loss turns one from 0 to 1 until it is restored; the page says it too."""
+    found = client.get("/metrics").text.splitlines()
+    assert 'delayq_journal_messages{queue="q",state="waiting"} 1.0' in found
+    assert 'delayq_journal_messages{queue="q",state="offered"} 1.0' in found
+    assert {"delayq_journal_up 1.0", "delayq_journal_lost 0.0", "delayq_journal_promoter_present 0.0"} <= set(found)
+    assert "Redis has lost data" not in client.get("/").text
+    journaled_store.client.flushall()
+    assert "delayq_journal_lost 1.0" in client.get("/metrics").text.splitlines()
+    Promoter(journaled_store).beat()
+    assert "delayq_journal_lost 1.0" in client.get("/metrics").text.splitlines()
+    assert "Redis has lost data, and about 1 tasks are to be restored" in client.get("/").text
+
+
+def test_a_task_says_which_tier_it_waits_in(client: TestClient) -> None:
+    """The API has a field for it, and the page of a task a line."""
+    assert [client.get(f"/v1/tasks/{name}").json()["tier"] for name in ("near", "far")] == ["redis", "journal"]
+    assert "the journal" in client.get("/tasks/far").text
+    assert "the journal" not in client.get("/tasks/near").text
+
+
+def test_a_database_that_is_away_hides_nothing_of_redis(client: TestClient, redis_server: PrivateRedis) -> None:
+    """Metrics and the overview go on and say so; a task that is asked for may be in either, which is a 503."""
+    with client_of(redis_server, "postgresql+psycopg://user:secret@127.0.0.1:1/db") as away:
+        found = away.get("/metrics").text.splitlines()
+        assert {"delayq_journal_up 0.0", "delayq_redis_up 1.0", 'delayq_delayed_messages{queue="q"} 1.0'} <= set(found)
+        assert "The database of the journal does not answer" in away.get("/").text
+        answer = away.get("/v1/tasks/near")
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:delayq:problem:journal-unavailable")
+        assert "secret" not in answer.text
