@@ -15,12 +15,14 @@ import yaml
 from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis, free_port
+from celery_ext.journal import Journal
 from celery_ext.serve import asgi
 from celery_ext.serve.access import tokens
 from kombu_delayq.store import DelayStore
 from tests.support import ROOT
 from tests.support.commands.shell import BIN
 from tests.support.conditions import until
+from tests.support.journal.stores import addition
 from tests.support.serve.prometheus import Prometheus
 from tests.support.store.consuming import lives, take
 from tests.support.store.keyspace import FUTURE_MS, waiting
@@ -72,8 +74,10 @@ def token(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def journal_url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Both exporters know a journal, which the transfer worker promotes."""
-    return f"sqlite:///{tmp_path_factory.mktemp('journal')}/journal.db"
+    """A journal with a message, which both exporters know, and which the transfer worker promotes."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('journal')}/journal.db"
+    Journal(url).add([addition("far", FUTURE_MS)])
+    return url
 
 
 @pytest.fixture(scope="module")
