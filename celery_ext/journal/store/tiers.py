@@ -111,7 +111,9 @@ class Tiers:
                 rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True)
         except Exception as error:
             _attempts.remember([page] if page else _keys_of(offers), cutoff_ms)
-            raise unavailable(error) from error
+            if _is_outage(error):
+                raise JournalUnavailable(_reason_of(error)) from error
+            raise
         return Placed(near, rows, len(stored), cutoff_ms)
 
     @contextmanager
@@ -130,7 +132,9 @@ class Tiers:
             raise
         except Exception as error:
             _attempts.remember(_keys_of(offers), placed.cutoff_ms)
-            raise unavailable(error) from error
+            if _is_outage(error):
+                raise JournalUnavailable(_reason_of(error)) from error
+            raise
 
     def take_back(self, placed: Placed) -> None:
         """Deletes the rows that ``place`` has made."""
@@ -182,11 +186,13 @@ class Tiers:
         return float(seconds) * 1000 + float(microseconds) / 1000
 
 
-def unavailable(error: Exception) -> Exception:
-    """Returns the error that a publisher gets: kombu repeats once what failed because the database is away."""
-    if isinstance(error, OperationalError | InterfaceError):
-        return JournalUnavailable(f"the journal's database does not take a message: {type(error.orig).__name__}")
-    return error
+def _is_outage(error: Exception) -> bool:
+    """Whether the database is away, or cannot write now."""
+    return isinstance(error, OperationalError | InterfaceError)
+
+
+def _reason_of(error: Exception) -> str:
+    return f"the journal's database does not take a message: {type(getattr(error, 'orig', error)).__name__}"
 
 
 def _keys_of(offers: Sequence[Offer]) -> Iterator[Hashable]:

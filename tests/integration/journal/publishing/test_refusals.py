@@ -82,8 +82,9 @@ def test_a_lost_connection_keeps_the_row(make_journaled: MakeJournaled, redis_se
         for name in ("first", "second"):  # from then on an offer is a single command
             losing.delivery.offer("q", near(name))
         cut.set()
-        with pytest.raises((RedisConnectionError, OSError)):
+        with pytest.raises((RedisConnectionError, OSError)) as raised:
             losing.delivery.offer("q", one)
+    assert raised.value.__cause__ is not raised.value  # callers look through the causes
     assert rows(store, "near") == [("near", False)]
     until(lambda: "near" in in_redis(store))
     assert store.delivery.offer("q", one).repeated == 1
