@@ -144,12 +144,12 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         yield
     except BrokenPipeError:  # from stdout, as in `… | head`; redis-py raises its own errors instead
         raise
-    except (RedisError, OSError, *connection.connection_errors) as error:
-        raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error
     except Exception as error:
-        if not isinstance(error, database_errors()):
+        if isinstance(error, database_errors()):  # some are also errors of a connection
+            raise click.ClickException(escaped(database_in_words(error))) from error
+        if not isinstance(error, (RedisError, OSError, *connection.connection_errors)):
             raise
-        raise click.ClickException(escaped(database_in_words(error))) from error
+        raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error
 
 
 def parse_transport_options(

@@ -19,8 +19,8 @@ from celery_ext.cli.progress import with_progress
 def move(broker: CliBroker, target: str, in_use: bool, as_json: bool) -> None:
     """Copy the journal to the database at the URL TARGET, which has no journal yet.
 
-    Stop workers and publishers before, and set journal_url to TARGET afterwards. The command can be ended and run again:
-    it goes on where it was, and brings what has changed since. The journal itself stays as it is.
+    Stop workers and publishers before, and set journal_url to TARGET afterwards. The command can be ended and run
+    again: it goes on where it was, and brings what has changed since. The journal itself stays as it is.
     """
     with opened(broker) as (_, store):
         from celery_ext.journal import Journal
