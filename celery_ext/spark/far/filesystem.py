@@ -1,5 +1,8 @@
 """The file systems that a far tier may be on: a URL becomes a file system of pyarrow."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

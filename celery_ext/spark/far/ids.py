@@ -1,5 +1,8 @@
 """Task ids in the far tier: 16 bytes for a UUID, else a text."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 

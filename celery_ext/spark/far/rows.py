@@ -1,5 +1,8 @@
 """The rows of the far tier become messages again."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256

@@ -1,5 +1,8 @@
 """The columns of the rows in the far tier."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 import pyarrow as pa
 
 _TEXT = pa.string()

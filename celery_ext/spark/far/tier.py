@@ -1,5 +1,8 @@
 """A far tier: its manifests, what is promoted, and its rows."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -40,7 +43,7 @@ class FarTier:
     files: Files
 
     @classmethod
-    def of(cls, url: str) -> "FarTier":
+    def of(cls, url: str) -> FarTier:
         """Returns the tier below a URL. Reads nothing.
 
         Raises:

@@ -1,5 +1,8 @@
 """Which rows of an hour are cancelled."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,7 +23,7 @@ class Tombstones:
     ids: Mapping[str, pa.Array]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> "Tombstones":
+    def of(cls, rows: pa.Table) -> Tombstones:
         """Returns the tombstones that are rows of ``TOMBSTONE_SCHEMA``."""
         manifests = pc.unique(rows["manifest"]).to_pylist()
         return cls({name: rows.filter(pc.equal(rows["manifest"], name))["id"].combine_chunks() for name in manifests})

@@ -1,5 +1,8 @@
 """Writes the rows of one Spark task to the far tier: Parquet files, each with rows of one hour."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -1,5 +1,8 @@
 """Cancels rows of the far tier, also while a promotion runs."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -90,7 +93,7 @@ class _Wanted(NamedTuple):
     others: pa.Array
 
     @classmethod
-    def of(cls, ids: Sequence[str]) -> "_Wanted":
+    def of(cls, ids: Sequence[str]) -> _Wanted:
         """Returns what is searched for. ids: Task ids."""
         uuids, others = id_columns(ids)
         uuids = uuids.drop_null()

@@ -1,5 +1,8 @@
 """Rows for the far tier: what differs from message to message, as columns of Arrow."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 import json
 from binascii import a2b_base64
 from collections.abc import Iterable, Sequence
