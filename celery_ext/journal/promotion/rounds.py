@@ -20,6 +20,8 @@ logger = get_logger(__name__)
 PAGE = 4000
 #: How long the guard keeps a row that was pushed and then vanished from the journal, for who is about to claim it, ms.
 VANISHED_MS = 86_400_000.0
+#: How long it keeps a row that was claimed, in ms, for who brings a single row and read it before it was claimed.
+CLAIMED_MS = 60_000.0
 #: How often old entries leave the guard, in s.
 PRUNE_S = 10.0
 
@@ -89,7 +91,7 @@ class Rounds:
             words = self._promote_all(rows, before_ms)
         if monotonic() >= self._next_prune:
             # A claim that is older than this round is of a row that the round has not read, and no later round reads.
-            store.promotion.prune(begun_ms, begun_ms - VANISHED_MS)
+            store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS)
             self._next_prune = monotonic() + PRUNE_S
         return Round(words["promoted"], words["pushed"], words["claimed"], monotonic() - begun)
 

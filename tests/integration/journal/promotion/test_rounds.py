@@ -6,6 +6,7 @@ import pytest
 
 from celery_ext.journal.promotion import rounds
 from celery_ext.journal.store import tiers
+from celery_ext.journal.store.bringing import Bringing
 from celery_ext.journal.upkeep import trim
 from tests.support.journal.stores import (
     DAY_MS,
@@ -136,3 +137,15 @@ def test_rows_of_messages_that_left_are_trimmed(make_journaled: MakeJournaled) -
     promoter.beat()
     assert list(trim(store)) == [1]
     assert {row.id for row in store.journal.get(list(dues), None)} == {"lately", "soon"}
+
+
+def test_a_claim_outlives_rounds_for_who_brings_a_single_row(make_journaled: MakeJournaled) -> None:
+    """A caller may have read a row to run it now, and another cancels it: rounds in between change nothing of that."""
+    store = make_journaled()
+    store.journal.add([addition("far", clock_ms(store.client) + DAY_MS)])
+    promoter = Promoter(store).beat()
+    [read] = store.journal.get(["far"])
+    assert store.lookup.cancel([read.queue], ["far"])["far"]
+    promoter.round()
+    assert Bringing(store.journal, store.promotion).bring([read]) == set()
+    assert in_redis(store) == []
