@@ -15,9 +15,9 @@ JOBS ?= 4
 # the run would hang.
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
 # Tests of everything that a server could do otherwise than Redis 7: scripts, announcements, rights, memory, leases. The
-# model tests are left out: they run the same scripts as the others.
-ON_SERVERS := tests/lua tests/store --ignore tests/store/test_model.py --ignore tests/store/redisson/test_list_model.py \
-	$(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
+# store's tests run the same scripts as those in tests/lua, so only some are here.
+ON_SERVERS := tests/lua $(addprefix tests/store/,$(addsuffix .py,test_store test_races test_full_memory test_leases \
+	test_wake test_promotion)) $(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
 	connection/test_script_flush connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
 
 .PHONY: help demo demo-serve demo-spark test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark chaos clean
@@ -73,11 +73,14 @@ unit: $(VENV)/.test
 # The tests that concern Celery and Redis, with the oldest Celery, kombu, redis-py and Redis supported. This Redis comes
 # from a wheel.
 # Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one. The
-# server of `delayq serve` knows Celery and Redis only through what these tests cover.
+# server of `delayq serve`, the journal and most commands know Celery and Redis only through what these tests cover.
+WITH_OLDEST := tests/lua tests/store $(addprefix tests/integration/,bulk connection consume dead_letters delays transfer \
+	transport waiting worker cli/test_cli_looking.py cli/test_cli_changing.py) \
+	--ignore tests/integration/connection/test_acl_journal.py
+
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
-		$(OLDEST)/bin/python $(PYTEST) -m 'not long' tests/lua tests/store tests/integration \
-		--ignore tests/integration/serve --ignore tests/integration/journal
+		$(OLDEST)/bin/python $(PYTEST) -m 'not long' $(WITH_OLDEST)
 
 # Later versions of Redis and Valkey than distributions have, each from its wheel.
 servers: $(VENV)/.test $(SERVERS)/.there
