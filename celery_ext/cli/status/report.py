@@ -103,7 +103,7 @@ def _row(
     return {
         "queue": stats.queue,
         "delayed": stats.delayed,
-        "in_journal": state.waiting.get(stats.queue, 0) if state else 0,
+        "in_journal": _in_journal(stats.queue, state),
         "ready": stats.ready,
         "next_due": None if due_ms is None else iso_of(due_ms),
         "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
@@ -115,6 +115,13 @@ def _row(
         "consumers": None if consuming.error else consumers,
         "no_consumer": is_idle and bool(stats.ready or stats.overdue),
     }
+
+
+def _in_journal(queue: str, state: "JournalState | None") -> int | None:
+    """Returns how many messages only the journal has; None while its database does not answer."""
+    if state is None:
+        return 0
+    return None if state.error else state.waiting.get(queue, 0)
 
 
 def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] | None:

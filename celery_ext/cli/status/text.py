@@ -49,7 +49,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
         [
             escaped(row["queue"]),
             f"{row['delayed']:,}",
-            *([f"{row['in_journal']:,}"] if report["journal"] else []),
+            *([_number(row["in_journal"])] if report["journal"] else []),
             f"{row['ready']:,}",
             _consumers_of(row),
             f"{local_time(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
@@ -66,6 +66,10 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
     if not (report["queues"] or named):
         yield "no queue holds or held delayed messages"
     yield from (escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row)
+
+
+def _number(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
 
 
 def _overdue(row: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import Journal, JournaledStore
+from celery_ext.journal.table.database import engines
 from tests.support.commands.shell import BIN, read_until, run
 from tests.support.conditions import until
 from tests.support.journal.stores import (
@@ -63,12 +64,21 @@ def test_show_says_which_tier_has_a_message(store: JournaledStore, delayq: Delay
     assert "waits in" not in delayq("show", "near").stdout
 
 
+def test_list_says_which_tier_has_each(store: JournaledStore, delayq: Delayq) -> None:
+    """Where one of the listed messages waits in the journal, a column says who has each; otherwise there is none."""
+    head, *rows = delayq("list", "q").stdout.splitlines()
+    column = head.index("TIER")
+    found = [(next(name for name in ("near", "far") if f" {name} " in row), row[column:].split()[0]) for row in rows]
+    assert found == [("near", "redis"), ("far", "journal")]
+    assert "TIER" not in delayq("list", "--due-before", "1d", "q").stdout
+
+
 def test_status_shows_both_tiers(store: JournaledStore, delayq: Delayq) -> None:
     """`status` counts over both, and says how many wait in the journal, who promotes, and when the next is promoted."""
     text = delayq("status").stdout
     assert re.search(r"^journal +sqlite:\S+: 1 messages wait there alone, 1 rows of others, \d+ kB$", text, re.M)
     assert re.search(r"^promotes host:1:promoter, next at .* \(in 8d 23h", text, re.M)
-    assert re.search(r"^q +\d +1 +0 ", text, re.M)
+    assert re.search(r"^q +2 +1 +0 +0 ", text, re.M)
     report = json.loads(delayq("status", "--json").stdout)
     found = report["journal"]
     assert (found["waiting"], found["offered"], found["lag_s"], found["lost"]) == (1, 1, 0.0, [])
@@ -149,17 +159,22 @@ def test_move_copies_the_journal(store: JournaledStore, delayq: Delayq, tmp_path
     assert again == {"rows": 0, "target": target}
 
 
-def test_a_database_that_is_away(store: JournaledStore, redis_server: PrivateRedis) -> None:
+def test_a_database_that_is_away(
+    store: JournaledStore, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`status` shows what Redis has and says that the rest is not known; others end with a line of words."""
+    monkeypatch.setattr(engines, "AWAY_S", 0.0)  # each command would wait 2 s for it to come back
     away = ("--journal-url", "postgresql+psycopg://user:secret@127.0.0.1:1/db")
     found = run(redis_server, *away, "status", code=1)
     assert "postgresql+psycopg://user:***@127.0.0.1:1/db DOES NOT ANSWER" in found.stdout
-    assert re.search(r"^q +1 +0 +0 ", found.stdout, re.M)
+    assert re.search(r"^q +1 +\? +0 ", found.stdout, re.M)
+    report = json.loads(run(redis_server, *away, "status", "--json", code=1).stdout)
+    assert report["queues"][0]["in_journal"] is None
     assert (
         "the database of the journal does not answer"
         in run(redis_server, *away, "status", "--check", "--journal", code=2).stdout
     )
-    for command in (("show", "near"), ("journal", "check")):
+    for command in (("show", "near"), ("list",), ("list", "q"), ("journal", "check")):
         said = run(redis_server, *away, *command, code=1).stderr
         assert said.startswith("Error: the database of the journal: ")
         assert "secret" not in said

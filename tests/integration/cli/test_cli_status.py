@@ -170,13 +170,15 @@ def test_status_without_the_rights_for_consumers_shows_the_queues(own_server: Pr
 
 
 @pytest.mark.long
-def test_status_lists_the_consumer_of_a_worker(proj: Proj) -> None:
+def test_status_lists_the_consumer_of_a_worker(make_proj: MakeProj) -> None:
     """A worker is listed with its process and its queues, and no more once it has stopped."""
+    proj = make_proj(include=["stock_tasks"])
     worker = proj.worker("-Q", "a,b", pool="threads")
-    proj.send("late_acked", 3, queue="b")
+    proj.send("gated_late", "gate", queue="b")
     proj.await_runs(1)
     [row] = json.loads(proj.celery("delayq", "status", "--json"))["consumers"]
     assert (row["pid"], row["queues"], row["in_hand"]) == (str(worker.process.pid), ["a", "b"], 1)
+    proj.journal.set("gate", 1)
     worker.stop()
     assert json.loads(proj.celery("delayq", "status", "--json"))["consumers"] == []
 
