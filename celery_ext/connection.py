@@ -9,7 +9,7 @@ from redis import ConnectionPool
 from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionError, ResponseError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
-from kombu_delayq.errors import OtherTransport
+from kombu_delayq.errors import JournalUnavailable, OtherTransport
 from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def database_errors() -> tuple[type[Exception], ...]:
         from celery_ext.journal.table.errors import DATABASE_ERRORS
     except ImportError:  # without the extra `journal`
         return ()
-    return DATABASE_ERRORS
+    return (*DATABASE_ERRORS, JournalUnavailable)
 
 
 def database_in_words(error: BaseException) -> str:

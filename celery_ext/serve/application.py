@@ -40,7 +40,8 @@ def routes() -> list[ActionRoute]:
 
 
 def _in_words(request: Request, error: Exception) -> Response:
-    if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError)):
+    is_of_redis = isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError))
+    if is_of_redis and not isinstance(error, database_errors()):
         serve_of(request).broker.lost()
     problem = problem_of(error)
     if problem.status == 405:
@@ -59,6 +60,10 @@ def problem_of(error: Exception) -> Problem:
     match error:
         case Problem():
             return error
+        case Exception() if isinstance(error, database_errors()):  # some are also errors of a connection
+            logger.warning("a request failed because the journal did: %s", database_in_words(error))
+            detail = "the database of the journal does not answer; see the server's log"
+            return Problem(503, detail, "journal-unavailable", headers={"Retry-After": "2"})
         case HTTPException():
             return Problem(error.status_code, error.detail, headers=error.headers)
         case ClientDisconnect():  # nobody reads this
@@ -72,9 +77,5 @@ def problem_of(error: Exception) -> Problem:
             return unavailable("Redis does not answer, or refuses the command; see the server's log")
         case DelayqError():
             return Problem(422, str(error), "not-possible")
-        case Exception() if isinstance(error, database_errors()):
-            logger.warning("a request failed because the journal did: %s", database_in_words(error))
-            detail = "the database of the journal does not answer; see the server's log"
-            return Problem(503, detail, "journal-unavailable", headers={"Retry-After": "2"})
     logger.error("a request failed in the server", exc_info=error)
     return Problem(500, "the server failed; see its log", "internal-error")

@@ -52,6 +52,7 @@ class QueueStats:
         overdue: Number of delayed messages whose due time is past.
         next_due_ms: When the next delayed message is due, or None.
         error: Why Redis refuses to count the queue, whose numbers are 0 then; else empty.
+        in_journal: How many of the delayed messages only a journal has.
     """
 
     queue: str
@@ -61,6 +62,7 @@ class QueueStats:
     overdue: int
     next_due_ms: float | None
     error: str = ""
+    in_journal: int = 0
 
     @property
     def overdue_ms(self) -> float:

@@ -110,4 +110,5 @@ def _with_rows(journal: Journal, stats: QueueStats, waiting: int) -> QueueStats:
     next_due_ms = min(heads, default=None)
     is_late = next_due_ms is not None and next_due_ms <= stats.now_ms
     overdue = journal.counts(to_ms=stats.now_ms, queues=[stats.queue]).get(stats.queue, 0) if is_late else 0
-    return replace(stats, delayed=stats.delayed + waiting, overdue=stats.overdue + overdue, next_due_ms=next_due_ms)
+    delayed, overdue = stats.delayed + waiting, stats.overdue + overdue
+    return replace(stats, delayed=delayed, overdue=overdue, next_due_ms=next_due_ms, in_journal=waiting)

@@ -10,6 +10,7 @@ from time import monotonic
 
 from celery import Celery
 
+from celery_ext.connection import database_errors
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
 from celery_ext.waiting import revoke, snapshot
@@ -141,8 +142,9 @@ class BulkRuns:
                 work()
             except Exception as error:
                 logger.exception("bulk action %s of %r failed", run.action.name, run.who)
+                away = "The journal" if isinstance(error, database_errors()) else "Redis"
                 known = isinstance(error, DelayqError)
-                run.error = str(error) if known else "Redis did not answer, or refused; see the server's log"
+                run.error = str(error) if known else f"{away} did not answer, or refused; see the server's log"
                 run.state = "failed"
 
         thread = Thread(target=guarded, name=f"bulk-{run.id}", daemon=True)

@@ -114,6 +114,7 @@ def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigure
         figures = QueueFigures(
             queue=queue,
             delayed=stats.delayed,
+            in_journal=stats.in_journal,
             ready=stats.ready,
             overdue=stats.overdue,
             overdue_by_s=round(stats.overdue_ms / 1000, 3) if stats.overdue else 0.0,

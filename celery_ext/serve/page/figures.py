@@ -20,6 +20,9 @@ LATE_S = 5.0
 #: Shares of Redis's memory limit from which the page warns, and from which all is not well.
 FULL, OVERFULL = 0.8, 0.95
 
+#: From how many s on the page says that promotion is behind, as the check of ``delayq status`` does.
+LAG_S = 60.0
+
 #: A due time is shown as ``now`` from one bound to the other, s from now: the figures are up to 2 s old.
 NOW_S = (-3.0, 0.5)
 _BYTES = ("bytes", "kB", "MB", "GB", "TB")
@@ -116,6 +119,7 @@ class QueueRow:
         error: Why Redis refuses to count the queue; empty if it does not.
         bars: What comes due, as bars.
         bars_text: The same in words.
+        in_journal: How many of the delayed messages only the journal has.
     """
 
     queue: str
@@ -134,6 +138,7 @@ class QueueRow:
     error: str = ""
     bars: Bars | None = None
     bars_text: str = ""
+    in_journal: int = 0
 
     @property
     def is_late(self) -> bool:
@@ -208,6 +213,9 @@ def health(
     if (share := memory.share) is not None and share >= FULL:
         found = ("Redis is nearly full", f"Redis uses {share:.0%} of its memory limit; beyond it, it refuses tasks.")
         (bad if share >= OVERFULL else warn).append(found)
+    if journal is not None and journal.lag_s >= LAG_S:
+        text = f"What should be in Redis by now waits in the journal, for {in_words(journal.lag_s, plain=True)} so far."
+        warn.append(("Promotion is behind", text))
     if broken := [row for row in rows if row.error]:
         warn.append(("A queue cannot be read", f"Redis refuses to count {_named(broken)}: {broken[0].error}"))
     found_all = bad + warn
@@ -228,13 +236,23 @@ def _faults(journal: "JournalState | None") -> Iterator[tuple[str, str]]:
     if journal is None:
         return
     if journal.has_lost:
-        found = sum(loss.messages or 0 for loss in journal.losses)
-        about = f"about {number(found)} tasks are to be restored" if journal.losses else "no promoter has noted it yet"
-        yield "Redis has lost data", f"Redis has lost data, and {about}: run `delayq journal restore`."
+        yield "Redis has lost data", f"{_lost(journal)} See “Survive the loss of Redis” in the documentation."
+    if journal.fault == "other":
+        text = "Redis belongs to another journal, so nothing is promoted: is `journal_url` right?"
+        yield "Redis belongs to another journal", text
     if journal.error is not None:
         yield "The journal is away", "The database of the journal does not answer: what waits there is not shown."
     if journal.promoter is None:
         yield "Nobody promotes", "No process promotes from the journal, so what waits there stays: start a worker."
+
+
+def _lost(journal: "JournalState") -> str:
+    if not journal.losses:
+        return "Redis has lost data, and no promoter has noted it yet: start one, then run `delayq journal restore`."
+    found = sum(loss.messages or 0 for loss in journal.losses)
+    return (
+        f"Redis has lost data, and about {number(found)} {_tasks(found)} to be restored: run `delayq journal restore`."
+    )
 
 
 def _calm(rows: Sequence[QueueRow], delayed: int) -> str:

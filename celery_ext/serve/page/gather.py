@@ -72,6 +72,7 @@ def _row(
         stats.error,
         small_bars(due),
         f"{sum(due[1:-1]):,} come due in the time of the chart",
+        stats.in_journal,
     )
 
 

@@ -25,6 +25,7 @@ class QueueFigures(Answer):
     Attributes:
         queue: Its name.
         delayed: Number of messages that wait for their due time.
+        in_journal: How many of them only the journal has; 0 without a journal.
         ready: Number of messages that wait for a consumer.
         overdue: Number of delayed messages whose due time is past.
         overdue_by_s: For how long the oldest of them has been due, in s.
@@ -43,6 +44,7 @@ class QueueFigures(Answer):
 
     queue: str
     delayed: Count
+    in_journal: Count
     ready: Count
     overdue: Count
     overdue_by_s: float

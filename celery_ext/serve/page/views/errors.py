@@ -16,6 +16,14 @@ _TITLES = {
 _HINTS = {
     503: "This page tries again by itself. The tasks wait in Redis, not here: nothing is lost by waiting.",
 }
+#: Kinds of problems with a title and a hint of their own.
+_OF_KIND = {
+    "journal-unavailable": (
+        "The journal does not answer",
+        "Redis goes on delivering what it has. The overview shows that; this page needs both, and tries again by "
+        "itself. If it stays so, see “Look after the journal” in the documentation.",
+    ),
+}
 #: After how many s the page tries again by itself.
 _AGAIN_S = {503: 5}
 
@@ -32,14 +40,17 @@ def explain(request: Request, problem: Problem) -> Response:
         query = request.url.query
         to = path_of(request).removeprefix("/") + (f"?{query}" if query else "")
         return RedirectResponse(f"{page.base}login?{urlencode({'next': to})}", 303)
+    title, hint = _OF_KIND.get(
+        problem.kind, (_TITLES.get(problem.status, problem.title), _HINTS.get(problem.status, ""))
+    )
     detail = problem.detail if problem.detail.endswith((".", "?", "!")) else f"{problem.detail}."
     response = render(
         "error.html",
         page,
         problem.status,
-        title=_TITLES.get(problem.status, problem.title),
+        title=title,
         detail=detail[:1].upper() + detail[1:],
-        hint=_HINTS.get(problem.status, ""),
+        hint=hint,
         again_s=_AGAIN_S.get(problem.status, 0),
     )
     response.headers.update(problem.headers)

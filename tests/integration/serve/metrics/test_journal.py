@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
+from celery_ext.journal.table.database import engines
 from celery_ext.serve import asgi
 from tests.support.journal.stores import DAY_MS, HOUR_MS, Promoter, journaled_store, make_journaled, offer
 from tests.support.store.keyspace import clock_ms
@@ -15,6 +16,12 @@ from tests.support.store.keyspace import clock_ms
 __all__ = ["journaled_store", "make_journaled"]
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a database that is away to come back."""
+    monkeypatch.setattr(engines, "AWAY_S", 0.0)
 
 
 def client_of(server: PrivateRedis, journal_url: str) -> TestClient:
@@ -46,7 +53,17 @@ def test_metrics_tell_what_the_journal_has_and_what_redis_has_lost(
     assert "delayq_journal_lost 1.0" in client.get("/metrics").text.splitlines()
     Promoter(journaled_store).beat()
     assert "delayq_journal_lost 1.0" in client.get("/metrics").text.splitlines()
-    assert "Redis has lost data, and about 1 tasks are to be restored" in client.get("/").text
+    page = client.get("/").text
+    assert "<h1>Redis has lost data" in page
+    assert "about 1 task is to be restored: run <code>delayq journal restore</code>" in page
+
+
+def test_a_queue_counts_what_only_the_journal_has(client: TestClient) -> None:
+    """The API has a field for it, and the page of a queue says it beside the number of all."""
+    [row] = [row for row in client.get("/v1/queues").json()["queues"] if row["queue"] == "q"]
+    assert (row["delayed"], row["in_journal"]) == (2, 1)
+    assert client.get("/v1/queues/q").json() == row
+    assert "1 in the journal" in client.get("/queues/q").text
 
 
 def test_a_task_says_which_tier_it_waits_in(client: TestClient) -> None:
@@ -65,3 +82,19 @@ def test_a_database_that_is_away_hides_nothing_of_redis(client: TestClient, redi
         answer = away.get("/v1/tasks/near")
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:delayq:problem:journal-unavailable")
         assert "secret" not in answer.text
+
+
+def test_pages_say_that_the_database_is_away(client: TestClient, redis_server: PrivateRedis) -> None:
+    """A page that needs the journal says so with what to expect, and tries again; it does not blame Redis."""
+    with client_of(redis_server, "postgresql+psycopg://user:secret@127.0.0.1:1/db") as away:
+        away.headers["Accept"] = "text/html"
+        for path in ("/queues/q", "/tasks/near"):
+            answer = away.get(path)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+            assert '<h1 id="error-title">The journal does not answer</h1>' in answer.text
+            assert "Redis goes on delivering what it has" in answer.text
+            assert 'http-equiv="refresh"' in answer.text
+            assert "secret" not in answer.text
+            assert "Redis does not answer" not in answer.text
+        for path in ("/dead-letters", "/audit"):
+            assert away.get(path).status_code == 200

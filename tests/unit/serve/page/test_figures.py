@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from celery_ext.journal.state import JournalState, Loss
 from celery_ext.serve.page import figures
 from celery_ext.serve.page.figures import QueueRow, health, late, moment, number, seconds, size
 from kombu_delayq.store.types import Memory
@@ -92,6 +93,34 @@ def test_the_verdict(rows: list[QueueRow], leader: str | None, memory: Memory, s
     found = health(rows, leader, [], memory)
     assert (found.state, found.title) == (state, title)
     assert found.reasons
+
+
+SOUND = JournalState("sqlite://", None, "one", {}, {}, None, 0.0, None, [], None, 0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("journal", "state", "text"),
+    [
+        (SOUND, "ok", "3 delayed tasks in one queue"),
+        (
+            SOUND._replace(losses=[Loss(NOW, 2), Loss(NOW, 1)]),
+            "bad",
+            "about 3 tasks are to be restored: run `delayq jo",
+        ),
+        (SOUND._replace(fault="behind"), "bad", "no promoter has noted it yet: start one, then run `delayq journal re"),
+        (SOUND._replace(fault="other"), "bad", "Redis belongs to another journal"),
+        (SOUND._replace(error="refused"), "bad", "what waits there is not shown"),
+        (SOUND._replace(promoter=None), "bad", "No process promotes"),
+        (SOUND._replace(lag_s=59.0), "ok", "3 delayed tasks in one queue"),
+        (SOUND._replace(lag_s=90.0), "warn", "waits in the journal, for 1m 30s so far"),
+    ],
+)
+def test_the_verdict_on_a_journal(journal: JournalState, state: str, text: str) -> None:
+    """What is wrong with the journal is said, each fault in a sentence of its own."""
+    found = health([row()], "one", [], ROOM, journal)
+    assert found.state == state
+    [reason] = found.reasons
+    assert text in reason
 
 
 def test_the_calm_sentence() -> None:
