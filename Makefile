@@ -20,7 +20,7 @@ ON_SERVERS := tests/lua $(addprefix tests/store/,$(addsuffix .py,test_store test
 	test_wake test_promotion)) $(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
 	connection/test_script_flush connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
 
-.PHONY: help demo demo-serve demo-spark test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark chaos clean
+.PHONY: help demo demo-serve demo-spark demo-far test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark chaos clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
@@ -30,6 +30,7 @@ help:
 	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
 	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
+	@echo "make demo-far   a year of reminders as Parquet, and those of today in workers; needs Java 17 or later (10 minutes)"
 	@echo "make docs   build the documentation into docs/_build"
 	@echo "make reference   write the tables in docs/ that are made from the code"
 	@echo "make bench  compare with others: speed, lateness, memory; writes docs/benchmarks.md (30 minutes)"
@@ -47,6 +48,9 @@ demo-serve: $(VENV)/.serve
 
 demo-spark: $(VENV)/.spark
 	@$(BIN)/python docs/examples/spark/demo.py
+
+demo-far: $(VENV)/.spark
+	@$(BIN)/python docs/examples/spark/reminders/demo.py
 
 test: check
 	$(BIN)/python $(PYTEST) -m 'not long' tests

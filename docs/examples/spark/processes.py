@@ -30,24 +30,26 @@ SPARK = {
 
 
 class Worker:
-    """A ``celery worker`` of the shop.
+    """A ``celery worker``.
 
     Args:
         name: Node name before the ``@``.
         log: File that takes what it says.
+        directory: Of its module ``tasks``.
+        queue: The queue that it consumes.
     """
 
-    def __init__(self, name: str, log: Path) -> None:
+    def __init__(self, name: str, log: Path, directory: Path, queue: str) -> None:
         self._name = name
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "celery", "-A", "tasks", "worker"),
-                    *("--queues", session.TASK["queue"], "--hostname", f"{name}@%h", "--concurrency", "1"),
+                    *("--queues", queue, "--hostname", f"{name}@%h", "--concurrency", "1"),
                     *("--loglevel", "INFO", "--without-mingle", "--without-gossip"),
                 ],
-                cwd=Path(__file__).parent,
+                cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -76,12 +78,21 @@ class Worker:
 
 
 @contextmanager
-def workers(names: Sequence[str], directory: Path) -> Iterator[list[Worker]]:
-    """Runs workers, whose logs are kept in a directory."""
+def workers(
+    names: Sequence[str], directory: Path, app: Path = Path(__file__).parent, queue: str = session.TASK["queue"]
+) -> Iterator[list[Worker]]:
+    """Runs workers, whose logs are kept in a directory.
+
+    Args:
+        names: Their names.
+        directory: For their logs.
+        app: Directory of their module ``tasks``.
+        queue: The queue that they consume.
+    """
     started: list[Worker] = []
     try:
         for name in names:
-            started.append(Worker(name, directory / f"{name}.log"))  # noqa: PERF401 those that have started are ended
+            started.append(Worker(name, directory / f"{name}.log", app, queue))  # noqa: PERF401 those that have started are ended
         yield started
     finally:
         for each in started:

@@ -1,0 +1,224 @@
+"""A year of reminders in Parquet files, and those of today in Redis and workers: ``python demo.py``.
+
+Starts a private Redis, two Celery workers and Spark. Writes the reminders, cancels some of today's, promotes today's
+hour, and waits until the workers have run it. Exit code 0 means that each reminder of today ran once, and no other.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import quantiles
+from time import monotonic, sleep
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))  # for processes and session
+
+try:
+    import processes
+    import reminders
+    import session
+    from pyspark.sql import DataFrame, SparkSession
+
+    import celery_ext.spark
+    from celery_ext.demo.private_redis import NoRedisServer, PrivateRedis
+except ModuleNotFoundError as error:
+    sys.exit(f"There is no {error.name} in this Python. Install it: pip install 'kombu-delayq[embedded,spark]'")
+
+#: Over how long the first reminders are due.
+WITHIN = timedelta(minutes=1)
+#: How late the last reminder may be, in s.
+PATIENCE_S = 120.0
+#: When the first reminder is due, in s from when they are scheduled: by then they are promoted.
+READY_S = 90
+#: From the first reminders to the others.
+PAUSE = timedelta(hours=3)
+#: A reminder that is due within so many s from the beginning of the job goes to Redis at once.
+HORIZON_S = 10
+
+
+@dataclass
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        figures: What was measured, by what it is.
+        expected: Cars that had to be reminded.
+        sent: How often each car was reminded.
+        late_ms: How late each reminder was.
+    """
+
+    figures: dict[str, str] = field(default_factory=dict)
+    expected: set[int] = field(default_factory=set)
+    sent: Counter[int] = field(default_factory=Counter)
+    late_ms: list[float] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        """What should not be, each in words; empty when all is well."""
+        found = {
+            "reminders were not sent": len(self.expected - self.sent.keys()),
+            "reminders were sent that were cancelled, or not due": len(self.sent.keys() - self.expected),
+            "reminders were sent more than once": sum(times > 1 for times in self.sent.values()),
+            "reminders were sent early": sum(late < 0 for late in self.late_ms),
+        }
+        return [f"{count:,} {what}" for what, count in found.items() if count]
+
+
+class Demo:
+    """One run.
+
+    Args:
+        server: A running private Redis.
+        directory: For all that is written.
+        spark: The session.
+        rows: Number of reminders.
+        first: How many of them are due in the first minute.
+        days: Over how many days the others are due.
+    """
+
+    def __init__(
+        self, server: PrivateRedis, directory: Path, spark: SparkSession, rows: int, first: int, days: int
+    ) -> None:
+        self._server = server
+        self._client = server.client()
+        self._directory = directory
+        self._spark = spark
+        self._rows = rows
+        self._first = first
+        self._days = days
+        self._far = f"file://{directory}/far"
+        self._outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Runs the demo."""
+        os.environ.update(GARAGE_BROKER=self._server.url, GARAGE_DIRECTORY=str(self._directory))
+        with processes.workers(("alice", "bob"), self._directory, HERE, reminders.TASK["queue"]) as workers:
+            for worker in workers:
+                worker.await_ready()
+            self._schedule_year()
+            self._look()
+            self._schedule_first()
+            self._promote()
+            self._await_sent()
+        return self._outcome
+
+    def _schedule_year(self) -> None:
+        begin, count = datetime.now(UTC) + PAUSE, self._rows - self._first
+        year = reminders.of_cars(
+            self._spark, reminders.FIRST_CAR + self._first, count, begin, timedelta(days=self._days) - PAUSE
+        )
+        empty = self._memory()
+        took = self._schedule(year, "reminders-of-the-year")
+        size = sum(file.stat().st_size for file in (self._directory / "far").rglob("*") if file.is_file())
+        self._tell("reminders written as Parquet", f"{count:,} in {took:.1f} s, {count / took:,.0f} a second")
+        self._tell("size of the files", f"{size / 1e6:,.1f} MB, {size / count:.1f} bytes a reminder")
+        self._tell("memory that Redis took for them", f"{(self._memory() - empty) / 1e6:,.1f} MB")
+
+    def _schedule_first(self) -> None:
+        self._begin = datetime.now(UTC) + timedelta(seconds=READY_S)
+        first = reminders.of_cars(self._spark, reminders.FIRST_CAR, self._first, self._begin, WITHIN)
+        took = self._schedule(first, "reminders-of-today")
+        self._tell("reminders of today written", f"{self._first:,} in {took:.1f} s")
+        began = monotonic()
+        count = reminders.cancel_sold(first, self._server.url, self._far)
+        self._tell("reminders of sold cars cancelled", f"{count:,} in {monotonic() - began:.1f} s")
+        cars = range(reminders.FIRST_CAR, reminders.FIRST_CAR + self._first)
+        self._outcome.expected = {car for car in cars if car % reminders.SOLD}
+
+    def _schedule(self, rows: DataFrame, job: str) -> float:
+        """Writes reminders. Returns how long it took, in s."""
+        began = monotonic()
+        reminders.schedule(rows, self._server.url, self._far, job, f"{HORIZON_S}s")
+        return monotonic() - began
+
+    def _look(self) -> None:
+        began = monotonic()
+        days = reminders.waiting(self._spark, self._server.url, self._far, "due").selectExpr("date(due) AS day")
+        counts = [row["count"] for row in days.groupBy("day").count().collect()]
+        took = monotonic() - began
+        self._tell("reminders that wait, by a query", f"{sum(counts):,} on {len(counts)} days, in {took:.1f} s")
+
+    def _promote(self) -> None:
+        before = self._memory()
+        began = monotonic()
+        done = celery_ext.spark.promote(
+            self._spark, self._far, broker_url=self._server.url, before=self._begin + WITHIN
+        )
+        took = monotonic() - began
+        self._tell("reminders promoted to Redis", f"{done.sent:,} in {took:.1f} s, {done.sent / took:,.0f} a second")
+        if done.sent:
+            each = (self._memory() - before) / done.sent
+            self._tell("memory of Redis for these", f"{each:,.0f} bytes a reminder")
+            self._tell("for all reminders it would be", f"{each * self._rows / 1e9:,.1f} GB")
+
+    def _await_sent(self) -> None:
+        deadline = monotonic() + (self._begin + WITHIN - datetime.now(UTC)).total_seconds() + PATIENCE_S
+        while self._waiting() or self._client.llen(reminders.TASK["queue"]) or self._client.hlen("unacked"):
+            if monotonic() > deadline:
+                raise SystemExit(f"{self._waiting():,} reminders still wait {PATIENCE_S:g} s after the last was due")
+            sleep(0.2)
+        for entry in self._sent():
+            self._outcome.sent[entry["car"]] += 1
+            due, sent = (datetime.fromisoformat(entry[name]) for name in ("due_at", "sent_at"))
+            self._outcome.late_ms.append((sent - due) / timedelta(milliseconds=1))
+        late = quantiles(self._outcome.late_ms, n=100) if len(self._outcome.late_ms) > 1 else []
+        self._tell("reminders sent by two workers", f"{sum(self._outcome.sent.values()):,}")
+        if late:
+            self._tell("late by", f"{late[49]:,.0f} ms (median), {late[98]:,.0f} ms (99 %)")
+
+    def _sent(self) -> Iterator[dict[str, Any]]:
+        for file in (self._directory / "sent").glob("*.json"):
+            yield from map(json.loads, file.read_text(encoding="utf-8").splitlines())
+
+    def _waiting(self) -> int:
+        return int(self._client.zcard(f"delayq:{{{reminders.TASK['queue']}}}:due"))
+
+    def _memory(self) -> int:
+        return int(self._client.info("memory")["used_memory"])
+
+    def _tell(self, what: str, value: str) -> None:
+        self._outcome.figures[what] = value
+        print(f"{what:34} {value}", flush=True)
+
+
+def main() -> None:
+    """Runs the demo, and judges it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=5_000_000, metavar="N", help="reminders (default 5,000,000)")
+    parser.add_argument("--first", type=int, default=20_000, metavar="N", help="of them first (default 20,000)")
+    parser.add_argument("--days", type=int, default=365, metavar="N", help="over how many days (default 365)")
+    parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="a new directory for all files, which is kept")
+    given = parser.parse_args()
+    reason = session.why_no_java()
+    if reason:
+        sys.exit(reason)
+    signal.signal(signal.SIGTERM, session.interrupt)  # ends what was started, as Ctrl-C does
+    try:
+        with ExitStack() as cleanup:
+            directory = given.keep or Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="delayq-garage-")))
+            directory.mkdir(parents=True, exist_ok=given.keep is None)
+            server = cleanup.enter_context(PrivateRedis())
+            print("Starting Redis, two Celery workers, and Spark …\n", flush=True)
+            spark = cleanup.enter_context(processes.spark(directory.resolve()))
+            outcome = Demo(server, directory.resolve(), spark, given.rows, given.first, given.days).run()
+    except NoRedisServer as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("\nended, and all that it had started")
+    good = "each reminder of today was sent once, and none that was cancelled or is due later"
+    print(f"\n{'FAILED: ' + '; '.join(outcome.problems) if outcome.problems else good}")
+    sys.exit(1 if outcome.problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The example with a year of reminders, small, in the session of the tests."""
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support import ROOT
+
+EXAMPLE = ROOT / "docs" / "examples" / "spark" / "reminders"
+
+
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module of the example."""
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield import_module("demo")
+    for module in (*EXAMPLE.glob("*.py"), *EXAMPLE.parent.glob("*.py")):
+        sys.modules.pop(module.stem, None)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_the_reminders_of_today_are_sent_once(
+    demo: Any,
+    spark: SparkSession,
+    redis_server: PrivateRedis,
+    client: redis.Redis,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each reminder of today is sent once, none that was cancelled, and none of the days after."""
+    monkeypatch.setattr(demo, "READY_S", 20)
+    monkeypatch.setattr(demo, "WITHIN", timedelta(seconds=3))
+    for name in ("GARAGE_BROKER", "GARAGE_DIRECTORY"):
+        monkeypatch.setenv(name, "")  # is set anew by the demo, and as before after the test
+    outcome = demo.Demo(redis_server, tmp_path, spark, rows=600, first=200, days=1).run()
+    assert outcome.problems == []
+    assert sum(outcome.sent.values()) == 198
+    assert outcome.figures["reminders that wait, by a query"].startswith("400 on ")
+    assert outcome.figures["reminders promoted to Redis"].startswith("198 in ")
