@@ -223,6 +223,94 @@ def now(board: Dashboard) -> Dashboard:
     return board
 
 
+def late_and_held_back(board: Dashboard) -> Dashboard:
+    """Adds the row of what a rate holds back, and of what was too late to run."""
+    dropped = f"max by (queue, outcome) (increase(delayq_too_late_messages_total{OF_QUEUE}[1h]))"
+    return (
+        board.with_row(Row("Late and held back"))
+        .with_panel(
+            lines(
+                "Held back, by queue",
+                "Overdue tasks that the rate of their queue (transfer_rate) lets through later.",
+                query(by_queue("delayq_held_back_messages"), "{{queue}}"),
+            )
+        )
+        .with_panel(
+            lines(
+                "Too late, by queue",
+                "Tasks per hour that were later than max_lateness, and so were dropped or became dead letters.",
+                query(dropped, "{{queue}} {{outcome}}"),
+            )
+        )
+    )
+
+
+def journal(board: Dashboard) -> Dashboard:
+    """Adds the row of the journal, which is empty without one."""
+    reached = {"1": ("up", GREEN), "0": ("away", RED)}
+    promotes = {"1": ("promotes", GREEN), "0": ("nobody", RED)}
+    lost = {"0": ("nothing", GREEN), "1": ("lost", RED)}
+    many = steps(base="text")
+    waiting = '{job=~"$job", queue=~"$queue", state="waiting"}'
+    board = board.with_row(Row("Journal"))
+    for panel in (
+        figure("Database", f"max(delayq_journal_up{OF_JOB})", "Whether it answers.", many, words=reached),
+        figure(
+            "Promoter",
+            f"max(delayq_journal_promoter_present{OF_JOB})",
+            "Whether a process promotes.",
+            many,
+            words=promotes,
+        ),
+        figure(
+            "Redis has lost",
+            f"max(delayq_journal_lost{OF_JOB})",
+            "Whether Redis has lost data that is not restored: delayq journal restore.",
+            many,
+            words=lost,
+        ),
+        figure(
+            "Promotion is behind by",
+            f"max(delayq_journal_promotion_lag_seconds{OF_JOB})",
+            "For how long the oldest task has been waiting that should be in Redis by now.",
+            steps((60, ORANGE), (1800, RED)),
+            unit="s",
+        ),
+        figure(
+            "Only in the journal",
+            f"sum(max by (queue) (delayq_journal_messages{waiting}))",
+            "Tasks that Redis is given when they are near.",
+            many,
+            span=4,
+        ),
+        figure(
+            "Size", f"max(delayq_journal_size_bytes{OF_JOB})", "Tables and their indexes.", many, unit="bytes", span=4
+        ),
+        figure(
+            "Watermark",
+            f"max(delayq_journal_watermark_age_seconds{OF_JOB})",
+            "Age of the note of what has left Redis. After a loss, what was delivered in this time runs again.",
+            steps((10, ORANGE), (60, RED)),
+            unit="s",
+            span=4,
+        ),
+        lines(
+            "In the journal, by queue",
+            "Tasks that only the journal has.",
+            query(f"max by (queue) (delayq_journal_messages{waiting})", "{{queue}}"),
+        ),
+        lines(
+            "Promoted and restored",
+            "Tasks per second that went from the journal to Redis, and that wait again after a loss.",
+            query(f"max(rate(delayq_journal_promoted_messages_total{OF_JOB}[$__rate_interval]))", "promoted"),
+            query(f"max(rate(delayq_journal_restored_messages_total{OF_JOB}[$__rate_interval]))", "restored", ref="B"),
+            unit="ops",
+        ),
+    ):
+        board = board.with_panel(panel)
+    return board
+
+
 def dashboard() -> Dashboard:
     """Returns the dashboard."""
     board = (
@@ -236,6 +324,11 @@ def dashboard() -> Dashboard:
         .tooltip(DashboardCursorSync.CROSSHAIR)
     )
     board = now(variables(board).with_row(Row("Now")))
+    return journal(late_and_held_back(ways(board)))
+
+
+def ways(board: Dashboard) -> Dashboard:
+    """Adds the rows of what comes, what is delivered, what workers have, and what went another way."""
     return (
         board.with_row(Row("What comes"))
         .with_panel(due_bars())

@@ -21,12 +21,14 @@ PAGES = [
 ]
 #: Modules of others whose messages the pages quote.
 FOREIGN = ("celery.app.trace", "celery.worker.request", "kombu.transport", "kombu.transport.virtual.base")
-#: Errors of Redis, Spark and Python.
+#: Errors of Redis, of databases, Spark and Python.
 ELSEWHERE = (
     "command not allowed when used memory > 'maxmemory'",
     "this user has no permissions to run the 'evalsha' command",
     "… to access one of the keys used as arguments",
     "has no permissions",
+    "password authentication failed",
+    "database is locked",
     "ModuleNotFoundError: No module named 'kombu_delayq'",
 )
 #: Fewest characters by which a text with gaps is recognized, and most words of a value that fills a gap.
