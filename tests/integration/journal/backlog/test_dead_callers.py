@@ -7,6 +7,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
+from celery_ext.journal.promotion import rounds
 from celery_ext.waiting import by_id
 from tests.support.journal.callers import die_while_calling
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, offer, restored
@@ -23,6 +24,12 @@ LATER = ("before claim_rows", "after claim_rows", "after replace", "after claim_
 AWAY = ("before follow", "after follow", "after reschedule", "after replace", "after discard")
 #: Places of a move from the journal to Redis.
 NEARER = ("before promote", "after promote", "after mark", "after reschedule")
+
+
+@pytest.fixture(autouse=True)
+def _no_wait_for_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims of the dead are dropped by the next round, not after a minute: no other caller stands still here."""
+    monkeypatch.setattr(rounds, "CLAIMED_MS", 0.0)
 
 
 def waiting(store: JournaledStore) -> Counter[str]:
