@@ -71,6 +71,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "enqueue": lambda store: store.jobs.enqueue("q", JOB, [waiting("b")]),
     "finish": lambda store: store.jobs.finish(JOB, "committed"),
     "publish": _publish,
+    "choose": lambda store: store.jobs.choose(JOB, 60_000),
+    "withhold": lambda store: store.jobs.withhold("j", 60_000, ["unknown"]),
     "convert": lambda store: store.queues.convert("q"),
     "purge": lambda store: store.queues.purge("q"),
     "put": lambda store: store.delivery.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
