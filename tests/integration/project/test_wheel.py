@@ -11,7 +11,7 @@ from tests.support import ROOT
 #: Runs in the clean environment, away from the checkout.
 SCRIPT = """
 import kombu_delayq, celery_ext.cli
-from kombu_delayq import scripts
+from kombu_delayq import InvalidOptions, hooks, scripts
 from kombu_delayq.store.types import Offer
 from kombu_delayq.store import DelayStore
 from celery_ext.demo.private_redis import PrivateRedis
@@ -20,7 +20,15 @@ from importlib.metadata import entry_points
 assert "site-packages" in kombu_delayq.__file__, kombu_delayq.__file__
 assert scripts.directory().is_relative_to(kombu_delayq.__path__[0]), scripts.directory()
 assert [e.name for e in entry_points(group="celery.commands") if e.dist.name == "kombu-delayq"] == ["delayq"]
-assert sorted(e.load().__name__ for e in entry_points(group="kombu_delayq.hooks")) == ["begin", "parse"]
+found = {e.name: e for e in entry_points(group="kombu_delayq.hooks")}
+del found["journal"]
+assert sorted(e.load().__name__ for e in found.values()) == ["begin", "parse"]
+try:
+    hooks.make_journaled_store()
+except InvalidOptions as error:
+    assert "pip install 'kombu-delayq[journal]'" in str(error)
+else:
+    raise AssertionError("a journal needs an extra")
 with PrivateRedis() as server:
     store = DelayStore(server.client())
     store.delivery.offer("q", Offer("id", "+0", 0, "body"))
@@ -33,7 +41,10 @@ print("good")
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
-    """The built wheel, installed where nothing else is, has its Lua files, types, commands and entry points."""
+    """The built wheel, installed where nothing else is, has its Lua files, types, commands and entry points.
+
+    A journal says which extra it needs.
+    """
 
     def run(*command: str | Path) -> str:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
