@@ -62,11 +62,8 @@ test-all:
 	@$(MAKE) --no-print-directory oldest
 	@$(MAKE) --no-print-directory servers
 
-# To workers, brokers and commands the second form makes no difference, so the tests of these run with one.
-WITH_ONE_FORM := $(addprefix tests/integration/,cli connection consume delays transfer worker)
 long: $(VENV)/.test
-	$(BIN)/python $(PYTEST) -m long tests $(addprefix --ignore ,$(WITH_ONE_FORM))
-	DELAYQ_BACKUPS=hash $(BIN)/python $(PYTEST) -m long $(WITH_ONE_FORM)
+	$(BIN)/python $(PYTEST) -m long tests
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
