@@ -16,17 +16,19 @@ JOBS ?= 4
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
 # Tests of everything that a server could do otherwise than Redis 7: scripts, announcements, rights, memory, leases. The
 # store's tests run the same scripts as those in tests/lua, so only some are here.
-ON_SERVERS := tests/lua $(addprefix tests/store/,$(addsuffix .py,test_store test_races test_full_memory test_leases \
-	test_wake test_promotion)) $(addprefix tests/integration/,$(addsuffix .py,transport/test_delay transport/test_full_redis waiting/test_cancel_tasks \
-	connection/test_script_flush connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
+OF_STORE := $(addprefix tests/store/,$(addsuffix .py,test_store test_races test_full_memory test_leases test_wake \
+	test_promotion))
+ON_SERVERS := tests/lua $(OF_STORE) $(addprefix tests/integration/,$(addsuffix .py,transport/test_full_redis connection/test_script_flush \
+	connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
 
-.PHONY: help demo demo-serve demo-spark demo-far test test-all check unit long oldest servers docs reference bench bench-quick bench-targets bench-spark chaos clean
+.PHONY: help demo demo-serve demo-spark demo-far test test-all check unit long oldest servers slots docs reference bench bench-quick bench-targets bench-spark chaos clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
-	@echo "make test   every check, and the tests with the newest versions (12 minutes)"
-	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (33 minutes)"
+	@echo "make test   every check, and the tests with the newest versions (16 minutes)"
+	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (35 minutes)"
 	@echo "make check  linters and types only;  make unit  tests without workers only"
+	@echo "make slots   the tests with a Redis that keeps its keys in hash slots, as in Redis Cluster"
 	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
 	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
@@ -61,6 +63,7 @@ test-all:
 	@$(MAKE) --no-print-directory long
 	@$(MAKE) --no-print-directory oldest
 	@$(MAKE) --no-print-directory servers
+	@$(MAKE) --no-print-directory slots
 
 long: $(VENV)/.test
 	$(BIN)/python $(PYTEST) -m long tests
@@ -78,20 +81,30 @@ unit: $(VENV)/.test
 # from a wheel.
 # Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one. The
 # server of `delayq serve`, the journal and most commands know Celery and Redis only through what these tests cover.
-WITH_OLDEST := tests/lua tests/store $(addprefix tests/integration/,bulk connection consume dead_letters delays transfer \
-	transport waiting worker cli/test_cli_looking.py cli/test_cli_changing.py) \
+WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk connection consume dead_letters delays transfer \
+	transport waiting worker) \
 	--ignore tests/integration/connection/test_acl_journal.py
 
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
 		$(OLDEST)/bin/python $(PYTEST) -m 'not long' $(WITH_OLDEST)
 
-# Later versions of Redis and Valkey than distributions have, each from its wheel.
+# Later versions of Redis and Valkey than distributions have, each from its wheel. The scripts run in the default form
+# alone: both forms are made of the same commands.
 servers: $(VENV)/.test $(SERVERS)/.there
 	@set -e; for server in $$(find $(abspath $(SERVERS)) -name redis-server -o -name valkey-server); do \
 		$$server --version; \
-		DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) -m 'not long' $(ON_SERVERS); \
+		DELAYQ_BACKUPS=hash DELAYQ_STORE_FORMS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) -m 'not long' $(ON_SERVERS); \
 	done
+
+# On one Redis that is a cluster and has all hash slots: it refuses each command and each script that touches two. Not
+# all tests can do without names of keys that a plain server has; these can. ON_SLOTS="tests/lua tests/store
+# tests/integration" runs all, and tests with a cluster of several nodes run anyway.
+ON_SLOTS := $(addprefix tests/store/,consuming bulk_jobs) $(addprefix tests/integration/,consume/take transfer/reclaim \
+	spreading)
+
+slots: $(VENV)/.test
+	DELAYQ_REDIS_SLOTS=1 DELAYQ_BACKUPS=hash $(BIN)/python $(PYTEST) -m 'not long' $(ON_SLOTS)
 
 # Needs no Spark.
 docs: $(VENV)/.docs

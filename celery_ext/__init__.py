@@ -5,6 +5,7 @@ from celery_ext.bulk.target import Call
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.signals import delay_chain_exhausted
+from celery_ext.spreading.declared import Spread, spread
 from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.worker.bootstrap import install
@@ -14,6 +15,7 @@ __all__ = [
     "DelayChain",
     "DelayLevels",
     "DelayedTask",
+    "Spread",
     "browse",
     "cancel",
     "count",
@@ -23,4 +25,5 @@ __all__ = [
     "reschedule",
     "run_now",
     "send_many",
+    "spread",
 ]

@@ -1,7 +1,7 @@
 """Delayed delivery for Celery on Redis: a Kombu transport.
 
-Importing this package makes the broker URL schemes ``delayq``, ``delayqs``, ``delayq+sentinel`` and
-``delayq+socket`` known to kombu.
+Importing this package makes the broker URL schemes ``delayq``, ``delayqs``, ``delayq+sentinel``,
+``delayq+socket``, ``delayq+cluster`` and ``delayqs+cluster`` known to kombu.
 """
 
 from kombu_delayq import urls
@@ -16,6 +16,7 @@ from kombu_delayq.errors import (
     InvalidDelayChain,
     InvalidDelayLevel,
     InvalidOptions,
+    InvalidQueueName,
     JournalInUse,
     JournalUnavailable,
     OtherJournal,
@@ -36,6 +37,7 @@ __all__ = [
     "InvalidDelayChain",
     "InvalidDelayLevel",
     "InvalidOptions",
+    "InvalidQueueName",
     "JournalInUse",
     "JournalUnavailable",
     "OtherJournal",

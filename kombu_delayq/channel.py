@@ -17,11 +17,11 @@ from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.channel import ConsumingChannel
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.due import Due, due_of
-from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
+from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, id_of
 from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.options import Options
-from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
+from kombu_delayq.publish_batch import DelayedPublishBatch, PagePart, PutAhead, page_by_part
 from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId, Placed
@@ -34,12 +34,19 @@ class DelayedChannel(ConsumingChannel):
 
     _store: TransportStore | None = None
     _version_checked = False
+    #: Names the lists of queues where Redis has hash slots, else None.
+    _slot_names: Keys | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         broker = self._broker
         try:
             demotion.check_writes(broker, lambda: self.client, self.unacked_key)
+            self._transport().settle_slots(self.client)
+            if self.has_slots:
+                self._use_slots()
+            self._spread = self.options.spreads
+            self._spread_noted = set[str]()
         except BaseException:
             self.close()
             raise
@@ -57,6 +64,11 @@ class DelayedChannel(ConsumingChannel):
         if self._store is None or self._store.client.connection_pool is not pool:
             self._store = connect_store(self, pool)
         return self._store
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether the keys of this broker are in the hash slots of Redis Cluster."""
+        return self.connection is not None and bool(self.connection.slots)
 
     def own_pool(self) -> redis.ConnectionPool:
         """Returns a pool like this channel's that outlives it. The caller closes it with ``pools.close``."""
@@ -88,19 +100,24 @@ class DelayedChannel(ConsumingChannel):
     def put_many(self, queue: str, page: PageId, offers: Sequence[Offer]) -> None:
         """Publishes a page of sealed messages; the arguments are those of ``Delivery.put``."""
         self._check_version_for(offers)
-        self.store.delivery.put(queue, page, offers, self.expire_ms(queue))
+        for part in self._parts(queue, page, offers):
+            self.store.delivery.put(*part, self.expire_ms(queue))
 
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns a publisher that sends pages of sealed messages to one queue, over its own connection."""
 
-        def place(page: PageId, offers: Sequence[Offer]) -> Placed:
+        def split(page: PageId, offers: Sequence[Offer]) -> list[PagePart]:
             self._check_version_for(offers)
-            return self.store.delivery.place(queue, offers, self.expire_ms(queue), page)
+            return self._parts(queue, page, offers)
 
-        def commands_of(page: PageId, offers: Sequence[Offer]) -> list[Command]:
-            return self.store.delivery.put_commands(queue, page, offers, self.expire_ms(queue))
+        def place(part: PagePart) -> Placed:
+            return self.store.delivery.place(part.queue, part.offers, self.expire_ms(queue), part.page)
 
-        return PutAhead(self.own_pool(), place, commands_of, self.store.delivery.take_back)
+        def commands_of(part: PagePart) -> list[Command]:
+            return self.store.delivery.put_commands(*part, self.expire_ms(queue))
+
+        delivery = self.store.delivery
+        return PutAhead(self.own_pool(), split, place, commands_of, delivery.take_back, delivery.confirm)
 
     def offer_of(self, message: Message, due: Due) -> Offer:
         """Returns a message in the form that the store takes."""
@@ -109,6 +126,9 @@ class DelayedChannel(ConsumingChannel):
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
+        if queue in self._spread:
+            self._note_spread(queue)
+            queue = self.options.part_of(queue, id_of(message))
         due = due_of(message)
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
@@ -118,6 +138,8 @@ class DelayedChannel(ConsumingChannel):
         if message["properties"].get(CHAIN) is not None:
             self.store.chains.use_chains()  # before the task can run
         if due is None or not (due.relative or due.ms > time() * 1000):
+            if self._slot_names is not None:
+                self._slot_names.check_queue(queue)
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
         self._check_version()
@@ -128,6 +150,17 @@ class DelayedChannel(ConsumingChannel):
         else:
             self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
         return None
+
+    def _parts(self, queue: str, page: PageId, offers: Sequence[Offer]) -> list[PagePart]:
+        if queue in self._spread:
+            self._note_spread(queue)
+        return page_by_part(self.options, queue, page, offers)
+
+    def _note_spread(self, queue: str) -> None:
+        """Notes the parts of a queue in Redis, once a channel."""
+        if queue not in self._spread_noted:
+            self._spread_noted.add(queue)
+            self.store.queues.note_spread(queue)
 
     def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
         """Stores a step of a delay chain, even one that is due at once, so that a cancelled chain ends."""
@@ -140,6 +173,21 @@ class DelayedChannel(ConsumingChannel):
     def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
         hooks.check_unread(message["properties"])
         super()._put_fanout(exchange, message, *args, **kwargs)
+
+    def _q_for_pri(self, queue: str, pri: int) -> str:
+        name = str(super()._q_for_pri(queue, pri))
+        return name if self._slot_names is None else self._slot_names.in_slot_of(queue, name)
+
+    def _use_slots(self) -> None:
+        """Gives keys of kombu's that commands use together one hash slot, before anything is written."""
+        # What consumers of ordinary queues hold is kept by the store, queue by queue; here is what kombu itself keeps,
+        # such as messages of fanouts.
+        self._slot_names = Keys(self.global_keyprefix, slots=True)
+        self.unacked_key, self.unacked_index_key = "{unacked}", "{unacked}_index"
+        self.unacked_mutex_key = "{unacked}_mutex"
+        for name in ("keyprefix_queue", "keyprefix_binding_permanent", "keyprefix_binding_deadlines"):
+            if hasattr(self, name):  # the last two are new in kombu 5.7
+                setattr(self, name, str(getattr(self, name)).replace("_kombu.binding", "{_kombu.binding}", 1))
 
     def _next_delivery_tag(self) -> str:
         # A random UUID like kombu's, in a third of the time.
@@ -164,6 +212,7 @@ class DelayedChannel(ConsumingChannel):
             super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
 
     def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
+        self.store.keys.check_queue(queue)
         self._usage.anew(queue)
         return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
 
@@ -210,10 +259,16 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
         pool: The connections to use.
     """
     # A plain client, because kombu's own one prefixes only the first key of a script.
-    client = redis.Redis(connection_pool=pool)
+    client = pools.client_of(pool)
     db = pool.connection_kwargs.get("db") or 0
-    unacked = channel.unacked_key, channel.unacked_index_key
-    keys = Keys(channel.global_keyprefix, db, channel.sep, *unacked)
+    # In a cluster each queue has its own keys of what consumers hold; kombu's own are for fanouts alone.
+    of_class = type(channel)
+    unacked = (
+        (of_class.unacked_key, of_class.unacked_index_key)
+        if channel.has_slots
+        else (channel.unacked_key, channel.unacked_index_key)
+    )
+    keys = Keys(channel.global_keyprefix, db, channel.sep, *unacked, slots=channel.has_slots)
     make = hooks.make_journaled_store if channel.options.journal_url else DelayStore
     store: DelayStore = make(client, keys, channel.priority_steps, channel.options)
     return store

@@ -25,6 +25,10 @@ class InvalidBrokerURL(DelayqError, ValueError):
     """The broker URL, as it is written, would not lead to delayed delivery on Redis."""
 
 
+class InvalidQueueName(DelayqError, ValueError):
+    """The keys of a queue of this name cannot be in one hash slot of Redis Cluster."""
+
+
 class InvalidDelay(DelayqError, ValueError):
     """A delay is not a finite number of seconds."""
 

@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import kombu
+import redis
 from kombu.log import get_logger
 from kombu.transport import redis as stock
+from kombu.utils.imports import symbol_by_name
 
 from kombu_delayq import hooks, options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
+from kombu_delayq.connection import pools, slots
 from kombu_delayq.connection.sentinel import FollowingPool
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
-from kombu_delayq.consume.taker import Taker
+from kombu_delayq.consume.takers.lanes import Lanes
+from kombu_delayq.consume.takers.taker import Taker
+from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
 
@@ -46,19 +51,23 @@ class SentinelChannel(DelayedChannel, stock.SentinelChannel):
         return bool(self.active_queues) and self.async_pool.follow()
 
 
-class _DelayedTransport(_Transport):
+class DelayedTransport(_Transport):
     """A mixin, to the left of kombu's two transports."""
 
     #: With this kombu does not parse the URL, so that ``urls.settle`` can.
     can_parse_url = True
     default_port: Any  # kombu's
     cycle: Any
+    #: Waits for messages.
+    Poller: type[DelayedPoller] = DelayedPoller
+    #: Whether the broker is a cluster of several nodes.
+    has_nodes = False
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
-        self._scheme = urls.settle(client, sentinel=isinstance(self, stock.SentinelTransport))
+        self._scheme = urls.settle(client, sentinel=isinstance(self, stock.SentinelTransport), cluster=self.has_nodes)
         super().__init__(client, **kwargs)
         self.cycle.close()
-        self.cycle = DelayedPoller()
+        self.cycle = self.Poller()
         if self._scheme == "sentinel":
             self.Channel = SentinelChannel
             self.default_port = stock.SentinelTransport.default_port
@@ -72,7 +81,31 @@ class _DelayedTransport(_Transport):
         self.consumer = Consumer(partial(_consumed, ref(self)))
         self.takes = self.options.consume == "take"
         self._heartbeat: Heartbeat | None = None
+        self.slots: bool | None = None
         hooks.expect_worker()
+
+    def settle_slots(self, client: Any) -> None:
+        """Finds out, once a connection, whether the keys of this broker are in the hash slots of Redis Cluster.
+
+        Raises:
+            InvalidOptions: An option cannot be used there.
+            InvalidBrokerURL: The broker is one node of several, of which this transport knows nothing.
+        """
+        if self.slots is None:
+            wanted = self.options.hash_slots
+            self.slots = slots.are_used(client) if wanted is None else wanted
+            count = slots.primaries(client) if self.slots and not self.has_nodes else 1
+            if count > 1:
+                self.slots = None
+                raise InvalidBrokerURL(
+                    f"the broker is one of {count} nodes of a Redis Cluster; write delayq+cluster://…, with TLS "
+                    "delayqs+cluster://…, and name this node or any other"
+                )
+        if self.slots and self.options.consume == "brpop":
+            raise InvalidOptions(
+                "consume='brpop' cannot be used in Redis Cluster: it reads several lists in one command, which are in "
+                "different hash slots there; leave consume='take'"
+            )
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
         """Returns the broker as the URL that stock tools know, by default without its password."""
@@ -95,9 +128,21 @@ class _DelayedTransport(_Transport):
                 )
                 self._journal_worker.start()
 
-    def start_heartbeat(self, channel: DelayedChannel) -> None:
-        """Takes or renews the lease of this connection's consumer, and starts the thread that keeps it."""
-        self.consumer.renew(channel.store)
+    def start_heartbeat(self, channel: DelayedChannel, share: str | None) -> None:
+        """Takes or renews the lease of this connection's consumer, and starts the thread that keeps it.
+
+        While a node of a cluster is away, the thread goes on trying.
+
+        Args:
+            channel: A channel of this connection.
+            share: The share in which it begins to consume (see ``Keys.share``); None for all.
+        """
+        try:
+            self.consumer.renew(channel.store, share)
+        except (redis.RedisError, OSError) as error:
+            if not (pools.has_nodes(channel.pool) and slots.is_of_node(error)):
+                raise
+            logger.info("consumer %s has no lease in every queue yet: %s", self.consumer.name, error)
         if self._heartbeat is None or not self._heartbeat.is_alive:
             store = connect_store(channel, channel.separate_pool())
             self._heartbeat = Heartbeat(self.consumer, store, partial(_takers, ref(self)))
@@ -137,25 +182,31 @@ class _DelayedTransport(_Transport):
         return set().union(*(channel.durable_queues() for channel in list(self.channels)))
 
 
-class Transport(_DelayedTransport, stock.Transport):
+class Transport(DelayedTransport, stock.Transport):
     """Redis with delayed delivery. Takes ``redis``, ``rediss``, ``sentinel`` and ``socket`` URLs and our own."""
 
     Channel = Channel
 
+    def __new__(cls, client: Any, **kwargs: Any) -> Any:
+        """Returns a transport for a cluster if the URL is that of one: kombu drops what stands behind a ``+``."""
+        if not cls.has_nodes and urls.is_cluster(client):
+            cls = symbol_by_name(urls.CLUSTER)
+        return super().__new__(cls)
 
-class SentinelTransport(_DelayedTransport, stock.SentinelTransport):
+
+class SentinelTransport(DelayedTransport, stock.SentinelTransport):
     """Redis behind Sentinel, with delayed delivery. Needs the transport option ``master_name``."""
 
     Channel = SentinelChannel
 
 
-def _takers(transport: Callable[[], _DelayedTransport | None]) -> list[Taker] | None:
+def _takers(transport: Callable[[], DelayedTransport | None]) -> list[Taker | Lanes] | None:
     """Returns the takers of a transport's channels; None once nobody else refers to the transport."""
     found = transport()
     return None if found is None else [vars(channel)["taker"] for channel in found.channels if "taker" in vars(channel)]
 
 
-def _consumed(transport: Callable[[], _DelayedTransport | None]) -> set[str]:
+def _consumed(transport: Callable[[], DelayedTransport | None]) -> set[str]:
     """Returns the names of the queues that a transport consumes."""
     found = transport()
     return set() if found is None else set().union(*(channel.active_queues for channel in list(found.channels)))

@@ -7,6 +7,7 @@
 -- ARGV[2] ttl        how long job, guard and staged messages are kept from now on, ms
 -- ARGV[3] name       name of the job, written to `stream`; '' for a job that belongs to no stream
 -- ARGV[4] is_staged  '1' when the run stages its messages, '0' when it sends them
+-- ARGV[5] base       of a part of a job: when the job began, ms since the epoch; '' for now
 -- Returns {'open' | 'committed' | 'aborted' | 'superseded' | 'mixed', when the job began, ms since the epoch}; this run
 -- may write only after 'open'; 'mixed': an earlier run has sent messages and this run would stage them, or the reverse
 -- Atomic: the job begins once, with the first of its tasks that calls.
@@ -14,19 +15,22 @@
 -- @include clock job wrong_type
 
 local job, guard, staged, stream = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local run, ttl, name, is_staged = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local run, ttl, name, is_staged, base = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local now = now_ms()
 
 local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list', [stream] = 'string' })
 if wrong then
   return wrong
 end
+if base ~= '' and is_of_earlier(job, base, run) then -- Redis forgets the parts of a job later than the job
+  redis.call('UNLINK', job, guard, staged)
+end
 local word = fenced(job, run)
 if word == 'unknown' then -- a new job, or a later run
   word = (redis.call('HGET', job, 'staged') or is_staged) ~= is_staged and 'mixed' or nil
   if not word then
     redis.call('HSET', job, 'state', 'open', 'run', run, 'staged', is_staged)
-    redis.call('HSETNX', job, 'base', string.format('%.17g', now))
+    redis.call('HSETNX', job, 'base', base ~= '' and base or string.format('%.17g', now))
   end
 end
 if not word then

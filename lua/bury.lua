@@ -3,11 +3,13 @@
 -- KEYS[2]    bodies   HASH|LIST    bodies of the messages
 -- KEYS[3]    notes    STRING|HASH  count of messages marked, and more
 -- KEYS[4]    ids      ZSET|HASH    ids of twins, or index of messages by id
--- KEYS[5...] letters  LIST         the lists of the queue of dead letters, one a priority step
+-- KEYS[5...] letters  LIST         the lists of the queue of dead letters, one a priority step; none where they are in
+-- another slot, and the caller has pushed the dead letters already
 -- ARGV[1] counts  key of the counters of the messages' queue
 -- ARGV[2...] five a message, as `transfer_limited` returned it: key; due time; SHA-1 of the body; number of the list of
 -- dead letters, from 0; the message as a dead letter, '' if it has no body and only leaves
--- Returns {number buried, number without a body}; messages that left or have changed are not touched
+-- Returns {number buried, number without a body, {positions of the messages that are not touched, because they left or
+-- have changed, from 0}}
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
 -- @include clock pick tally wrong_type
@@ -19,19 +21,23 @@ local wrong = wrong_stored(keys, 5)
 if wrong then
   return wrong
 end
-local buried, lost = 0, 0
+local buried, lost, untouched = 0, 0, {}
 for i = 2, #ARGV, 5 do
   local key, due_ms, sha, list, letter = unpack(ARGV, i, i + 4)
   local member = due_member(keys, key, due_ms, now)
   local bodies = member and read_picked(keys, { member })
   if bodies and bodies[1] and redis.sha1hex(bodies[1]) == sha then
-    redis.call('LPUSH', KEYS[5 + tonumber(list)], letter)
+    if #KEYS > 4 then
+      redis.call('LPUSH', KEYS[5 + tonumber(list)], letter)
+    end
     pull(keys, { member }, bodies)
     buried = buried + 1
   elseif bodies and not bodies[1] and letter == '' then
     pull(keys, { member }, bodies)
     lost = lost + 1
+  else
+    untouched[#untouched + 1] = (i - 2) / 5
   end
 end
 tally(counts, { overdue_dead_lettered = buried, lost = lost })
-return { buried, lost }
+return { buried, lost, untouched }

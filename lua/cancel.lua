@@ -4,7 +4,8 @@
 -- KEYS[3] notes      STRING|HASH  count of messages marked, and more
 -- KEYS[4] ids        ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5] cancelled  ZSET         ids whose chains take no step -> end of that ban, ms since the epoch
--- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
+-- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use.
+-- Neither is given where they are in another slot: the caller sees to them
 -- ARGV[1] count  how many twins of an id to remove at most
 -- ARGV[2] bytes  about how many bytes to remove at most; further ids are not searched
 -- ARGV[3] step   text that the body of every step of any chain contains
@@ -22,7 +23,7 @@ local cancelled, chains = KEYS[5], KEYS[6]
 local count, bytes, step, counts = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local ids = { unpack(ARGV, 5) }
 
-local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
+local wrong = wrong_stored(keys) or cancelled and wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
 if wrong then
   return wrong
 end
@@ -34,7 +35,7 @@ for i, found in ipairs(reply) do
   for at = 4, #found, 4 do
     has_step = has_step or string.find(found[at], step, 1, true)
   end
-  if #found > 0 then
+  if #found > 0 and cancelled then
     -- A step may have been delivered twice, and its other copy may run: the note in `cancelled` stays, the chain ends.
     redis.call('ZREM', has_step and chains or cancelled, ids[i])
   end

@@ -12,7 +12,7 @@ local wrong = wrong_type({ [journal_guard] = 'hash' })
 if wrong then
   return wrong
 end
-local note, reply = string.format('c%.0f', now_ms()), {}
+local note, reply = string.format('c%.0f', math.floor(now_ms())), {}
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass: a cancel must not fail.
 redis.call('HDEL', journal_guard, '')
 for i, row in ipairs(ARGV) do

@@ -4,7 +4,8 @@
 -- KEYS[3] notes      STRING|HASH  count of messages marked, and more
 -- KEYS[4] ids        ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5] cancelled  ZSET         ids whose chains take no step -> end of that ban, ms since the epoch
--- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
+-- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use.
+-- Neither is given where they are in another slot: then no message has the id of a chain
 -- ARGV[1] ttl  for how long a chain that ends takes no step, ms
 -- ARGV[2] counts  key of the queue's counters
 -- ARGV[3...] four a message: id under which it is stored, SHA-1 of its body, due time, and for a step the id of its
@@ -19,7 +20,7 @@ local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
 local ttl, counts, now = tonumber(ARGV[1]), ARGV[2], now_ms()
 
-local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
+local wrong = wrong_stored(keys) or cancelled and wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
 if wrong then
   return wrong
 end

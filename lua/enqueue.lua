@@ -23,7 +23,7 @@
 -- a pause, or {'deep', number in the queue} when the queue would become too deep
 -- Atomic: an id is in the guard if and only if its message has been sent or staged.
 -- Cost: O(log N) a message
--- @include clock deliver job rate_limit wrong_type
+-- @include clock deliver job rate rate_limit wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
 local keys = { due = KEYS[4], bodies = KEYS[5], notes = KEYS[6], ids = KEYS[7] }

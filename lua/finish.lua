@@ -5,6 +5,7 @@
 -- ARGV[1] run   number of the run that ends; 0 for the latest
 -- ARGV[2] word  'committed' or 'aborted'
 -- ARGV[3] ttl   how long job, guard and staged messages are kept from now on, ms
+-- ARGV[4] base  of a part of a job: when the job began, ms since the epoch; '' for now
 -- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; a job
 -- that has already ended keeps its state; or 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
@@ -12,7 +13,7 @@
 -- @include clock job wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
-local run, word, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local run, word, ttl, base = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 
 local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
@@ -43,6 +44,6 @@ if word == 'aborted' and is_staged then
   redis.call('HDEL', job, 'staged')
 end
 redis.call('HSET', job, 'state', word, 'run', run)
-redis.call('HSETNX', job, 'base', string.format('%.17g', now))
+redis.call('HSETNX', job, 'base', base ~= '' and base or string.format('%.17g', now))
 redis.call('PEXPIRE', job, ttl)
 return word

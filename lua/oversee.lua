@@ -8,13 +8,9 @@
 -- Returns {now, 'there' or 'gone', then for each queue: due time of its head or '', beginning of its index member,
 -- until when its rate holds due messages back or ''}; a key of the wrong type has the due time '0', so that the
 -- transfer that follows names the error
--- Atomic: reads only. The keys need not share a slot: a caller may read them in several calls.
+-- Atomic: reads only. In a cluster, head.lua reads each queue.
 -- Cost: O(1) a queue
--- @include clock
-
--- How many bytes of a member are returned. Ids and marks, which tell members of one due time apart, are at their
--- beginning; in Redisson's form the message follows.
-local BEGINNING = 16
+-- @include clock head
 
 local leader, first, second = KEYS[1], KEYS[2], KEYS[3]
 local wake = ARGV[1]
@@ -29,11 +25,7 @@ local is_gone = not redis.call('GET', leader) or (not found.err and found[2] < h
 
 local reply = { string.format('%.17g', now_ms()), is_gone and 'gone' or 'there' }
 for i = 4, #KEYS, 2 do
-  local due, bucket = KEYS[i], KEYS[i + 1]
-  local head = redis.pcall('ZRANGE', due, 0, 0, 'WITHSCORES')
-  reply[#reply + 1] = head.err and '0' or head[2] or ''
-  reply[#reply + 1] = not head.err and head[1] and string.sub(head[1], 1, BEGINNING) or ''
-  local held = bucket ~= due and redis.pcall('HGET', bucket, 'held')
-  reply[#reply + 1] = type(held) == 'string' and held or ''
+  local n = #reply
+  reply[n + 1], reply[n + 2], reply[n + 3] = head_of(KEYS[i], KEYS[i + 1])
 end
 return reply

@@ -36,7 +36,7 @@ for i = 6, #ARGV, 5 do
   rows[#rows + 1] = ARGV[i]
 end
 local guarded = #rows > 0 and redis.call('HMGET', journal_guard, unpack(rows)) or {}
-local since = string.format('%.0f', now)
+local since = string.format('%.0f', math.floor(now))
 local life = life_of(keys, now, expire)
 announce(keys, wake, queue, function()
   for n, row in ipairs(rows) do

@@ -22,7 +22,7 @@
 -- for a pause, or {'deep', number in the queue} when the queue is too deep
 -- Atomic: sends first, removes after; with the last message the job is committed.
 -- Cost: O(log N) a message
--- @include clock deliver job rate_limit wrong_type
+-- @include clock deliver job rate rate_limit wrong_type
 
 local job, staged = KEYS[1], KEYS[2]
 local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }

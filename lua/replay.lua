@@ -4,7 +4,8 @@
 -- ARGV[1] counts  key of the counters of the queue of dead letters
 -- ARGV[2] kept    for how many ms new counters are kept, 0 for good
 -- ARGV[3...] three a dead letter, oldest first: its message as it is in the list; its goal: the number of one of the
---   lists, counted from 0, 'back' for the other end of the dead letters' list, or 'away'; the message to put there
+--   lists, counted from 0, 'back' for the other end of the dead letters' list, 'away', or 'sent' where the caller has
+--   sent it already, because its list is in another slot; the message to put there
 -- Returns number of dead letters taken; fewer than given when other letters are at the end of the list
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(1) a dead letter
@@ -26,7 +27,7 @@ for i = 3, #ARGV, 3 do
   if where == 'back' then
     redis.call('LMOVE', dead, dead, 'RIGHT', 'LEFT')
   else
-    if where ~= 'away' then
+    if where ~= 'away' and where ~= 'sent' then
       redis.call('LPUSH', KEYS[2 + tonumber(where)], body)
     end
     redis.call('RPOP', dead)

@@ -4,7 +4,8 @@
 -- KEYS[3] notes      STRING|HASH  count of messages marked, and more
 -- KEYS[4] ids        ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5] cancelled  ZSET         ids whose chains take no step -> end of that ban, ms since the epoch
--- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use
+-- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use.
+-- Neither is given where they are in another slot: the caller sees to them, see admit.lua
 -- ARGV[1]  wake      channel on which a new head is announced
 -- ARGV[2]  queue     name, as announced
 -- ARGV[3]  expire    ms after which an unused queue expires, 0 for never
@@ -18,9 +19,9 @@
 -- ARGV[11] stores    '1', or '0' for a step that waits elsewhere, which the store does not get
 -- Returns 'first' | 'head' | 'behind' when the store has the step now, or need not; 'waits' or 'cancelled' with nothing
 -- stored
--- Atomic: at any moment at most one step of a chain waits, and none after it was cancelled.
+-- Atomic: at any moment at most one step of a chain waits, and, with `cancelled`, none after it was cancelled.
 -- Cost: O(log N)
--- @include announce clock find lifetime put wrong_type
+-- @include announce chain clock find lifetime put wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
@@ -29,12 +30,11 @@ local ttl, most = tonumber(ARGV[5]), tonumber(ARGV[6])
 local id, due, priority, body, stores = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11] == '1'
 local now = now_ms()
 
-local wrong = wrong_stored(keys) or wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
+local wrong = wrong_stored(keys) or cancelled and wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
 if wrong then
   return wrong
 end
-if tonumber(redis.call('ZSCORE', cancelled, id) or 0) > now then
-  redis.call('ZREM', chains, id) -- the chain has ended
+if cancelled and is_cancelled(cancelled, chains, id, now) then
   return 'cancelled'
 end
 
@@ -61,13 +61,7 @@ if stores then
   end)
   live_on(keys, life, now)
 end
-
--- 'GT' keeps the 'inf' of '' where a chain has an empty id. Up to two ids leave for one that comes, so that the number
--- of ids falls.
-redis.call('ZADD', chains, 'GT', 'inf', '', at(due, now), id)
-local ended = redis.call('ZCOUNT', chains, '-inf', now - ttl)
-local spare = math.min(math.max(ended, redis.call('ZCOUNT', chains, '-inf', now) - most), 2)
-if spare > 0 then
-  redis.call('ZREMRANGEBYRANK', chains, 0, spare - 1)
+if chains then
+  note_step(chains, id, at(due, now), now, ttl, most)
 end
 return place

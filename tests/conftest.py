@@ -10,12 +10,25 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.jvm.summary import pytest_terminal_summary
+from tests.support.slots import SLOTS
+from tests.support.store.plain_names import WorkersNames
 
 if TYPE_CHECKING:
+    from tests.support.servers.cluster import PrivateCluster
     from tests.support.servers.postgres import PrivatePostgres
+
+
+def _client_of_plain_names(server: PrivateRedis, db: int = 0) -> redis.Redis:
+    kind = WorkersNames if server.slots else redis.Redis
+    return kind(port=server.port, db=db, decode_responses=True)
+
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and the processes of the tests would as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if SLOTS:
+    # Tests name keys as they are on a plain server; in a cluster, they are told apart by their hash tags.
+    PrivateRedis.client = _client_of_plain_names  # type: ignore[method-assign]
 
 __all__ = ["pytest_terminal_summary"]  # a hook; with pytest-xdist only what is here is loaded where it is called
 
@@ -40,6 +53,31 @@ def own_server() -> Iterator[PrivateRedis]:
     """A server that the test may harm."""
     with PrivateRedis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> "Iterator[PrivateCluster]":
+    """One Redis Cluster of three primaries with a replica each, for all tests that do not harm it."""
+    from tests.support.servers.cluster import PrivateCluster
+
+    with PrivateCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: "PrivateCluster") -> "PrivateCluster":
+    """The shared cluster without keys. A test may move slots if it moves them back."""
+    shared_cluster.flush()
+    return shared_cluster
+
+
+@pytest.fixture
+def own_cluster() -> "Iterator[PrivateCluster]":
+    """A cluster that the test may harm."""
+    from tests.support.servers.cluster import PrivateCluster
+
+    with PrivateCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

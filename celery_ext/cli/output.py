@@ -21,6 +21,7 @@ LISTING_HEAD = ("DUE", "TASK", "ID", "QUEUE", "RETRIES", "ARGUMENTS")
 TIER_HEAD = "TIER"
 CELL_WIDTH = 100
 ARGUMENTS_WIDTH = 40
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def escaped(text: str) -> str:
@@ -28,6 +29,14 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def size(count: float) -> str:
+    """Returns a number of bytes as text: ``1.24 MB``."""
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.3g} {_UNITS[unit]}"
 
 
 def shortened(text: str, length: int) -> str:

@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_store
+from celery_ext.spreading.rows import Spreads
 from kombu_delayq.store import WaitingStore
 
 #: Key of ``context.meta`` under which ``-q`` leaves its queues for the argument.
@@ -61,9 +62,10 @@ def queues_argument(*, required: bool = False) -> Any:
 
 
 def known_queues(broker: CliBroker, store: WaitingStore, given: Iterable[str], *, ready: bool = False) -> list[str]:
-    """Returns the given queues that are known, each once, and names the others on stderr.
+    """Returns the given queues that are known, each once with its parts, and names the others on stderr.
 
-    A queue is known while it holds delayed messages, or when the transfer workers or the app know it.
+    A queue is known while it holds delayed messages, or when the transfer workers or the app know it. One that is
+    spread over several is known with its parts.
 
     Args:
         broker: The broker of the command.
@@ -72,13 +74,14 @@ def known_queues(broker: CliBroker, store: WaitingStore, given: Iterable[str], *
         ready: Whether a queue that only has messages ready for a consumer is known, too.
     """
     known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
-    queues = []
+    spreads = Spreads.of(store)
+    queues = dict[str, None]()
     for name in dict.fromkeys(given):
-        if name in known or _holds_some(store, name, ready=ready):
-            queues.append(name)
+        if name in known or name in spreads.parts or _holds_some(store, name, ready=ready):
+            queues |= dict.fromkeys(spreads.members(name))
         else:
             print_stderr(f"queue {name!r} holds no {'' if ready else 'delayed '}messages, and is not known")
-    return queues
+    return list(queues)
 
 
 def _holds_some(store: WaitingStore, queue: str, *, ready: bool) -> bool:

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import tempfile
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
@@ -14,6 +15,8 @@ from types import TracebackType
 from typing import Self
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 #: How long a server may take to answer after its start, in s.
 START_S = 15.0
@@ -29,14 +32,20 @@ class PrivateRedis:
     Args:
         *options: Further options of ``redis-server``, such as ``"--appendonly", "yes"``.
         binary: The server to run; by default the one that ``find_server`` finds.
+        slots: Whether the server is a Redis Cluster of one node, which has all hash slots; by default if the
+            environment variable ``DELAYQ_REDIS_SLOTS`` is 1.
     """
 
-    def __init__(self, *options: str, binary: str | None = None) -> None:
+    def __init__(self, *options: str, binary: str | None = None, slots: bool | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="delayq-redis-"))
         self.socket_path = self.directory / "redis.sock"
         self.port = free_port()
         self._binary = binary or find_server()
         self._options = options
+        self.slots = os.environ.get("DELAYQ_REDIS_SLOTS") == "1" if slots is None else slots
+        if self.slots:
+            # The bus has no use in a cluster of one node. Redis would take the port 10,000 above, which may not exist.
+            self._options = (*self._options, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -73,6 +82,8 @@ class PrivateRedis:
                 stderr=log,
             )
         self._await_answer()
+        if self.slots:
+            self._take_slots()
         return self
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
@@ -95,6 +106,16 @@ class PrivateRedis:
     ) -> None:
         self.close()
 
+    def _take_slots(self) -> None:
+        client = redis.Redis(unix_socket_path=str(self.socket_path))
+        with suppress(redis.ResponseError):  # it has them, from its earlier start
+            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+        deadline = monotonic() + START_S
+        while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
+            if monotonic() > deadline:
+                raise RuntimeError(f"{self._binary} did not take all hash slots")
+            sleep(0.01)
+
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise RuntimeError("the private Redis has not been started")
@@ -102,10 +123,12 @@ class PrivateRedis:
 
     def _await_answer(self) -> None:
         deadline = monotonic() + START_S
+        # Asks over the socket file: only our server has it, but another server could have the port. redis-py would
+        # repeat for seconds what a server refuses that wants a password.
+        client = redis.Redis(unix_socket_path=str(self.socket_path), retry=Retry(NoBackoff(), 0))
         while True:
             try:
-                # Asks over the socket file: only our server has it, but another server could have the port.
-                redis.Redis(unix_socket_path=str(self.socket_path)).ping()
+                client.ping()
                 return
             except redis.AuthenticationError:  # the server answers, and wants a password
                 return

@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from celery_ext.journal.table.errors import DATABASE_ERRORS, error_in_words
-from kombu_delayq.store.upkeep.promotion import Marker
+from kombu_delayq.store.upkeep.promotion_types import Marker
 
 if TYPE_CHECKING:
     from celery_ext.journal.store import JournaledStore
-    from celery_ext.journal.table import Journal
 
 
 class Loss(NamedTuple):
@@ -81,7 +80,7 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
     except DATABASE_ERRORS as error:
         away = error_in_words(error)
         return JournalState(journal.url, away, promoter, {}, {}, None, 0.0, None, [], None, 0, 0, None)
-    marker, now_ms = store.promotion.marker(), store.now_ms()  # behind the table, whose beat comes first
+    fault, now_ms = _fault(store, stats.beat), store.now_ms()  # behind the table, whose beat comes first
     lead_ms, first_ms = store.options.journal_lead * 1000, stats.next_due_ms
     return JournalState(
         journal.url,
@@ -93,18 +92,25 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
         0.0 if first_ms is None else max(now_ms + lead_ms - first_ms, 0.0) / 1000,
         max(now_ms - moved_to_ms, 0.0) / 1000 if moved_to_ms else None,
         losses,
-        _fault(journal, stats.beat, marker),
+        fault,
         stats.promoted,
         stats.restored,
         stats.bytes,
     )
 
 
-def _fault(journal: "Journal", beat: int, marker: Marker | None) -> str | None:
+def _fault(store: "JournaledStore", beat: int) -> str | None:
+    journal, promotion = store.journal, store.promotion
     if beat == 0:
         return None  # nobody has promoted yet, so nobody has written a marker
+    queues: list[str | None] = [*sorted(journal.marked())] if promotion.by_queue else []
+    faults = [_fault_of(promotion.marker(queue), journal.id, beat) for queue in queues or [None]]
+    return next((fault for fault in ("other", "lost", "behind") if fault in faults), None)
+
+
+def _fault_of(marker: Marker | None, journal: str, beat: int) -> str | None:
     if marker is None:
         return "lost"
-    if marker.id != journal.id:
+    if marker.id != journal:
         return "other"
     return "behind" if marker.beat < beat - 1 else None

@@ -14,7 +14,7 @@ from celery_ext.waiting.snapshot import Slot, Snapshot, forms_of, pages
 from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change
+from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
 from kombu_delayq.store.types import QueueForm, Waiting
 
 ActionName = Literal["cancel", "reschedule", "run_now"]
@@ -203,7 +203,7 @@ class Bulk:
             messages = [message for _, message in found]
             with by_id.naming_ids("cancelled", [message.id for message in messages]):
                 return store.lookup.discard(
-                    queue, [(one, DelayedTask(one).id if by_id.is_step(one) else "") for one in messages]
+                    queue, [(one, DelayedTask(one).id if is_step(one) else "") for one in messages]
                 )
         words: list[str] = [""] * len(found)
         changes = dict[int, Change]()

@@ -13,10 +13,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.errors import AnswerLost, UnreadableMessage
-from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.lookup import MAX_TWINS, Change
+from kombu_delayq.store.lookup import MAX_TWINS, Change, is_step
 from kombu_delayq.store.types import Waiting
 
 #: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, and none
@@ -227,12 +226,6 @@ def _change_once(
             if word == "not_delayed":
                 missed.add(identity)
     return list(dict.fromkeys(changed))  # each id once: looking it up finds all its messages
-
-
-def is_step(message: Waiting) -> bool:
-    """Whether a message is a step of a delay chain."""
-    # A step may have been delivered twice, and its other copy may run: then the step after it has to be refused.
-    return CHAIN_ID.encode() in (message.body or b"")
 
 
 def _parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:

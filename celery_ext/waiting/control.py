@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, overload
 from celery.result import AsyncResult
 
 from celery_ext.connection import open_store
+from celery_ext.spreading.rows import Spreads
 from celery_ext.waiting import by_id, revoke
 from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
@@ -143,17 +144,14 @@ def browse(
 
     Args:
         app: Any app on the broker.
-        queue: Name of the queue; None for all queues.
+        queue: Name of the queue; None for all queues. A queue that is spread over several is all of its parts.
         due_after: Only tasks due at this time or later; without a zone it is in UTC.
         due_before: Only tasks due earlier than this time; without a zone it is in UTC.
         limit: Most tasks to yield; None for all.
     """
     bounds = _bounds(due_after, due_before)
-    if queue is not None:
-        queues = [queue]
-    else:
-        with store_of_app(app) as store:
-            queues = store.queues.names()
+    with store_of_app(app) as store:
+        queues = _queues(store, queue)
     messages = merge(*(_browse(app, name, bounds, limit) for name in queues), key=lambda message: message.due_ms)
     yield from map(DelayedTask, islice(messages, limit))
 
@@ -179,13 +177,17 @@ def count(
 
     Args:
         app: Any app on the broker.
-        queue: Name of the queue; None for all queues.
+        queue: Name of the queue; None for all queues. A queue that is spread over several is all of its parts.
         due_after: Only tasks due at this time or later; without a zone it is in UTC.
         due_before: Only tasks due earlier than this time; without a zone it is in UTC.
     """
     bounds = _bounds(due_after, due_before)
     with store_of_app(app) as store:
-        return sum(store.scan.count(name, *bounds) for name in (store.queues.names() if queue is None else [queue]))
+        return sum(store.scan.count(name, *bounds) for name in _queues(store, queue))
+
+
+def _queues(store: "WaitingStore", queue: str | None) -> list[str]:
+    return store.queues.names() if queue is None else Spreads.of(store).members(queue)
 
 
 @contextmanager

@@ -3,14 +3,18 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from math import inf, isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from celery_ext.spreading.rows import Spreads
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.times import iso_of
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import WaitingStore
 
 #: Longest text of a filter, in characters.
 LONGEST = 500
@@ -61,6 +65,12 @@ class Selection:
             object.__setattr__(self, "_name", re.compile(translate(self.task)))
         if self.q is not None:
             object.__setattr__(self, "_arguments", _sought(self.q))
+
+    def with_parts(self, store: "WaitingStore") -> "Selection":
+        """Returns a filter that also has the parts of its queues, where these are spread over several."""
+        if self.queues is None:
+            return self
+        return replace(self, queues=tuple(Spreads.of(store).expand(self.queues)))
 
     @property
     def reads_bodies(self) -> bool:

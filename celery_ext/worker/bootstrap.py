@@ -1,5 +1,6 @@
 """Prepares every worker on our transport, and every process that the ``celery`` command starts."""
 
+from contextlib import suppress
 from typing import Any
 
 from celery import _state
@@ -10,6 +11,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.connection import store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app
+from celery_ext.spreading.declared import consume_parts
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.urls import STOCK_SCHEMES, split
 
@@ -37,6 +39,7 @@ def attach() -> None:
     worker_init.connect(begin, dispatch_uid="delayq-remote-control")
     beat_init.connect(install_in, dispatch_uid="delayq-beat")
     celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
+    celeryd_after_setup.connect(consume_parts, dispatch_uid="delayq-spread")
 
 
 def begin(sender: Any = None, **kwargs: Any) -> None:
@@ -49,6 +52,8 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
     from celery_ext.worker.remote_control import extend_commands  # brings in all of Celery's worker
 
     celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
+    celeryd_after_setup.connect(consume_parts, dispatch_uid="delayq-spread")
+    worker_ready.connect(note_spread, dispatch_uid="delayq-note-spread")
     worker_ready.connect(note_chains, dispatch_uid="delayq-chains")
     extend_commands()
     if sender is not None:
@@ -92,6 +97,16 @@ def note_chains(sender: Any, **kwargs: Any) -> None:
             store.chains.use_chains()
         except RedisError as error:  # the first step that is stored notes it too
             logger.warning("Redis cannot note that delay chains are in use: %s", error)
+
+
+def note_spread(sender: Any, **kwargs: Any) -> None:
+    """Notes in Redis which queues are spread over several, so that those without the app see each as one."""
+    store = store_of_consumer(sender)
+    if store is None:
+        return
+    for queue in store.options.spreads:
+        with suppress(RedisError):  # the next publisher notes it too
+            store.queues.note_spread(queue)
 
 
 def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:

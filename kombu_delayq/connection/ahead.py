@@ -6,6 +6,7 @@ from typing import Any
 import redis
 
 from kombu_delayq.connection.pools import OF_USE
+from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import Command, as_sent
 
 
@@ -23,9 +24,15 @@ class SendAhead:
         self._pool = pool
         self._connection: Any = None
         self._awaited = 0
+        #: In a cluster: the commands on their way to several nodes.
+        self._trip: Any = None
 
     def send(self, commands: Sequence[Command]) -> None:
         """Sends commands, and returns before Redis has run them."""
+        by_node = getattr(self._pool, "trip", None)
+        if by_node is not None:
+            self._trip = by_node([as_sent(command) for command in commands])
+            return
         self._connection = self._pool.get_connection(*OF_USE)
         try:
             self._connection.send_packed_command(self._connection.pack_commands(map(as_sent, commands)))
@@ -36,14 +43,13 @@ class SendAhead:
 
     def confirm(self) -> list[Any]:
         """Waits for the replies to the commands that are on their way, if any. Raises the first error among them."""
-        replies = self.replies()
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
+        return checked(self.replies())
 
     def replies(self) -> list[Any]:
         """Waits for the replies to the commands that are on their way, if any; errors of Redis are among them."""
+        if self._trip is not None:
+            trip, self._trip = self._trip, None
+            return list(trip.replies())
         awaited, self._awaited = self._awaited, 0
         try:
             replies = [self._reply() for _ in range(awaited)]
@@ -55,6 +61,9 @@ class SendAhead:
 
     def close(self) -> None:
         """Closes the connection if commands are on their way. Redis may run them or not."""
+        trip, self._trip = self._trip, None
+        if trip is not None:
+            trip.close()
         if self._connection is not None:
             self._connection.disconnect()
         self._give_back()

@@ -6,6 +6,7 @@ from typing import Any
 from redis import Redis
 
 from kombu_delayq.connection.ahead import SendAhead
+from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import Command, as_sent
 
 
@@ -22,6 +23,11 @@ class RedisCommands:
     def ask(self, *command: Any) -> Any:
         """Sends one command. Returns its reply as the Redis client reads it."""
         return self.redis.execute_command(*as_sent(command))
+
+    def ask_once(self, *command: Any) -> Any:
+        """Sends one command, which redis-py must not repeat. Returns its reply."""
+        [reply] = checked(self.replies([command], once=True))
+        return reply
 
     def send(self, commands: Iterable[Command]) -> list[Any]:
         """Sends commands in one round trip. Returns their replies; raises the first error among them."""

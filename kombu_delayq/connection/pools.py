@@ -34,3 +34,33 @@ def close(pool: redis.ConnectionPool) -> None:
     """Closes all connections of a pool. The pool makes new ones when it is used again."""
     for reached in with_sentinels(pool):
         reached.disconnect()
+
+
+def client_of(pool: redis.ConnectionPool) -> redis.Redis:
+    """Returns a client over a pool: of a cluster, one that sends each command to the node of its keys."""
+    make = getattr(pool, "client", None)
+    client: redis.Redis = redis.Redis(connection_pool=pool) if make is None else make()
+    return client
+
+
+def has_nodes(pool: redis.ConnectionPool) -> bool:
+    """Whether a pool is for the nodes of a cluster."""
+    return hasattr(pool, "for_key")
+
+
+def node_of(pool: redis.ConnectionPool, key: str) -> redis.ConnectionPool:
+    """Returns the pool of the node of a cluster that has a key; any other pool as it is.
+
+    Raises:
+        redis.exceptions.ConnectionError: No node of the cluster is known to have the key.
+    """
+    for_key = getattr(pool, "for_key", None)
+    found: redis.ConnectionPool = pool if for_key is None else for_key(key)
+    return found
+
+
+def look_again(pool: redis.ConnectionPool) -> None:
+    """Asks a cluster anew which node has which keys, such as after an error of one; does nothing without a cluster."""
+    refresh = getattr(pool, "refresh", None)
+    if refresh is not None:
+        refresh()

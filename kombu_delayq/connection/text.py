@@ -1,5 +1,6 @@
 """Turns names, ids and commands into the bytes that Redis gets, and replies into text."""
 
+from hashlib import sha1
 from typing import Any
 
 #: Name and arguments of a command.
@@ -29,6 +30,11 @@ def readable(text: object) -> str:
 def is_utf8(text: str) -> bool:
     """Whether a text of ``as_text`` came from bytes that are UTF-8."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def digest(body: str | bytes) -> str:
+    """Returns the SHA-1 of a message's body, by which scripts tell whether it is still the one that was read."""
+    return sha1(as_bytes(body), usedforsecurity=False).hexdigest()
 
 
 def as_bytes(given: str | bytes) -> bytes:

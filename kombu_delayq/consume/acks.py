@@ -24,10 +24,12 @@ class Acks:
 
     Args:
         held: Messages in hand by their tags.
+        share: What ``Keys.share`` returns for their queues.
     """
 
-    def __init__(self, held: MutableMapping[str, str]) -> None:
+    def __init__(self, held: MutableMapping[str, str], share: str) -> None:
         self._held = held
+        self._share = share
         self._tags: deque[str] = deque()
         self._sent: deque[str] = deque()
         self._repeated: set[str] = set()
@@ -44,7 +46,9 @@ class Acks:
         if not tags:
             return [], lambda _: None
         self._sent.extend(tags)
-        return [store.taking.ack_command(tags, by_text=self._by_text)], partial(self._on_acked, store, tags)
+        return [store.taking.ack_command(tags, self._share, by_text=self._by_text)], partial(
+            self._on_acked, store, tags
+        )
 
     def repeat(self) -> None:
         """Sends again what has had no answer, because the connection was lost."""
@@ -61,7 +65,7 @@ class Acks:
         with self._sending:
             if tags := drained(self._tags):
                 try:
-                    missing = store.taking.ack(tags)
+                    missing = store.taking.ack(tags, self._share)
                 except BaseException:
                     self._repeated.update(tags)
                     self._tags.extendleft(reversed(tags))
@@ -76,6 +80,7 @@ class Acks:
         if self._by_text:
             self._tags.extendleft(reversed(tags))
         elif isinstance(reply, Exception):
+            self._tags.extendleft(reversed(tags))
             raise reply
         else:
             self._confirm(tags, store.taking.missing(reply))

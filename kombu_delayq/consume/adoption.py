@@ -10,7 +10,9 @@ from kombu.transport import virtual
 from kombu.utils.json import dumps
 from redis.exceptions import RedisError, ResponseError
 
+from kombu_delayq.connection import pools
 from kombu_delayq.connection.demotion import NotPrimary
+from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message
 
@@ -18,6 +20,18 @@ logger = get_logger(__name__)
 
 #: Takes a message for a consumer. kombu calls its consumers in this way.
 Deliver = Callable[[Message], object]
+
+
+class NotAdopted(Exception):
+    """A message could not be adopted, because a node of a cluster is away. It is to be delivered again.
+
+    Attributes:
+        reason: The error of the Redis client.
+    """
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class Adoption:
@@ -68,10 +82,13 @@ class Adoption:
             if not no_ack:
                 held = channel.Message(message, channel=channel)
                 channel.qos.append(held, tag := held.delivery_tag)
-            prefix = channel.global_keyprefix
-            unacked = (prefix + channel.unacked_index_key, prefix + channel.unacked_key)
+            keys = channel.store.keys
+            share = keys.share(queue)
+            unacked = (keys.unacked_index(share), keys.unacked(share))
             is_gone: bool = channel.store.delivery.adopt(queue, offer, tag, *unacked, channel.expire_ms(queue)) != "due"
         except RedisError as error:
+            if not no_ack and pools.has_nodes(channel.store.client.connection_pool) and is_of_node(error):
+                raise NotAdopted(error) from error
             if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
                 raise
             logger.warning("a message of queue %r that is due later stays with this consumer: %s", queue, error)

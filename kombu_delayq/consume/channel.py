@@ -11,8 +11,10 @@ from kombu_delayq.consume import mailboxes
 from kombu_delayq.consume.adoption import Adoption
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.qos import TakenMessage, TakenQoS
-from kombu_delayq.consume.taker import Taker
+from kombu_delayq.consume.takers.lanes import Lanes
+from kombu_delayq.consume.takers.taker import Taker
 from kombu_delayq.consume.usage import Usage
+from kombu_delayq.errors import InvalidOptions
 
 logger = get_logger(__name__)
 
@@ -47,9 +49,9 @@ class ConsumingChannel(_Channel):
         return consumer
 
     @cached_property
-    def taker(self) -> Taker:
+    def taker(self) -> Taker | Lanes:
         """Takes messages for the consumers of this channel."""
-        return Taker(self, self._transport().cycle)
+        return (Lanes if self.has_slots else Taker)(self, self._transport().cycle)
 
     def is_durable(self, queue: str) -> bool:
         """Whether a queue may hold delayed messages. Fanouts, and queues for replies of kombu and Celery, may not."""
@@ -67,7 +69,7 @@ class ConsumingChannel(_Channel):
         if self.takes and queue not in self._fanout_queues:
             self.taker.begin(queue, no_ack=no_ack)
             if not no_ack:
-                self._begin_lease()
+                self._begin_lease(queue)
         if self.is_durable(queue):
             callbacks = self.connection._callbacks
             callbacks[queue] = self._adoption.before(callbacks[queue], queue, no_ack=no_ack)
@@ -89,7 +91,7 @@ class ConsumingChannel(_Channel):
             return super().basic_get(queue, no_ack=no_ack, **kwargs)
         self._usage.of([queue])
         if not no_ack:
-            self._begin_lease()
+            self._begin_lease(queue)
             if not self.takes:
                 return super().basic_get(queue, no_ack=no_ack, **kwargs)
         found = self.taker.get(queue, no_ack=no_ack)
@@ -100,14 +102,22 @@ class ConsumingChannel(_Channel):
             self.qos.append(message, message.delivery_tag)
         return message
 
-    def _begin_lease(self) -> None:
+    def _begin_lease(self, queue: str) -> None:
         try:
-            self.connection.start_heartbeat(self)
+            self.connection.start_heartbeat(self, self.store.keys.share(queue))
         except redis.exceptions.NoPermissionError as error:
             self.stop_taking(error)
 
     def stop_taking(self, reason: object) -> None:
-        """Goes on in kombu's own way of consuming, because Redis refuses ours."""
+        """Goes on in kombu's own way of consuming, because Redis refuses ours.
+
+        Raises:
+            InvalidOptions: In hash slots there is no other way.
+        """
+        if self.has_slots:
+            raise InvalidOptions(
+                f"messages cannot be consumed, and in Redis Cluster there is no other way, because {reason}"
+            )
         self.connection.takes = False
         self.taker.drop()
         logger.warning("messages are consumed in kombu's own way, as with consume='brpop', because %s", reason)
@@ -132,7 +142,7 @@ class ConsumingChannel(_Channel):
         self.begin_transfer()
         if "taker" in vars(self):
             self.taker.drop()
-            self.connection.start_heartbeat(self)
+            self.connection.start_heartbeat(self, None)
 
     def drop_connections(self) -> None:
         """Closes the connections that wait for messages."""

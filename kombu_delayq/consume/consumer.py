@@ -2,15 +2,17 @@
 
 import os
 import socket
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from threading import Lock
 from time import monotonic
 from uuid import uuid4
 
 from kombu.log import get_logger
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.taking import Request
+from kombu_delayq.store.consuming.types import Beat, LeaseEnded, Request, Taken
 
 logger = get_logger(__name__)
 
@@ -18,8 +20,27 @@ logger = get_logger(__name__)
 UNSURE_S = 30.0
 
 
+class _Lease:
+    """The lease of a consumer in one share.
+
+    Attributes:
+        name: Under which it has the lease.
+        is_taken: Whether Redis was asked for the lease.
+        asked_at: When the owner has last asked to renew it, in s of ``monotonic``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_taken = False
+        self.asked_at = monotonic()
+
+
 class Consumer:
     """The consumer of one connection to the broker. Any thread may use it.
+
+    It has one lease, or in a cluster one for each queue, in the queue's slot: its *share* (see ``Keys.share``). All of
+    them have the same name at first. Where a lease has ended, the consumer goes on under another name, in this share
+    alone.
 
     Args:
         queues: Returns the names of the queues that it consumes.
@@ -34,65 +55,204 @@ class Consumer:
         self._next = 1
         self._queues = queues
         self._lock = Lock()
+        # Beside the other lock, because that one is held while Redis renews leases, which a node that hangs delays.
+        self._numbering = Lock()
+        self._leases: dict[str, _Lease] = {}
         self._begin()
 
     @property
     def name(self) -> str:
-        """``host:pid:random``; another one after the lease has ended, and after a fork."""
-        return self._name
+        """``host:pid:random``; another one after the only lease has ended, and after a fork."""
+        lease = self._leases.get("")
+        return self._name if lease is None else lease.name
 
     @property
     def is_own(self) -> bool:
         """Whether this process gave the consumer its name."""
         return self._pid == os.getpid()
 
+    def name_in(self, share: str) -> str:
+        """Returns the name under which it has its lease in a share."""
+        lease = self._leases.get(share)
+        return self._name if lease is None else lease.name
+
     def numbers(self, count: int) -> int:
         """Returns the first of ``count`` numbers for delivery tags, which nobody else gets."""
-        with self._lock:
+        with self._numbering:
             first, self._next = self._next, self._next + count
         return first
 
-    def renew(self, store: TransportStore) -> None:
-        """Renews the lease, or takes one under a new name if it has ended."""
+    def renew(self, store: TransportStore, share: str | None = None) -> None:
+        """Renews the lease in a share, or takes one under a new name if it has ended.
+
+        Args:
+            store: The store to use.
+            share: By default all shares of what it consumes or holds; it leaves those in which it does nothing any
+                more. In a cluster, an error in one share is raised only after the others.
+        """
         with self._lock:
             if not self.is_own:
                 self.held.clear()
                 self._unanswered.clear()
                 self._begin()
-            if self._beat(store):
-                return
-            logger.warning(
-                "consumer %s was silent for longer than consumer_ttl, %g s, and counts as dead: the %d messages in its "
-                "hands go back to their queues, and run twice. It goes on under another name",
-                *(self._name, store.options.consumer_ttl, len(self.held)),
-            )
-            self._begin()
-            self._beat(store)
+            queues = defaultdict[str, list[str]](list)
+            for queue in sorted(self._queues()):
+                queues[store.keys.share(queue)].append(queue)
+            if share is not None:
+                self._lease_in(share).asked_at = monotonic()
+                self._renew(store, share, queues[share])
+            elif store.keys.slots:
+                self._renew_all(store, queues)
+            else:
+                self._renew(store, "", queues[""])
+
+    def named(self, request: Request, share: str) -> Request:
+        """Returns a request in the name that it has in a share, with numbers that are not used."""
+        return request._replace(consumer=self.name_in(share), first=self.numbers(request.most))
+
+    def take(self, store: TransportStore, share: str, request: Request) -> list[Taken]:
+        """Takes messages in its name; one round trip, or three if its lease has ended.
+
+        Args:
+            store: The store to use.
+            share: The share of the queues.
+            request: What to take; without a name and a number.
+        """
+        try:
+            return self._take(store, self.named(request, share))
+        except LeaseEnded:
+            self.renew(store, share)
+            return self._take(store, self.named(request, share))
 
     def leave(self, store: TransportStore) -> None:
-        """Gives the lease back. If messages are still held, it ends by itself, and they go back to their queues."""
+        """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues."""
         with self._lock:
-            if self._has_lease and self.is_own and not self.held and not self._unanswered:
-                store.consumers.leave(self._name)
+            if self.is_own:
+                for share in [*self._leases]:
+                    self._leave(store, share)
 
     def lose(self, request: Request) -> None:
         """Takes note that the reply to a request was lost. Redis may have run it, or may run it soon."""
         self._unanswered.append((request, monotonic()))
 
-    def recover(self, store: TransportStore) -> None:
-        """Puts back what Redis took from queues by requests whose replies were lost; a round trip for each."""
+    def recover(self, store: TransportStore, share: str | None = None) -> None:
+        """Puts back what Redis took from queues by requests whose replies were lost; a round trip for each.
+
+        Args:
+            store: The store to use.
+            share: By default all. In a cluster, an error in one is raised only after the others.
+        """
+        failed: Exception | None = None
         for request, lost_at in list(self._unanswered):
+            if share not in (None, store.keys.share(request.queues[0])):
+                continue
             is_over = monotonic() - lost_at > UNSURE_S
-            store.taking.recover(request)
+            try:
+                store.taking.recover(request)
+            except (RedisError, OSError) as error:
+                if not store.keys.slots:
+                    raise
+                failed = failed or error
+                continue
             if is_over:
                 self._unanswered.remove((request, lost_at))
+        if failed is not None:
+            raise failed
+
+    def _take(self, store: TransportStore, request: Request) -> list[Taken]:
+        try:
+            return store.taking.take(request)
+        except (ResponseError, LeaseEnded):
+            raise
+        except BaseException:
+            self.lose(request)
+            raise
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._name = f"{socket.gethostname()}:{self._pid}:{uuid4().hex[:8]}"
+        self._name = _new_name()
         self._next = 1
-        self._has_lease = False
+        self._leases = {}
 
-    def _beat(self, store: TransportStore) -> bool:
-        is_new, self._has_lease = not self._has_lease, True
-        return store.consumers.beat(self._name, sorted(self._queues()), list(self.held), is_new=is_new)
+    def _lease_in(self, share: str) -> _Lease:
+        return self._leases.setdefault(share, _Lease(self._name))
+
+    def _renew_all(self, store: TransportStore, queues: dict[str, list[str]]) -> None:
+        failed: Exception | None = None
+        try:
+            store.consumers.note_queues([queue for of_share in queues.values() for queue in of_share])
+        except (RedisError, OSError) as error:
+            failed = error
+        held = defaultdict[str, list[str]](list)
+        for tag, queue in list(self.held.items()):
+            held[store.keys.share(queue)].append(tag)
+        busy = {*queues, *held}
+        beats = []
+        for share in sorted({*busy, *self._leases}):
+            lease = self._lease_in(share)
+            if share in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
+                tags = held.get(share, [])
+                beats.append(Beat(lease.name, share, queues.get(share, []), tags, not lease.is_taken))
+                lease.is_taken = True
+            else:
+                self._leave(store, share)
+        # In one call, because each call waits for a node that hangs.
+        for beat, found in zip(beats, store.consumers.beat_each(beats), strict=True):
+            if isinstance(found, Exception):
+                self._leases[beat.share].is_taken = not beat.is_new
+                failed = failed or found
+            elif not found:
+                self._begin_anew(store, beat.share)
+                self._beat(store, beat.share, self._leases[beat.share], list(beat.queues))
+        if failed is not None:
+            raise failed
+
+    def _renew(self, store: TransportStore, share: str, queues: list[str]) -> None:
+        lease = self._lease_in(share)
+        if not self._beat(store, share, lease, queues):
+            self._begin_anew(store, share)
+            self._beat(store, share, self._leases[share], queues)
+
+    def _begin_anew(self, store: TransportStore, share: str) -> None:
+        """Goes on under another name in a share whose lease has ended."""
+        lease, held = self._leases[share], self._tags_in(store, share)
+        logger.warning(
+            "consumer %s was silent for longer than consumer_ttl, %g s, and counts as dead: the %d messages in its "
+            "hands go back to their queues, and run twice. It goes on under another name",
+            *(lease.name, store.options.consumer_ttl, len(held)),
+        )
+        self._leases[share] = _Lease(_new_name())
+
+    def _beat(self, store: TransportStore, share: str, lease: _Lease, queues: list[str]) -> bool:
+        if not lease.is_taken:
+            _note(store, share)
+        is_new, lease.is_taken = not lease.is_taken, True
+        tags = self._tags_in(store, share)
+        return store.consumers.beat(lease.name, queues, tags, share=share, is_new=is_new)
+
+    def _leave(self, store: TransportStore, share: str) -> None:
+        lease = self._leases[share]
+        is_awaited = any(store.keys.share(request.queues[0]) == share for request, _ in list(self._unanswered))
+        if lease.is_taken and not is_awaited and not self._tags_in(store, share):
+            store.consumers.leave(lease.name, share)
+            del self._leases[share]
+
+    def _tags_in(self, store: TransportStore, share: str) -> list[str]:
+        """Returns the delivery tags of what it holds in a share."""
+        if not store.keys.slots:
+            return list(self.held)
+        return [tag for tag, queue in list(self.held.items()) if store.keys.share(queue) == share]
+
+
+def _note(store: TransportStore, share: str) -> None:
+    """Notes that a queue has a consumer. If that fails because a node is away, the next heartbeat does it."""
+    try:
+        store.consumers.note_queues([share])
+    except NoPermissionError:
+        raise
+    except (RedisError, OSError) as error:
+        logger.debug("it is not noted that queue %r has consumers: %s", share, error)
+
+
+def _new_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"

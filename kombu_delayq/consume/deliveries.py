@@ -10,11 +10,12 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
 from kombu_delayq.consume.acks import drained
+from kombu_delayq.consume.adoption import NotAdopted
 from kombu_delayq.consume.qos import TakenPayload
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message, fault_of, priority_of, read
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.taking import Requeued, Taken
+from kombu_delayq.store.consuming.types import Requeued, Taken
 
 logger = get_logger(__name__)
 
@@ -28,7 +29,10 @@ class Deliveries:
     Args:
         channel: The channel.
         ack: Acknowledges a message by its delivery tag.
-        on_priority: Called with the queue and the priority of each message that is delivered.
+        on_priority: Called with the queue and the number of the list of each message that is delivered.
+
+    Attributes:
+        error: What the latest callback that failed has raised.
     """
 
     def __init__(self, channel: Any, ack: Callable[[str], None], on_priority: Callable[[str, int], None]) -> None:
@@ -37,6 +41,7 @@ class Deliveries:
         self._on_priority = on_priority
         self._taken: deque[Taken] = deque()
         self._busy_since: float | None = None
+        self.error: BaseException | None = None
 
     def __len__(self) -> int:
         return len(self._taken)
@@ -72,7 +77,11 @@ class Deliveries:
             if taken.queue not in self._channel.connection._callbacks:
                 self._put_back([taken], self._channel.store)
             elif (message := self.message_of(taken)) is not None:
-                self._call(message, taken.queue)
+                try:
+                    self._call(message, taken.queue)
+                except NotAdopted as error:
+                    self._taken.appendleft(taken)
+                    raise error.reason from None
                 return message
         return None
 
@@ -123,10 +132,15 @@ class Deliveries:
             raise
 
     def _call(self, message: Message, queue: str) -> None:
-        self._on_priority(queue, priority_of(message))
+        self._on_priority(queue, self._channel.store.taking.step_of(priority_of(message)))
         before, self._busy_since = self._busy_since, monotonic()
         try:
             self._channel.connection._deliver(message, queue)
+        except NotAdopted:
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
         finally:
             self._busy_since = before
 

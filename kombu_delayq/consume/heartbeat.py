@@ -8,7 +8,8 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.taker import Taker
+from kombu_delayq.consume.takers.lanes import Lanes
+from kombu_delayq.consume.takers.taker import Taker
 from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
@@ -32,7 +33,7 @@ class Heartbeat:
         self,
         consumer: Consumer,
         store: TransportStore,
-        takers: Callable[[], Iterable[Taker] | None],
+        takers: Callable[[], Iterable[Taker | Lanes] | None],
     ) -> None:
         self._consumer = consumer
         self._store = store

@@ -20,11 +20,15 @@ logger = get_logger(__name__)
 OnReplies = Callable[[list[Any]], None]
 
 
+#: How late a reply is, in s, when others no longer count on it.
+LATE_S = 0.5
+
+
 class Line:
     """One connection, for one thread.
 
     Args:
-        pool: Where the connection comes from.
+        pool_of: Returns the pool from which a connection comes; in a cluster, that of another node now and then.
         watch: Called with the file descriptor of a new connection, before anything is sent.
         forget: Called with the same file descriptor when the connection has ended.
         overdue_s: How late a reply may be, in s, before the connection counts as dead.
@@ -32,12 +36,13 @@ class Line:
 
     def __init__(
         self,
-        pool: redis.ConnectionPool,
+        pool_of: Callable[[], redis.ConnectionPool],
         watch: Callable[[int, "Line"], None],
         forget: Callable[[int], None],
         overdue_s: float,
     ) -> None:
-        self._pool = pool
+        self._pool_of = pool_of
+        self._pool: redis.ConnectionPool | None = None
         self._watch = watch
         self._forget = forget
         self._overdue_s = overdue_s
@@ -52,6 +57,16 @@ class Line:
         """Whether there is a connection."""
         return self._connection is not None and self._connection._sock is not None
 
+    @property
+    def pool(self) -> redis.ConnectionPool | None:
+        """Where its connection comes from; None if it has none."""
+        return self._pool if self.is_open else None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a reply should have come for some time, so that its node may be away."""
+        return monotonic() > self._overdue_at - self._overdue_s + LATE_S
+
     def open(self) -> bool:
         """Connects, unless it is connected. Returns whether the connection is new.
 
@@ -61,6 +76,7 @@ class Line:
         if self.is_open:
             return False
         self.close()
+        self._pool = self._pool_of()
         self._connection = self._pool.get_connection(*OF_USE)
         self._connection.connect()
         self._fd = self._connection._sock.fileno()
@@ -137,7 +153,7 @@ class Line:
             with suppress(redis.RedisError, OSError):
                 connection.disconnect()
         for ended in (connection, lost):
-            if ended is not None:
+            if ended is not None and self._pool is not None:
                 self._pool.release(ended)
 
     def lose(self, connection: Any) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.line import Line
-from kombu_delayq.consume.waiters import Place, Waiters
+from kombu_delayq.consume.waiters import Place, Room, Waiters
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.taking import Landing
+from kombu_delayq.store.consuming.types import Landing
 
 #: How often lists without a waiter are looked at, in s.
 LOOK_S = 1.0
@@ -20,7 +20,7 @@ class Lookout:
 
     Args:
         new_line: Makes a connection to wait over.
-        most: The most waits at a time.
+        room: Counts the connections to wait over.
         send: Sends commands, and calls a function with their replies.
 
     Attributes:
@@ -30,15 +30,20 @@ class Lookout:
     def __init__(
         self,
         new_line: Callable[[], Line],
-        most: int,
+        room: Room,
         send: Callable[[Sequence[Command], Callable[[list[Any]], None]], None],
     ) -> None:
         self.may_have_more = True
-        self._waiters = Waiters(new_line, most, self._on_landed)
+        self._waiters = Waiters(new_line, room, self._on_landed)
         self._send = send
         self._prioritized: set[Place] = set()
         self._landed: set[Landing] = set()
         self._looked_at = -inf
+
+    @property
+    def lines(self) -> list[Line]:
+        """The connections that wait for messages."""
+        return self._waiters.lines
 
     def wait(self, store: TransportStore, consumer: str, queues: Sequence[str]) -> None:
         """Waits for messages, and now and then looks at lists that have no waiter.

@@ -3,20 +3,28 @@
 import os
 import socket
 from contextlib import suppress
+from math import inf
 from queue import Empty
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ
 
 from kombu_delayq.connection.demotion import NotPrimary
-from kombu_delayq.consume.line import Line
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
 #: Longest single wait without an event loop, in s: takers have something to do about so often.
 LONGEST_WAIT_S = 1.0
+
+
+class Readable(Protocol):
+    """What brings something over a connection."""
+
+    def read(self) -> None:
+        """Reads what has come."""
 
 
 class DelayedPoller(_Poller):
@@ -38,7 +46,8 @@ class DelayedPoller(_Poller):
         self._pid = os.getpid()
         self._thread = get_ident()
         self._loop: Any = None
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, Readable] = {}
+        self._wake_at = inf
         self._waker: tuple[socket.socket, socket.socket] | None = None
 
     @property
@@ -91,7 +100,13 @@ class DelayedPoller(_Poller):
             with suppress(BlockingIOError, OSError):  # it wakes already; or it is closed
                 self._waker[1].send(b"\0")
 
-    def watch(self, fd: int, line: Line) -> None:
+    def wake_in(self, pause_s: float) -> None:
+        """Does the next turn after a pause at the latest. Only the thread that consumes may call this."""
+        self._wake_at = min(self._wake_at, monotonic() + pause_s)
+        if self._loop is not None:
+            self._loop.call_later(pause_s, bool)
+
+    def watch(self, fd: int, line: Readable) -> None:
         """Waits for replies over a connection, too."""
         self._unwatch(fd)  # of a connection that had this number before, and whose end nobody told
         self._lines[fd] = line
@@ -151,7 +166,8 @@ class DelayedPoller(_Poller):
         if hasattr(self, "maybe_refresh_binding_expiry"):  # new in kombu 5.7
             self.maybe_refresh_binding_expiry()
         self.on_poll_start()
-        for fileno, event in self.poller.poll(timeout) or ():
+        pause_s, self._wake_at = max(self._wake_at - monotonic(), 0.0), inf
+        for fileno, event in self.poller.poll(min(timeout, pause_s)) or ():
             if fileno not in self._lines:
                 self.handle_event(fileno, event)
                 return True

@@ -8,7 +8,7 @@ from typing import Any
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from kombu_delayq.store.queues import FORGET_SHARE
+from kombu_delayq.store.use import FORGET_SHARE
 
 logger = get_logger(__name__)
 

@@ -12,15 +12,21 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.line import Line
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.taking import Landing
+from kombu_delayq.store.consuming.types import Landing
 
 logger = get_logger(__name__)
 
 #: Redis ends a wait after so long, in s, at the latest; a lease of a consumer is several times longer.
 LONGEST_WAIT_S, SHARE_OF_LEASE = 10.0, 1 / 6
 
+#: In a cluster, Redis ends a wait after so long, in s: while a slot moves to another node, a wait hears of nothing.
+SLOTS_WAIT_S = 1.0
+
 #: For how long a full Redis is not asked to wait, in s. The consumer looks at its queues every second meanwhile.
 FULL_S = 5.0
+
+#: Why there are few waits where the user bounds connections.
+NO_ROOM = "the transport option max_connections leaves no room for more waiting connections"
 
 #: A list of a queue: its name, and the number of the list as in ``Keys.ready``.
 Place = tuple[str, int]
@@ -49,18 +55,45 @@ class Waiter:
             self.client_id = int(self.line.ask("CLIENT", "ID"))
 
 
+class Room:
+    """Counts the connections of a channel that wait for messages.
+
+    Args:
+        most: The most of them at a time.
+        reason: Why there are not as many as the option ``max_waiters`` says, if so, for the log.
+    """
+
+    def __init__(self, most: int, reason: str = "") -> None:
+        self._left = most
+        self._reason = reason
+
+    def take(self) -> bool:
+        """Counts one more, if there is room for it. Returns whether there is."""
+        if self._left <= 0:
+            reason, self._reason = self._reason, ""
+            if reason:
+                _warn(reason)
+            return False
+        self._left -= 1
+        return True
+
+    def give(self) -> None:
+        """Counts one less."""
+        self._left += 1
+
+
 class Waiters:
-    """The waits of one channel.
+    """The waits of one channel, or of one queue in a cluster.
 
     Args:
         new_line: Makes a connection.
-        most: The most waits at a time.
+        room: Counts the connections.
         on_wake: Called when a message has come to a landing list.
     """
 
-    def __init__(self, new_line: Callable[[], Line], most: int, on_wake: Callable[[Landing], None]) -> None:
+    def __init__(self, new_line: Callable[[], Line], room: Room, on_wake: Callable[[Landing], None]) -> None:
         self._new_line = new_line
-        self._most = most
+        self._room = room
         self._on_wake = on_wake
         self._waiters: dict[Place, Waiter] = {}
         self._is_refused = False
@@ -70,6 +103,11 @@ class Waiters:
     def places(self) -> set[Place]:
         """The lists whose messages wake the consumer."""
         return {place for place, waiter in self._waiters.items() if waiter.is_blocked}
+
+    @property
+    def lines(self) -> list[Line]:
+        """Their connections."""
+        return [waiter.line for waiter in list(self._waiters.values())]
 
     def blocked(self, queue: str | None = None) -> list[Waiter]:
         """Returns the waiters to whom messages may come, of one queue or of all."""
@@ -89,7 +127,8 @@ class Waiters:
         """
         if monotonic() < self._full_until:
             return
-        longest_s = min(LONGEST_WAIT_S, store.options.consumer_ttl * SHARE_OF_LEASE)
+        most_s = SLOTS_WAIT_S if store.keys.slots else LONGEST_WAIT_S
+        longest_s = min(most_s, store.options.consumer_ttl * SHARE_OF_LEASE)
         for place in places:
             waiter = self._waiters.get(place) or self._new_waiter(place, consumer)
             if waiter is None or waiter.is_blocked:
@@ -128,13 +167,14 @@ class Waiters:
         """Closes the connections for all queues but these, none of which is blocked."""
         for place in [place for place in self._waiters if place[0] not in queues]:
             self._waiters.pop(place).line.close()
+            self._room.give()
 
     def close(self) -> None:
         """Closes all connections."""
         self.keep(())
 
     def _new_waiter(self, place: Place, consumer: str) -> Waiter | None:
-        if self._is_refused or len(self._waiters) >= self._most:
+        if self._is_refused or not self._room.take():
             return None
         line = self._new_line()
         waiter = Waiter(line, Landing(*place, consumer))
@@ -142,22 +182,25 @@ class Waiters:
             waiter.open()
         except redis.ResponseError as error:
             if isinstance(error, OSError):
+                self._room.give()
                 raise
             self._refuse(line, f"Redis refuses what it takes to wait for messages ({error})")
             return None
         except redis.ConnectionError as error:
             if "Too many connections" not in str(error) and type(error).__name__ != "MaxConnectionsError":
                 line.close()
+                self._room.give()
                 raise
-            self._refuse(line, "the transport option max_connections leaves no room for more waiting connections")
+            self._refuse(line, NO_ROOM)
             return None
         self._waiters[place] = waiter
         return waiter
 
     def _refuse(self, line: Line, reason: str) -> None:
         line.close()
+        self._room.give()
         self._is_refused = True
-        logger.warning("%s: messages of some queues are looked for every second only", reason)
+        _warn(reason)
 
     def _waker(self, waiter: Waiter) -> Callable[[list[Any]], None]:
         def wake(replies: list[Any]) -> None:
@@ -174,3 +217,7 @@ class Waiters:
                 self._on_wake(waiter.landing)
 
         return wake
+
+
+def _warn(reason: str) -> None:
+    logger.warning("%s: messages of some queues are looked for every second only", reason)

@@ -84,6 +84,16 @@ def task_id_of(head: Mapping[str, Any]) -> str | None:
     return task_id if isinstance(task_id, str) else None
 
 
+def id_of(message: Message) -> str:
+    """Returns the task id of a message of kombu, of either protocol, or what else all copies of it have in common.
+
+    Celery puts the id of a task into ``correlation_id``. Without one, the message has its delivery tag alone, which is
+    another one for each attempt to publish.
+    """
+    properties = message["properties"]
+    return str(task_id_of(message["headers"]) or properties.get("correlation_id") or properties["delivery_tag"])
+
+
 def fault_of(raw: bytes) -> str | None:
     """Returns why no consumer of kombu can read a message as it is in Redis, or None if one can.
 

@@ -1,7 +1,7 @@
 """Checks of the values of transport options. A check returns the value, or raises ValueError with what is wrong."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 #: Checks a value.
@@ -37,6 +37,23 @@ def choice(*names: str) -> Callable[[object], str]:
         return value
 
     return check
+
+
+def each_queue(value: Mapping[object, object], check: Check, nor: str = "") -> None:
+    """Checks a mapping of queues to values.
+
+    Args:
+        value: The mapping.
+        check: Checks one of the values.
+        nor: What else a name may be, for the error.
+    """
+    for queue, of_queue in value.items():
+        if not isinstance(queue, str) or not queue:
+            raise ValueError(f"has {queue!r}, which is not the name of a queue{nor}")
+        try:
+            check(of_queue)
+        except ValueError as reason:
+            raise ValueError(f"has {of_queue!r} for {queue!r}, which {reason}") from None
 
 
 def queue_name(value: object) -> str:

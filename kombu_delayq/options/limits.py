@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kombu_delayq.options.checks import Check, number
+from kombu_delayq.options.checks import Check, each_queue, number
 
 #: In a mapping of queues: all queues that it does not name.
 REST = "*"
@@ -28,6 +28,12 @@ class QueueLimits(NamedTuple):
     rate: float | None
     burst: float
 
+    def shared(self, count: int) -> "QueueLimits":
+        """Returns those of one of ``count`` queues that share the rate."""
+        if self.rate is None:
+            return self
+        return self._replace(rate=self.rate / count, burst=max(self.burst / count, 1))
+
 
 def per_queue(check: Check) -> Check:
     """Makes a check of one value for all queues, or of a mapping of queues to values."""
@@ -35,13 +41,7 @@ def per_queue(check: Check) -> Check:
     def check_each(value: object) -> Any:
         if not isinstance(value, Mapping):
             return check(value)
-        for queue, of_queue in value.items():
-            if not isinstance(queue, str) or not queue:
-                raise ValueError(f"has {queue!r}, which is not the name of a queue, nor {REST!r} for all others")
-            try:
-                check(of_queue)
-            except ValueError as reason:
-                raise ValueError(f"has {of_queue!r} for {queue!r}, which {reason}") from None
+        each_queue(value, check, f", nor {REST!r} for all others")
         return value
 
     return check_each

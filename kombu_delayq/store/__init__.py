@@ -8,6 +8,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from kombu_delayq.connection import pools
+from kombu_delayq.connection.replies import time_ms
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store.bulk_jobs import BulkJobs
@@ -20,6 +21,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues
+from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import Memory
 from kombu_delayq.store.upkeep.dead_letters import DeadLetters
 from kombu_delayq.store.upkeep.promotion import Promotion
@@ -27,6 +29,7 @@ from kombu_delayq.store.upkeep.repair import Repair
 from kombu_delayq.store.viewing.answers import Answers
 from kombu_delayq.store.viewing.audit import Audit
 from kombu_delayq.store.viewing.figures import Figures
+from kombu_delayq.store.viewing.nodes import Nodes
 from kombu_delayq.store.viewing.scan import Scan
 
 OLDEST_REDIS = (6, 2)
@@ -48,8 +51,7 @@ class Store(Protocol):
 
     def now_ms(self) -> float:
         """Returns Redis's clock, ms since the epoch."""
-        seconds, microseconds = self.client.time()
-        return float(seconds) * 1000 + float(microseconds) / 1000
+        return time_ms(self.client.time())
 
     def check_version(self) -> None:
         """Raises UnsupportedRedis if the server is older than 6.2. A server that hides its version passes."""
@@ -94,6 +96,7 @@ class TransportStore(Store, Protocol):
     chains: DelayChains
     leases: Leases
     queues: Queues
+    renamed: Renamed
 
 
 class WaitingStore(Store, Protocol):
@@ -114,7 +117,9 @@ class OperatorStore(WaitingStore, Protocol):
     leases: Leases
     letters: DeadLetters
     repair: Repair
+    renamed: Renamed
     figures: Figures
+    nodes: Nodes
     audit: Audit
     answers: Answers
 
@@ -148,8 +153,10 @@ class DelayStore(Store):
         letters: Reads dead letters and sends them on.
         jobs: Begins, writes and ends bulk jobs.
         repair: Finds and mends damage.
+        renamed: Moves messages from names that keys have on a plain server.
         promotion: Takes in rows of a journal, and tells whether Redis has lost data.
         figures: Counts the messages of many queues, and what has happened to them.
+        nodes: Looks at the nodes of a Redis Cluster.
         audit: Notes who did what.
         answers: Keeps the first answers to requests of the HTTP API.
     """
@@ -176,7 +183,9 @@ class DelayStore(Store):
         self.letters = DeadLetters(shared)
         self.jobs = BulkJobs(shared, registry)
         self.repair = Repair(shared)
+        self.renamed = Renamed(shared)
         self.promotion = Promotion(shared, registry)
         self.figures = Figures(shared)
+        self.nodes = Nodes(shared)
         self.audit = Audit(shared)
         self.answers = Answers(shared)

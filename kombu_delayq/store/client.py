@@ -93,7 +93,7 @@ class StoreClient(RedisCommands):
 
     def run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
         """Runs a script; one round trip. Returns its reply."""
-        act = self._ask_once if operation in NEVER_REPEATED else self.ask
+        act = self.ask_once if operation in NEVER_REPEATED else self.ask
         try:
             return act(*self.evalsha_command(operation, keys, args, backup))
         except NoScriptError:
@@ -148,22 +148,36 @@ class StoreClient(RedisCommands):
         """Returns the lists from which kombu consumes a queue, one for each priority step."""
         return self.keys.ready(queue, self._priority_steps)
 
+    def ready_of(self, keys: Keys, queue: str) -> list[str]:
+        """Returns the lists of a queue under other names of keys, in the order of ``ready``."""
+        return keys.ready(queue, self._priority_steps)
+
+    def shares(self) -> list[str]:
+        """Returns all there are of ``Keys.share``: one, or in a cluster a share for each queue that has consumers."""
+        if not self.keys.slots:
+            return [""]
+        return sorted(map(as_text, self.redis.smembers(self.keys.consumed_queues)))
+
     def wake(self, queue: str, backup: str | None = None) -> str:
         """Returns the channel that announces a queue's new heads, by default in the store's own form."""
         return self.keys.channel(queue) if (backup or self.backup) == "list" else self.keys.wake
 
-    def _ask_once(self, *command: Any) -> Any:
-        [reply] = self.replies([command], once=True)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+
+#: What scripts answer that bring a message into a queue which held others, or bring none: see ``Offered.place``.
+_NOT_FIRST = frozenset(("head", "behind", "due", "gone", "waits", "cancelled", "repeated"))
 
 
 class QueueRegistry:
     """Registers the queues that hold delayed messages: transfer workers look only at these.
 
     An operation that brings a message into a queue registers its name in the same round trip. Apart from this class,
-    only the scripts ``keep_alive`` and ``forget`` write the SET.
+    only the scripts ``keep_alive``, ``note_use`` and ``forget``, and ``Queues.forget``, write the SET.
+
+    In a cluster the names are in another slot than a queue, maybe on another node. Commands in one round trip have no
+    order there. So a publisher adds the name together with the message. If its message was the first of the queue, it
+    adds the name once more after that. ``Queues.forget`` removes the name first and looks then whether the queue is
+    still empty. One of the two comes later, and leaves the name where it has to be. If a publisher dies in between and
+    the queue is just being forgotten, the next message in the queue brings its name back, and so do its consumers.
     """
 
     def __init__(self, client: StoreClient) -> None:
@@ -174,22 +188,37 @@ class QueueRegistry:
     def around(self, queue: str, command: Command) -> list[Command]:
         """Returns a command that brings messages into a queue, between two commands that register the queue.
 
+        In a cluster, the caller calls ``confirm`` when they have been answered.
+
         The command before it is there for a publisher that dies in between: it leaves no message in an unknown queue.
         The command after it is there because the name of an empty queue may be forgotten in between. It never fails:
         if the message has just filled Redis, an error would report a finished publish as failed.
         """
+        self._client.keys.check_queue(queue)
         return [
             ("SADD", self._client.keys.queues, queue),
             command,
             self._client.eval_command("know", [self._client.keys.queues], [queue]),
         ]
 
+    def confirm(self, queue: str) -> None:
+        """Registers a queue once more after the commands of ``around``, in a cluster; elsewhere it does nothing."""
+        if self._client.keys.slots:
+            self.know(queue)
+
     def run(self, operation: str, queue: str, keys: list[str], args: list[Any]) -> Any:
-        """Runs a script that brings messages into a queue, and registers the queue; one round trip."""
+        """Runs a script that brings messages into a queue, and registers the queue; one round trip.
+
+        In a cluster it takes two if the reply does not say that the queue held other messages.
+        """
+        commands = self._around_apart if self._client.keys.slots else self.around
         try:
-            return self._client.send(self.around(queue, self._client.evalsha_command(operation, keys, args)))[1]
+            reply = self._client.send(commands(queue, self._client.evalsha_command(operation, keys, args)))[1]
         except NoScriptError:
-            return self._client.send(self.around(queue, self._client.eval_command(operation, keys, args)))[1]
+            reply = self._client.send(commands(queue, self._client.eval_command(operation, keys, args)))[1]
+        if self._client.keys.slots and _may_be_first(reply):
+            self.know(queue)
+        return reply
 
     def is_sure_of(self, queue: str) -> bool:
         """Whether a queue held messages so lately that nobody can have forgotten it."""
@@ -223,6 +252,16 @@ class QueueRegistry:
     def know(self, queue: str) -> bool:
         """Registers a queue, also in a full Redis that has room for the name. Returns whether it is registered."""
         return as_text(self._client.run("know", [self._client.keys.queues], [queue])) == "known"
+
+    def _around_apart(self, queue: str, command: Command) -> list[Command]:
+        self._client.keys.check_queue(queue)
+        return [("SADD", self._client.keys.queues, queue), command]
+
+
+def _may_be_first(reply: Any) -> bool:
+    """Whether a script may have brought the first message of a queue, by its reply or the beginning of it."""
+    word = reply[0] if isinstance(reply, list) and reply else reply
+    return not (isinstance(word, str | bytes) and as_text(word) in _NOT_FIRST)
 
 
 class StorePart:

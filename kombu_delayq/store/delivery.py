@@ -1,12 +1,14 @@
 """The store's operations on the way of a message: offered, kept until it is due, transferred to its queue."""
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha1
 from typing import Any
 
-from kombu_delayq.connection.text import Command, as_bytes, as_text
+from redis.exceptions import ResponseError
+
+from kombu_delayq.connection.replies import checked, time_ms
+from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
 from kombu_delayq.options.limits import QueueLimits
-from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
+from kombu_delayq.store.client import QueueRegistry, ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.types import (
     Offer,
     Offered,
@@ -45,7 +47,9 @@ class Delivery(StorePart):
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
         registers = not self._registry.is_sure_of(queue)
-        if registers:
+        if registers and self._keys.slots:
+            reply = self._registry.run("offer", queue, *self._offer_call(queue, offers, expire_ms))
+        elif registers:
             _, reply, _ = self._client.send(self.offer_commands(queue, offers, expire_ms))
         else:
             reply = self._client.run("offer", *self._offer_call(queue, offers, expire_ms))
@@ -70,9 +74,19 @@ class Delivery(StorePart):
         """Takes back what ``place`` has written, because Redis has refused its part."""
 
     def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
-        """Returns the commands of ``offer``, for a caller that sends them with others of its own, after ``place``."""
+        """Returns the commands of ``offer``, for a caller that sends them with others of its own, after ``place``.
+
+        When they have been answered, the caller calls ``confirm``.
+        """
         keys, args = self._offer_call(queue, offers, expire_ms)
         return self._registry.around(queue, self._client.eval_command("offer", keys, args))
+
+    def confirm(self, queue: str) -> None:
+        """Makes sure that transfer workers know a queue, after the commands of ``offer_commands`` or ``put_commands``.
+
+        Only in a cluster is there anything to do, see ``QueueRegistry``.
+        """
+        self._registry.confirm(queue)
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages; one round trip. Repeating a page changes nothing.
@@ -87,12 +101,18 @@ class Delivery(StorePart):
             ``first``, ``head`` or ``behind``, as in ``Offered``; ``repeated`` for a page that Redis has already.
         """
         replies = self._client.send(self.put_commands(queue, page, offers, expire_ms))
-        return as_text(replies[len(replies) // 2])  # with delayed messages, it stands between those of registrations
+        place = as_text(replies[len(replies) // 2])  # with delayed messages, it stands between those of registrations
+        if place == "first":
+            self._registry.confirm(queue)
+        return place
 
     def put_commands(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> list[Command]:
-        """Returns the commands of ``put``, for a caller that does not wait for their replies, after ``place``."""
+        """Returns the commands of ``put``, for a caller that does not wait for their replies, after ``place``.
+
+        When they have been answered, the caller calls ``confirm``.
+        """
         client = self._client
-        keys = [self._keys.sender(page.sender), *client.stored(queue), *client.ready(queue)]
+        keys = [self._keys.sender(page.sender, queue), *client.stored(queue), *client.ready(queue)]
         args = [client.wake(queue), queue, expire_ms, page.number, PAGE_TTL_MS, *client.list_of_priority]
         is_delayed = False
         for offer in offers:
@@ -165,6 +185,10 @@ class Delivery(StorePart):
     def bury(self, form: QueueForm, letters: Sequence[tuple[TooLate, str | bytes]], to: str) -> tuple[int, int]:
         """Moves messages that are too late to a queue of dead letters; two round trips.
 
+        In a cluster the two queues are in different slots. Then the dead letters are pushed first, and the messages
+        leave after that. Dead letters of messages that somebody else has moved meanwhile are taken back. If the caller
+        dies in between, some messages become dead letters twice.
+
         Args:
             form: The queue in which they wait, and in which form.
             letters: Messages, each with the dead letter that it becomes; empty for a message that is lost.
@@ -176,10 +200,12 @@ class Delivery(StorePart):
         """
         client, args = self._client, list[Any]([self._keys.counts(form.queue)])
         for message, letter in letters:
-            digest = sha1(message.body or b"", usedforsecurity=False).hexdigest()
-            args += [message.key, message.due, digest, client.list_of_priority[message.priority], letter]
+            priority = client.list_of_priority[message.priority]
+            args += [message.key, message.due, digest(message.body or b""), priority, letter]
         client.ask("SADD", self._keys.dead_letters, to)
-        buried, lost = client.run("bury", [*client.stored(*form), *client.ready(to)], args, form.backup)
+        if self._keys.slots:
+            return self._bury_apart(form, args, letters, to)
+        buried, lost, _ = client.run("bury", [*client.stored(*form), *client.ready(to)], args, form.backup)
         return buried, lost
 
     def heads(self, queues: Sequence[str]) -> QueueHeads:
@@ -190,10 +216,44 @@ class Delivery(StorePart):
         """Subscribes to the announcements of new heads."""
         return WakeListener(self._client.redis, self._keys)
 
+    def _bury_apart(
+        self, form: QueueForm, args: list[Any], letters: Sequence[tuple[TooLate, str | bytes]], to: str
+    ) -> tuple[int, int]:
+        lists, client = self._client.ready(to), self._client
+        places = [(lists[client.list_of_priority[message.priority]], letter) for message, letter in letters]
+        checked(client.replies([("LPUSH", *place) for place in places if place[1]], once=True))
+        buried, lost, untouched = client.run("bury", client.stored(*form), args, form.backup)
+        client.send([("LREM", places[at][0], 1, places[at][1]) for at in untouched if places[at][1]])
+        return buried, lost
+
     def _heads(self, queues: Sequence[str], backups: Sequence[str]) -> QueueHeads:
+        if self._keys.slots:
+            return self._heads_apart(queues, backups)
         forms = [QueueForm(queue, backup) for queue in queues for backup in backups]
         now, *heads = self._client.run("heads", [self._client.due(*form) for form in forms], [])
         return QueueHeads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
+
+    def _heads_apart(self, queues: Sequence[str], backups: Sequence[str]) -> QueueHeads:
+        """Reads the heads of each queue by a call of its own, in one round trip.
+
+        A node that does not answer holds up no queue of the others: its queues are left out.
+        """
+        calls: list[ScriptCall] = [([self._client.due(queue, one) for one in backups], [], "hash") for queue in queues]
+        replies, _ = self._client.run_each("heads", calls)
+        errors = [reply for reply in replies if isinstance(reply, Exception)]
+        refused = [error for error in errors if isinstance(error, ResponseError)]
+        if refused or (errors and len(errors) == len(calls)):
+            raise (refused or errors)[0]
+        now_ms, due_ms = 0.0, dict[QueueForm, float]()
+        for queue, reply in zip(queues, replies, strict=True):
+            if not isinstance(reply, Exception):
+                now_ms = max(now_ms, float(reply[0]))
+                due_ms |= {
+                    QueueForm(queue, one): float(due) for one, due in zip(backups, reply[1:], strict=True) if due
+                }
+        if not now_ms:
+            now_ms = time_ms(self._client.redis.time())
+        return QueueHeads(now_ms, due_ms)
 
     def _batch(self, queue: str, backup: str | None) -> list[Any]:
         """Returns the first arguments of a transfer: how much it moves at most, and the key of the counters."""

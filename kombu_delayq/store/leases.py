@@ -1,10 +1,11 @@
 """The store's operations by which transfer workers agree on who leads."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from kombu_delayq.connection.replies import checked, time_ms
 from kombu_delayq.connection.text import as_bytes, as_text
-from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.types import Head, Overseen, QueueForm, rows_of
 
 
@@ -30,7 +31,8 @@ class Leases(StorePart):
         """Takes or renews the lease of the leading transfer worker, or one of its deputies', if one is free."""
         ttl_ms = round(self._client.options.lease_ttl * 1000)
         leader, rank, queues = self._client.run("lead", [self._keys.queues, *self._keys.leases], [name, ttl_ms])
-        return Lease(as_text(leader), sorted(map(as_text, queues)), rank)
+        # Somebody else may have written a name that cannot be used.
+        return Lease(as_text(leader), sorted(filter(self._keys.has_slot, map(as_text, queues))), rank)
 
     def release(self, name: str) -> bool:
         """Gives a lease back, the leader's or a deputy's. Returns whether one was held under this name."""
@@ -50,22 +52,16 @@ class Leases(StorePart):
         """Reads whether the leader is there, and the heads of some queues; one round trip.
 
         Redis says whether the leader is there if it may ask for subscribers (``PUBSUB``), and if all who hold a lease
-        listen to announcements.
+        listen to announcements. In a cluster subscribers are anywhere, and a node knows only its own. So there only the
+        lease says whether a leader is there, and a deputy notices a leader that was killed by the messages that nobody
+        transfers, see ``AbandonedHeads``.
         """
-        options, keys = self._client.options, self._keys.leases
-        for form in forms:
-            due, limits = self._client.due(*form), options.limits_of(form.queue)
-            keys += [due, self._keys.bucket(form.queue) if limits is not None and limits.rate is not None else due]
+        if self._keys.slots:
+            return self.head(forms)
+        keys = [*self._keys.leases, *(key for form in forms for key in self._head_keys(form))]
         now, leader, *heads = self._client.run("oversee", keys, [self._keys.wake])
-        return Overseen(
-            float(now),
-            as_text(leader) == "gone",
-            {
-                form: Head(max(float(due), float(held or 0)), as_bytes(entry), bool(held))
-                for form, (due, entry, held) in zip(forms, rows_of(heads, 3), strict=True)
-                if due
-            },
-        )
+        rows = zip(forms, rows_of(heads, 3), strict=True)
+        return Overseen(float(now), as_text(leader) == "gone", {form: _head(*head) for form, head in rows if head[0]})
 
     def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:
         """Returns whether a transfer worker that stands by has nothing to do; one round trip.
@@ -92,8 +88,26 @@ class Leases(StorePart):
         known_now, time, *heads = replies[len(self._keys.leases) :]
         if any(reply is None or isinstance(reply, Exception) for reply in replies):
             return False
-        now_ms = time[0] * 1000 + time[1] / 1000
+        now_ms = time_ms(time)
         waits = (
             not head or (is_known and head[0][1] > now_ms) for (_, is_known), head in zip(heads_of, heads, strict=True)
         )
         return all(waits) and set(map(as_text, known_now)) == set(known)
+
+    def head(self, forms: Sequence[QueueForm]) -> Overseen:
+        """Does for ``oversee`` what one script cannot do in a cluster; one round trip, and a script for each queue."""
+        calls: list[ScriptCall] = [(self._head_keys(form), [], form.backup) for form in forms]
+        replies, [(leader, _), (time, _)] = self._client.run_each("head", calls, [("GET", self._keys.lease), ("TIME",)])
+        checked((leader, time, *replies))
+        rows = zip(forms, replies, strict=True)
+        heads = {form: _head(*head) for form, (_, *head) in rows if head[0]}
+        now_ms = max([time_ms(time), *(float(reply[0]) for reply in replies)])
+        return Overseen(now_ms, leader is None, heads)
+
+    def _head_keys(self, form: QueueForm) -> list[str]:
+        due, limits = self._client.due(*form), self._client.options.limits_of(form.queue)
+        return [due, self._keys.bucket(form.queue) if limits is not None and limits.rate is not None else due]
+
+
+def _head(due: Any, entry: Any, held: Any) -> Head:
+    return Head(max(float(due), float(held or 0)), as_bytes(entry), bool(held))

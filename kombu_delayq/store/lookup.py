@@ -1,17 +1,18 @@
 """The store's operations on single waiting messages, found by their ids."""
 
 from collections.abc import Callable, Sequence
-from hashlib import sha1
 from itertools import compress
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
-from kombu_delayq.connection.text import as_bytes, as_text, readable
+from kombu_delayq.connection.text import Command, as_bytes, as_text, digest, readable
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import JOURNAL, QueueForm, Waiting, hidden, rows_of, waiting_of
 
 logger = get_logger(__name__)
@@ -45,8 +46,18 @@ class Change(NamedTuple):
         return f"Change(message={self.message!r}, due_ms={self.due_ms!r}, body={hidden(self.body)})"
 
 
+def is_step(message: Waiting) -> bool:
+    """Whether a message is a step of a delay chain."""
+    # A step may have been delivered twice, and its other copy may run: then the step after it has to be refused.
+    return CHAIN_ID.encode() in (message.body or b"")
+
+
 class Lookup(StorePart):
     """Finds waiting messages by their ids, cancels and moves them. A few hundred ids at a time keep calls short."""
+
+    def __init__(self, client: StoreClient) -> None:
+        super().__init__(client)
+        self._renamed = Renamed(client)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; one round trip.
@@ -74,7 +85,13 @@ class Lookup(StorePart):
             ids: As for ``get``.
             found: Filled with the result, part by part, so that a caller has the parts that came before an error.
         """
-        return self._of_ids("cancel", queues, ids, {} if found is None else found)
+        found = {} if found is None else found
+        if not self._keys.slots:
+            return self._of_ids("cancel", queues, ids, found)
+        try:
+            return self._of_ids("cancel", queues, ids, found)
+        finally:
+            self._end_chains({identity: found[identity] for identity in ids if identity in found})
 
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Changes when messages of one queue are due.
@@ -119,14 +136,19 @@ class Lookup(StorePart):
             A word for each message: ``cancelled``; or, with nothing changed, ``not_delayed`` or ``changed``, as in
             ``reschedule``.
         """
+        ttl_ms, of_chains = round(self._client.options.cancelled_ttl * 1000), self._of_chains
 
         def call(backup: str, part: Sequence[tuple[Waiting, str]]) -> ScriptCall:
-            args: list[Any] = [round(self._client.options.cancelled_ttl * 1000), self._keys.counts(queue)]
+            args: list[Any] = [ttl_ms, self._keys.counts(queue)]
             for message, chain in part:
-                args += [*_as_read(message), as_bytes(chain)]
-            return [*self._client.stored(queue, backup), self._keys.cancelled, self._keys.chains], args, backup
+                args += [*_as_read(message), as_bytes(chain if of_chains else "")]
+            return [*self._client.stored(queue, backup), *of_chains], args, backup
 
-        return self._in_each_form("discard", [(one[0], one) for one in messages], call)
+        words = self._in_each_form("discard", [(one[0], one) for one in messages], call)
+        chains = [chain for (_, chain), word in zip(messages, words, strict=True) if chain and word == "cancelled"]
+        if chains and not of_chains:
+            self._refuse_apart(queue, chains)
+        return words
 
     def index(self, queue: str) -> int:
         """Makes messages that other clients have offered in Redisson's form findable by their ids. Returns how many."""
@@ -138,6 +160,33 @@ class Lookup(StorePart):
             found += int(added)
             if as_text(word) == "end":
                 return found
+
+    @property
+    def _of_chains(self) -> list[str]:
+        """The keys of delay chains that scripts can use together with those of a queue: none in a cluster."""
+        return [] if self._keys.slots else [self._keys.cancelled, self._keys.chains]
+
+    def _end_chains(self, found: dict[str, list[Waiting]]) -> None:
+        """Does for ids of messages that were cancelled what the script does where it has the keys of chains."""
+        commands: list[Command] = []
+        for identity, messages in found.items():
+            key = self._keys.chains if any(map(is_step, messages)) else self._keys.cancelled
+            commands.append(("ZREM", key, as_bytes(identity)))
+        if commands:
+            self._client.send(commands)
+
+    def _refuse_apart(self, queue: str, chains: Sequence[str]) -> None:
+        """Ends delay chains of which a step was just removed, in a cluster.
+
+        A copy of the step may have run and stored the next one meanwhile, so the queue is searched after the note.
+        """
+        ttl_ms = round(self._client.options.cancelled_ttl * 1000)
+        self._client.run("refuse", [self._keys.cancelled, self._keys.chains], [ttl_ms, inf, 0, *map(as_bytes, chains)])
+        self._client.send([("ZREM", self._keys.chains, *map(as_bytes, chains))])
+        for page in pages(chains, CHANGES_A_CALL["hash"]):
+            later = self.get([queue], page)
+            steps = [(one, "") for found in later.values() for one in found if is_step(one)]
+            self.discard(queue, steps)
 
     def _in_each_form(
         self, operation: str, items: Sequence[tuple[Waiting, T]], call: Callable[[str, Sequence[T]], ScriptCall]
@@ -155,6 +204,8 @@ class Lookup(StorePart):
     def _of_ids(
         self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
     ) -> dict[str, list[Waiting]]:
+        if self._keys.slots:
+            self._renamed.bring(queues, ids)
         forms = [QueueForm(queue, self._client.backup) for queue in queues] if ids else []
         others = self._search(operation, forms, ids, found)
         self._search(operation, others, ids, found)
@@ -208,7 +259,7 @@ class Lookup(StorePart):
     def _search_call(self, operation: str, form: QueueForm, ids: Sequence[str]) -> ScriptCall:
         keys, args = self._client.stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids)]
         if operation == "cancel":
-            keys += [self._keys.cancelled, self._keys.chains]
+            keys += self._of_chains
             args[2:2] = [CHAIN_ID, self._keys.counts(form.queue)]
         return keys, args, form.backup
 
@@ -237,4 +288,4 @@ class Lookup(StorePart):
 
 def _as_read(message: Waiting) -> list[Any]:
     """Returns what a script compares, so that it changes no other message under the same id."""
-    return [as_bytes(message.id), sha1(message.body or b"", usedforsecurity=False).hexdigest(), repr(message.due_ms)]
+    return [as_bytes(message.id), digest(message.body or b""), repr(message.due_ms)]

@@ -1,24 +1,27 @@
 """The store's operations on whole queues: lists, counts, empties, forgets and converts them."""
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, ResponseError
 
+from kombu_delayq.connection.nodes import scan_pages
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import BACKUPS
-from kombu_delayq.store.client import QueueRegistry, ScriptCall, StoreClient, StorePart
+from kombu_delayq.options.spread import split_part
+from kombu_delayq.store.client import QueueRegistry, StoreClient
 from kombu_delayq.store.keys import glob_escaped
+from kombu_delayq.store.renamed import Renamed
+from kombu_delayq.store.use import QueueUse
 
 #: Largest number of messages, and about the largest number of bytes, that one call converts.
 CONVERT_COUNT, CONVERT_BYTES = 60, 300_000
-#: Consumers note the use of a queue, and the leader looks for unused ones, every 1/24 of ``forget_after``.
-FORGET_SHARE = 1 / 24
 #: Limits of a search for other key prefixes, or for the bindings of a queue: calls of SCAN, keys that a call looks at,
 #: prefixes, queues of a prefix.
 PREFIX_SCANS, SCAN_KEYS, PREFIXES, PREFIX_QUEUES = 10, 1000, 20, 1000
@@ -70,20 +73,21 @@ class QueueStats:
         return max(self.now_ms - self.next_due_ms, 0.0) if self.next_due_ms is not None else 0.0
 
 
-class Queues(StorePart):
+class Queues(QueueUse):
     """Lists, counts, empties and forgets queues. All calls are short, however much a queue holds."""
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
+        self._renamed = Renamed(client)
 
     def names(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
-        return self.registered()
+        return sorted({*self.registered(), *self._renamed.names()}) if self._keys.slots else self.registered()
 
     def registered(self) -> list[str]:
         """Returns the names of the queues that transfer workers look at: those that Redis knows."""
-        return sorted(map(as_text, self._client.redis.smembers(self._keys.queues)))
+        return sorted(filter(self._keys.has_slot, map(as_text, self._client.redis.smembers(self._keys.queues))))
 
     def exists(self, queue: str) -> bool:
         """Whether anybody has published to a queue or consumes it, as far as Redis can say.
@@ -93,7 +97,7 @@ class Queues(StorePart):
         """
         looks = [("EXISTS", key) for key in (self._keys.bindings(queue), *self._client.ready(queue))]
         consumed, *found = self._client.replies(
-            [("HVALS", self._keys.consumed), ("SISMEMBER", self._keys.queues, queue), *looks]
+            [("HVALS", self._keys.consumed(self._keys.share(queue))), ("SISMEMBER", self._keys.queues, queue), *looks]
         )
         for reply in (consumed, *found):
             if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
@@ -110,7 +114,9 @@ class Queues(StorePart):
         """Counts the delayed messages of a queue, in either form of backup."""
 
         def look(forms: Sequence[str]) -> int:
-            return sum(self._client.send([("ZCARD", self._client.due(queue, form)) for form in forms]))
+            dues = [self._client.due(queue, form) for form in forms]
+            dues += [self._renamed.due(queue)] if self._renamed.may_have(queue) else []
+            return sum(self._client.send([("ZCARD", due) for due in dues]))
 
         return self._client.in_each_form(look)
 
@@ -139,68 +145,35 @@ class Queues(StorePart):
         with suppress(NoPermissionError):
             self._client.ask("UNLINK", self._keys.counts(queue))
             self._client.ask("SREM", self._keys.dead_letters, queue)
+            self._client.ask("SREM", self._keys.spread, queue)
         return count
+
+    def note_spread(self, queue: str) -> None:
+        """Notes the parts of a queue, so that processes without the option ``queue_parts`` show them as one queue.
+
+        Parts of earlier are kept: they may hold messages. A Redis that refuses the note is no error.
+        """
+        with suppress(ResponseError):
+            self._client.ask("SADD", self._keys.spread, *self._client.options.parts_of(queue))
+
+    def spread(self) -> dict[str, list[str]]:
+        """Returns the queues that are spread over several, with their parts: those of the options and those noted."""
+        options, noted = self._client.options, set[str]()
+        with suppress(ResponseError):  # such as for a user without the right
+            noted.update(map(as_text, self._client.redis.smembers(self._keys.spread)))
+        for queue in options.spreads:
+            noted.update(options.parts_of(queue))
+        parts: defaultdict[str, list[str]] = defaultdict(list)
+        named = {part: split_part(part) for part in noted}
+        for part, (queue, number) in sorted(named.items(), key=lambda item: item[1][1] or 0):
+            if number is not None:
+                parts[queue].append(part)
+        return dict(sorted(parts.items()))
 
     def note_dead_letters(self, queue: str) -> None:
         """Notes that a queue has dead letters, so that they are shown. A Redis that refuses the note is no error."""
         with suppress(ResponseError):
             self._client.ask("SADD", self._keys.dead_letters, queue)
-
-    def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
-        """Notes that a queue is in use, so that it expires later and is not forgotten; one round trip.
-
-        In Redisson's form it also registers the queue: the first message may come from a JVM service, which registers
-        nothing.
-
-        Args:
-            queue: Its name.
-            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
-        """
-
-        def note(forms: Sequence[str]) -> None:
-            args = [expire_ms, queue, int(self._client.backup == "list"), self._keys.counts(queue)]
-            shared = [self._keys.queues, self._keys.used]
-            calls: list[ScriptCall] = [([*self._client.stored(queue, form), *shared], args, form) for form in forms]
-            for reply in self._client.run_each("keep_alive", calls)[0]:
-                if isinstance(reply, Exception):
-                    raise reply
-
-        self._client.in_each_form(note)
-
-    def forget(self, queues: Sequence[str], after_s: float, heard: Collection[str] = ()) -> list[str]:
-        """Forgets queues without messages that have been unused for some time; one round trip.
-
-        A queue is in use if it has a message or a consumer (see ``keep_alive``), or if a JVM service listens to its new
-        heads. The first time that a queue is seen, its time begins. Its counters go with it, but for those of a
-        queue that is forgotten at once: they are kept for ``forget_after``.
-
-        Args:
-            queues: Names, about a hundred.
-            after_s: For how long they must have been unused, in s; 0 forgets an empty queue at once.
-            heard: Names of the queues in Redisson's form to whose new heads transfer workers listen, the caller among
-                them. So JVM services are those listeners that are more than the transfer workers.
-
-        Returns:
-            Names of the forgotten queues.
-        """
-
-        def act(forms: Sequence[str]) -> list[str]:
-            is_alone = "list" not in forms
-            asks = after_s > 0 and not is_alone  # whether a JVM service listens
-            keys = [self._keys.queues, self._keys.used]
-            args = [str(after_s * 1000), self._keys.wake, str(self._client.options.counts_kept_ms)]
-            for queue in queues:
-                other_due = self._client.due(queue, "hash" if is_alone else "list")
-                keys += [*self._client.stored(queue, "hash"), other_due]
-                args += [
-                    queue,
-                    self._keys.counts(queue),
-                    self._keys.channel(queue) if asks else "",
-                    str(int(queue in heard)),
-                ]
-            return list(map(as_text, self._client.run("forget", keys, args, "hash")))
-
-        return self._client.in_each_form(act)
 
     def convert(self, queue: str, backup: str | None = None) -> Converted:
         """Moves some messages of a queue to a form of backup, the next due first; one round trip.
@@ -231,38 +204,32 @@ class Queues(StorePart):
         """Counts the delayed messages under other key prefixes of this database, which this store does not see.
 
         It looks at a few thousand keys and queues at most, so it may miss some in a large database. It leaves out what
-        the ACL forbids.
+        the ACL forbids, and everything if a node of a cluster is away.
 
         Returns:
             Number of messages by prefix, the largest first; prefixes without messages are left out.
         """
-        with suppress(ResponseError):
-            found = set[str]()
-            cursor = -1
-            for _ in range(PREFIX_SCANS):
-                cursor, keys = self._client.redis.scan(max(cursor, 0), match="*delayq:queues", count=SCAN_KEYS)
-                found.update(prefix for key in keys if (prefix := self._keys.prefix_of(as_text(key))) is not None)
-                if not cursor:
-                    break
-            others = sorted(found - {self._keys.prefix})[:PREFIXES]
-            sizes = Counter({prefix: self._size_under(prefix) for prefix in others})
+        with suppress(ResponseError, *((RedisConnectionError, OSError) if self._keys.slots else ())):
+            pages = scan_pages(self._client.redis, "*delayq*:queues", SCAN_KEYS, PREFIX_SCANS)
+            found = {key for page in pages for key in map(as_text, page) if self._keys.prefix_of(key) is not None}
+            sizes = Counter[str]()
+            for registry in sorted(found)[:PREFIXES]:
+                prefix = str(self._keys.prefix_of(registry))
+                if prefix != self._keys.prefix:
+                    sizes[prefix] += self._size_under(prefix, slots=registry.endswith("{delayq}:queues"))
             return {prefix: size for prefix, size in sizes.most_common() if size}
         return {}
 
     def _is_bound(self, queue: str) -> bool:
-        end, cursor = as_bytes(f"{self._keys.separator}{queue}"), -1
-        pattern = glob_escaped(self._keys.bindings("")) + "*"
-        for _ in range(PREFIX_SCANS):
-            cursor, keys = self._client.redis.scan(max(cursor, 0), match=as_bytes(pattern), count=SCAN_KEYS)
+        end, pattern = as_bytes(f"{self._keys.separator}{queue}"), glob_escaped(self._keys.bindings("")) + "*"
+        for keys in scan_pages(self._client.redis, pattern, SCAN_KEYS, PREFIX_SCANS):
             for reply in self._client.replies([("SMEMBERS", key) for key in keys]):
                 if not isinstance(reply, Exception) and any(as_bytes(bound).endswith(end) for bound in reply):
                     return True
-            if not cursor:
-                break
         return False
 
-    def _size_under(self, prefix: str) -> int:
-        keys = replace(self._keys, prefix=prefix)
+    def _size_under(self, prefix: str, *, slots: bool) -> int:
+        keys = replace(self._keys, prefix=prefix, slots=slots)
         with suppress(ResponseError):
             queues = islice(self._client.redis.smembers(keys.queues), PREFIX_QUEUES)
             with self._client.redis.pipeline(transaction=False) as pipe:

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.connection.text import readable
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.queues import FORGET_SHARE
+from kombu_delayq.store.use import FORGET_SHARE
 from kombu_delayq.transfer.announcements import Announcements
 
 logger = get_logger(__name__)
@@ -38,7 +38,8 @@ class Forgetting:
         if after_s is None or not (self._left or now >= self._next_round_at):
             return
         if not self._left:
-            self._left, self._next_round_at = sorted(registered), now + after_s * FORGET_SHARE
+            self._left = sorted({*registered, *store.queues.half_forgotten()})
+            self._next_round_at = now + after_s * FORGET_SHARE
         page, self._left = self._left[:PAGE], self._left[PAGE:]
         try:
             heard = [queue for queue in page if announcements.hears(queue)]

@@ -8,7 +8,7 @@ from math import inf
 from time import monotonic
 
 from kombu.log import get_logger
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.connection.text import as_bytes, readable
 from kombu_delayq.message.fields import to_json
@@ -16,8 +16,8 @@ from kombu_delayq.message.letters import beyond_delivery_limit
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.consumers import ConsumerLease
-from kombu_delayq.store.consuming.taking import PAGE, Landing, Request, Requeued
+from kombu_delayq.store.consuming.taking import PAGE
+from kombu_delayq.store.consuming.types import ConsumerLease, Landing, Request, Requeued
 
 logger = get_logger(__name__)
 
@@ -47,36 +47,37 @@ class _Returned:
     unread: set[str] = field(default_factory=set)
 
 
-class Reclaiming:
-    """Looks now and then for consumers whose lease has ended, and puts what they held back into its queues.
+class _OfShare:
+    """Gives back what consumers held of one share.
 
-    The leader does so at once. Its deputies only look, and step in where it does not.
+    Args:
+        share: What ``Keys.share`` returns for its queues.
     """
 
-    def __init__(self) -> None:
-        self._next_look = -inf
+    def __init__(self, share: str) -> None:
+        self._share = share
         self._looked_ms = -inf  # by Redis's clock, which goes on while this process or Redis stands still
         self._patient_until_ms = inf
         self._ended_ms: dict[str, float] = {}  # when this worker first saw that a lease had ended, by Redis's clock
         self._returned: dict[str, _Returned] = {}
         self._errors: dict[str, str] = {}
 
-    def go_on(self, store: TransportStore, *, leads: bool) -> None:
-        """Looks at the leases, if it is time, and gives back what can be given back in about ``SLICE_S``."""
-        if monotonic() < self._next_look:
-            return
-        self._next_look = monotonic() + store.options.consumer_ttl * LOOK_SHARE
-        try:
-            now_ms, ended = store.consumers.ended()
-            self._ended_ms = {lease.name: self._ended_ms.get(lease.name, now_ms) for lease in ended}
-            if not leads:
-                latest_ms = now_ms - 1000 * store.options.consumer_ttl * STEP_IN_SHARE
-                ended = [lease for lease in ended if self._ended_ms[lease.name] < latest_ms]
-            if self._is_sure(store, now_ms) and ended:
-                self._reclaim(store, ended)
-        except ResponseError as error:
-            if self._is_news("", error):
-                logger.error("what dead consumers held is not given back: %s", readable(error))
+    def late(
+        self, store: TransportStore, now_ms: float, ended: Sequence[ConsumerLease], *, leads: bool
+    ) -> list[ConsumerLease]:
+        """Returns those of the consumers with an ended lease whose messages this worker has to give back now."""
+        self._ended_ms = {lease.name: self._ended_ms.get(lease.name, now_ms) for lease in ended}
+        if not self._is_sure(store, now_ms):
+            return []
+        latest_ms = inf if leads else now_ms - 1000 * store.options.consumer_ttl * STEP_IN_SHARE
+        return [lease for lease in ended if self._ended_ms[lease.name] < latest_ms]
+
+    def note(self, error: Exception) -> None:
+        """Logs an error, unless it is the same as before. Raises one that is no refusal, if there is one share only."""
+        if not (self._share or isinstance(error, ResponseError)):
+            raise error
+        if self._is_news("", error):
+            logger.error("what dead consumers held is not given back: %s", readable(error))
 
     def _is_sure(self, store: TransportStore, now_ms: float) -> bool:
         """Whether living consumers had the time to renew their leases."""
@@ -87,10 +88,11 @@ class Reclaiming:
             self._patient_until_ms = now_ms + 1000 * options.consumer_ttl * GRACE_SHARE
         return now_ms >= self._patient_until_ms
 
-    def _reclaim(self, store: TransportStore, ended: Sequence[ConsumerLease]) -> None:
+    def reclaim(self, store: TransportStore, ended: Sequence[ConsumerLease]) -> bool:
+        """Gives back what consumers held, for about ``SLICE_S``. Returns False if time was up before it was done."""
         begun = monotonic()
-        fenced = set(store.consumers.fence([lease.name for lease in ended]))
-        tags = store.consumers.tags_of(fenced)
+        fenced = set(store.consumers.fence([lease.name for lease in ended], self._share))
+        tags = store.consumers.tags_of(fenced, self._share)
         searched = monotonic()
         until = searched + max(SLICE_S, searched - begun)  # half of the time at least is for giving back
         for lease in ended:
@@ -99,13 +101,13 @@ class Reclaiming:
             try:
                 is_done = self._give_back(store, lease, tags.get(lease.name, ()), until)
                 if not is_done or monotonic() > until:
-                    self._next_look = -inf
-                    return
+                    return False
             except ResponseError as error:
                 if self._is_news(lease.name, error):
                     logger.error(
                         "some messages of the dead consumer %s stay in hand: %s", *map(readable, (lease.name, error))
                     )
+        return True
 
     def _give_back(self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], until: float) -> bool:
         """Gives back what a consumer held, and forgets the consumer. Returns False if time was up before.
@@ -119,14 +121,13 @@ class Reclaiming:
             if number and monotonic() > until:
                 return False
             self._put_back(store, lease, page, tags[0], errors)
-        of_lists = [
-            Landing(name, step, lease.name) for name in lease.queues for step in range(store.taking.steps(name))
-        ]
+        queues = [self._share] if self._share else lease.queues
+        of_lists = [Landing(name, step, lease.name) for name in queues for step in range(store.taking.steps(name))]
         for some in pages(of_lists, PAGE):
             store.taking.take(Request("", 0, 0, (), landings=some))
         if errors:
             raise errors[0]
-        store.consumers.leave(lease.name)
+        store.consumers.leave(lease.name, self._share)
         del self._returned[lease.name]
         self._errors.pop(lease.name, None)
         _report(store, lease, returned)
@@ -143,7 +144,7 @@ class Reclaiming:
         returned, options = self._returned[lease.name], store.options
         back: defaultdict[str, list[Requeued]] = defaultdict(list)
         letters: list[Requeued] = []
-        for held in store.consumers.notes(tags):
+        for held in store.consumers.notes(tags, self._share):
             note = read_note(as_bytes(held.note))
             if note is None or note.exchange:
                 returned.unread.add(held.tag)
@@ -161,12 +162,56 @@ class Reclaiming:
         if letters:
             store.queues.note_dead_letters(options.delivery_limit_queue)
         with _collected(errors):
-            returned.buried += len(letters) - len(store.taking.requeue(letters, "last"))
+            missing = store.taking.requeue(letters, "last", taken_from=self._share)
+            returned.buried += len(letters) - len(missing)
 
-    def _is_news(self, consumer: str, error: ResponseError) -> bool:
+    def _is_news(self, consumer: str, error: Exception) -> bool:
         """Whether this error has not been met with this consumer before."""
         known, self._errors[consumer] = self._errors.get(consumer), str(error)
         return known != str(error)
+
+
+class Reclaiming:
+    """Looks now and then for consumers whose lease has ended, and puts what they held back into its queues.
+
+    The leader does so at once. Its deputies only look, and step in where it does not. In a cluster, what one node
+    refuses keeps nothing from going back on the others.
+    """
+
+    def __init__(self) -> None:
+        self._next_look = -inf
+        self._shares: dict[str, _OfShare] = {}
+
+    def go_on(self, store: TransportStore, *, leads: bool) -> None:
+        """Looks at the leases, if it is time, and gives back what can be given back in about ``SLICE_S``."""
+        if monotonic() < self._next_look:
+            return
+        self._next_look = monotonic() + store.options.consumer_ttl * LOOK_SHARE
+        try:
+            found = store.consumers.ended()
+        except ResponseError as error:
+            self._of("").note(error)
+            return
+        for share, failure in found.failed.items():
+            self._of(share).note(failure)
+        dead = {
+            share: late
+            for share, leases in found.leases.items()
+            if (late := self._of(share).late(store, found.now_ms, leases, leads=leads))
+        }
+        until = monotonic() + SLICE_S
+        for share, leases in dead.items():
+            try:
+                is_done = self._of(share).reclaim(store, leases)
+            except (RedisError, OSError) as error:
+                self._of(share).note(error)
+            else:
+                if not is_done or monotonic() > until:
+                    self._next_look = -inf
+                    return
+
+    def _of(self, share: str) -> _OfShare:
+        return self._shares.setdefault(share, _OfShare(share))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from kombu_delayq.transfer.forgetting import Forgetting
 from kombu_delayq.transfer.leader import Leader
 from kombu_delayq.transfer.leadership import Leadership
 from kombu_delayq.transfer.reclaim import Reclaiming
+from kombu_delayq.transfer.renaming import Renaming
 
 logger = get_logger(__name__)
 
@@ -63,6 +64,7 @@ class TransferWorker:
         self._deputy = Deputy(self._messages, self._announcements, self._stopping)
         self._forgetting = Forgetting()
         self._reclaiming = Reclaiming()
+        self._renaming = Renaming()
         self._last_warning = ""
 
     @property
@@ -155,6 +157,9 @@ class TransferWorker:
         self._announcements.follow(self._messages.in_list_form(store))
         if self.leading:
             self._forgetting.go_on(store, self._leadership.registered, self._announcements)
+            self._renaming.go_on(store, self._leadership.registered)
+        else:
+            self._renaming.stop()
         self._reclaiming.go_on(store, leads=self.leading)
         self._backoff.succeeded()
         try:

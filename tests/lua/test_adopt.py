@@ -20,6 +20,7 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
+from tests.support.store.plain_names import unacked_of
 
 UNACKED = ("unacked_index", "unacked")
 
@@ -34,7 +35,7 @@ def deliver(store: DelayStore, *tags: str) -> None:
 def test_a_message_moves_from_the_unacked_into_the_store(store: DelayStore) -> None:
     """The adopted message is in the store as if it had been offered, and no consumer holds it any more."""
     deliver(store, "tag", "another")
-    assert store.delivery.adopt("q", Offer("i", repr(FUTURE_MS), 3, "body"), "tag", *UNACKED)
+    assert store.delivery.adopt("q", Offer("i", repr(FUTURE_MS), 3, "body"), "tag", *unacked_of(store))
     after = look(store)
     assert [tag for tag, _ in after.pop(b"unacked_index")] == [b"another"]
     assert after == {
@@ -48,7 +49,7 @@ def test_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     """An adopted message is announced when it is the queue's first or its earliest."""
     deliver(store, "a", "b", "c")
     for tag, due_ms in (("a", FUTURE_MS), ("b", FUTURE_MS + 1), ("c", FUTURE_MS - 1)):
-        assert store.delivery.adopt("q", waiting(tag, due_ms), tag, *UNACKED)
+        assert store.delivery.adopt("q", waiting(tag, due_ms), tag, *unacked_of(store))
     assert ear.heard() == [announced(store, FUTURE_MS), announced(store, FUTURE_MS - 1)]
     assert look(store).keys() == {b"waiting in q", b"delayq:queues"}
 
@@ -59,7 +60,7 @@ def test_a_message_that_is_due_stays_with_its_consumer(store: DelayStore, ear: E
     store.client.sadd("delayq:queues", "q")
     before = contents(store.client)
     for due_ms in (PAST_MS, clock_ms(store.client)):
-        assert store.delivery.adopt("q", waiting("i", due_ms), "tag", *UNACKED) == "due"
+        assert store.delivery.adopt("q", waiting("i", due_ms), "tag", *unacked_of(store)) == "due"
     assert contents(store.client) == before
     assert ear.heard() == []
 
@@ -69,14 +70,14 @@ def test_a_message_that_its_consumer_has_lost_is_left_alone(store: DelayStore, e
     deliver(store, "another")
     store.client.sadd("delayq:queues", "q")
     before = contents(store.client)
-    assert store.delivery.adopt("q", waiting("i"), "tag", *UNACKED) == "gone"
+    assert store.delivery.adopt("q", waiting("i"), "tag", *unacked_of(store)) == "gone"
     assert contents(store.client) == before
     assert ear.heard() == []
 
 
 def test_a_consumer_that_does_not_acknowledge_holds_nothing(store: DelayStore) -> None:
     """Its message is stored without a look at what is held."""
-    assert store.delivery.adopt("q", waiting("i"), "", *UNACKED) == "first"
+    assert store.delivery.adopt("q", waiting("i"), "", *unacked_of(store)) == "first"
     assert store.queues.size("q") == 1
 
 
@@ -84,7 +85,7 @@ def test_a_message_that_waits_already_is_stored_once(store: DelayStore) -> None:
     """Of a message that is in the store already, byte for byte, the consumer's copy is dropped."""
     store.delivery.offer("q", waiting("i", priority=6))
     deliver(store, "tag")
-    assert store.delivery.adopt("q", waiting("i", priority=6), "tag", *UNACKED)
+    assert store.delivery.adopt("q", waiting("i", priority=6), "tag", *unacked_of(store))
     assert store.queues.size("q") == 1
     assert store.client.exists(*UNACKED) == 0
 
@@ -94,7 +95,7 @@ def test_another_message_under_its_id_is_kept_beside_it(store: DelayStore) -> No
     soon_ms = clock_ms(store.client) + 500
     store.delivery.offer("q", waiting("i", soon_ms, "one"))
     deliver(store, "tag")
-    assert store.delivery.adopt("q", waiting("i", soon_ms, "two"), "tag", *UNACKED)
+    assert store.delivery.adopt("q", waiting("i", soon_ms, "two"), "tag", *unacked_of(store))
     while store.queues.size("q"):
         store.delivery.transfer("q")
     assert popped(store.client, "q") == [b"one", b"two"]
@@ -105,5 +106,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
     """Where somebody else's key is in the way, the error names it, and the message stays where it is."""
     deliver(store, "tag")
     store.client.sadd("delayq:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.adopt("q", waiting("i"), "tag", *UNACKED))
+    refuses_a_key_of_the_wrong_type(
+        store, key, lambda: store.delivery.adopt("q", waiting("i"), "tag", *unacked_of(store))
+    )
     assert ear.heard() == []

@@ -7,7 +7,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import LeaseEnded
+from kombu_delayq.store.consuming.types import LeaseEnded
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
@@ -58,7 +58,7 @@ def test_a_consumer_that_is_fenced_off_never_renews_its_lease(store: DelayStore,
     store.client.lpush("q", "1")
     tags = [taken.tag for taken in take(store)]
     end_lease(store)
-    store.consumers.fence([ME]) if left == "fenced" else store.consumers.leave(ME)
+    store.consumers.fence([ME], "q") if left == "fenced" else store.consumers.leave(ME, "q")
     store.client.zadd(INDEX, dict.fromkeys(tags, 5.0))
     before = contents(store.client)
     assert not store.consumers.beat(ME, ["q"], tags)
@@ -75,7 +75,7 @@ def test_a_lease_may_be_renewed_late(store: DelayStore) -> None:
         take(store, 1, first=2)
     assert store.consumers.beat(ME, ["q"], [taken.tag])
     assert [each.body for each in take(store, 1, first=2)] == [b"2"]
-    assert store.taking.ack([taken.tag]) == []
+    assert store.taking.ack([taken.tag], "q") == []
 
 
 def test_messages_in_hand_are_as_new(store: DelayStore) -> None:

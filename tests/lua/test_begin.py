@@ -5,7 +5,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import Begun, JobRun
-from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several
+from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several, without_slots
 from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
 
 STREAM = "delayq:stream:s"
@@ -16,6 +16,7 @@ def run(number: int, name: str = "j") -> JobRun:
     return JobRun(name, number, TTL_MS)
 
 
+@without_slots
 def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
     """On an empty database, a run makes exactly the job's state, open, with the moment by Redis's clock."""
     before_ms = clock_ms(store.client)
@@ -38,6 +39,7 @@ def test_each_task_of_a_run_gets_the_same_answer(store: DelayStore) -> None:
     assert store.jobs.begin(run(2)) == first
 
 
+@without_slots
 def test_a_later_run_takes_the_job_over(store: DelayStore) -> None:
     """After a later run has begun, earlier ones are told so and change nothing."""
     store.jobs.begin(run(9))
@@ -75,6 +77,7 @@ def test_a_committed_job_takes_no_run_any_more(store: DelayStore, staged: bool) 
     assert contents(store.client) == before
 
 
+@without_slots
 def test_a_stream_knows_its_latest_job(store: DelayStore) -> None:
     """The job of a stream is found by the stream's name, as long as the job is remembered."""
     assert store.jobs.of_stream("s") is None
@@ -94,6 +97,7 @@ def test_a_superseded_run_does_not_take_the_stream(store: DelayStore) -> None:
     assert store.jobs.of_stream("s") == "new"
 
 
+@without_slots
 def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
     """A run that begins gives job, guard and staged messages the full time again: none ends before the others."""
     store.jobs.enqueue("q", begun(store, staged=True), [now("i")])
@@ -103,6 +107,7 @@ def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
     assert all(TTL_MS // 2 < store.client.pttl(key) <= TTL_MS for key in (JOB, GUARD, STAGED))
 
 
+@without_slots
 def test_runs_are_counted(store: DelayStore) -> None:
     """Each run gets a number above all before it, whatever its job, and the count does not expire."""
     assert [store.jobs.new_run() for _ in range(3)] == [1, 2, 3]
@@ -110,6 +115,7 @@ def test_runs_are_counted(store: DelayStore) -> None:
     assert store.client.ttl("delayq:runs") == -1
 
 
+@without_slots
 @pytest.mark.parametrize("key", [JOB, GUARD, STAGED, STREAM])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and the job does not begin."""

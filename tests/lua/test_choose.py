@@ -4,12 +4,13 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
-from tests.support.store.jobs import JOB, TTL_MS, begun
+from tests.support.store.jobs import JOB, TTL_MS, begun, without_slots
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
 
 FRESH_MS = 60_000.0
 
 
+@without_slots
 def test_the_first_run_that_asks_is_chosen(store: DelayStore) -> None:
     """A later run that asks gets the run that was chosen, and its job lives for its time from then on."""
     first = begun(store)
@@ -22,6 +23,7 @@ def test_the_first_run_that_asks_is_chosen(store: DelayStore) -> None:
     assert TTL_MS // 2 < store.client.pttl(JOB) <= TTL_MS
 
 
+@without_slots
 def test_a_choice_that_is_old_is_made_anew(store: DelayStore) -> None:
     """After its time, the files of the run that was chosen may be gone: the run that asks is chosen."""
     first = begun(store)
@@ -45,6 +47,7 @@ def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, word: str) 
     assert contents(store.client) == before
 
 
+@without_slots
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
     """Where somebody else's key is in the way, the error names it."""
     refuses_a_key_of_the_wrong_type(store, JOB, lambda: store.jobs.choose(JobRun("j", 1, TTL_MS), FRESH_MS))

@@ -6,7 +6,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
-from tests.support.store.promoting import GUARD, JOURNAL_ID, in_office, row
+from tests.support.store.promoting import GUARD, JOURNAL_ID, in_office, numbers, row
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def backup() -> str:
 def test_a_free_row_is_claimed(store: DelayStore) -> None:
     """A row that no promoter has pushed is claimed, with the time, and stays claimed when the call is repeated."""
     before_ms = store.now_ms()
-    assert store.promotion.claim_rows([1, 2]) == {1: "claimed", 2: "claimed"}
+    assert store.promotion.claim_rows(numbers(1, 2)) == {1: "claimed", 2: "claimed"}
     notes = store.client.hgetall(GUARD)
     assert set(notes) == {b"1", b"2"}
     assert all(before_ms - 1 <= float(note[1:]) <= store.now_ms() for note in notes.values())
-    assert store.promotion.claim_rows([2, 3]) == {2: "claimed", 3: "claimed"}
+    assert store.promotion.claim_rows(numbers(2, 3)) == {2: "claimed", 3: "claimed"}
     assert store.client.hget(GUARD, "2") == notes[b"2"]
 
 
@@ -30,28 +30,28 @@ def test_a_pushed_row_is_not_claimed(store: DelayStore) -> None:
     """Once a row is in the store, its claim changes nothing: Redis decides over it."""
     store.promotion.promote(JOURNAL_ID, in_office(store), [row(1)])
     before = contents(store.client)
-    assert store.promotion.claim_rows([1]) == {1: "pushed"}
+    assert store.promotion.claim_rows(numbers(1)) == {1: "pushed"}
     assert contents(store.client) == before
 
 
 def test_thousands_are_claimed_in_one_go(store: DelayStore) -> None:
     """As many rows as a bulk cancel has fit."""
-    assert set(store.promotion.claim_rows(range(2500)).values()) == {"claimed"}
+    assert set(store.promotion.claim_rows(numbers(*range(2500))).values()) == {"claimed"}
     assert store.client.hlen(GUARD) == 2500
 
 
 def test_no_rows_are_claimed_at_once(store: DelayStore) -> None:
     """No rows are no error, and need no Redis."""
-    assert store.promotion.claim_rows([]) == {}
+    assert store.promotion.claim_rows(numbers()) == {}
 
 
 def test_a_full_redis_lets_claim(make_store: MakeStore, own_server: PrivateRedis) -> None:
     """A cancel whose row has left the journal must not fail for lack of memory."""
     store = make_store(own_server)
     store.client.config_set("maxmemory", 1)
-    assert store.promotion.claim_rows([1]) == {1: "claimed"}
+    assert store.promotion.claim_rows(numbers(1)) == {1: "claimed"}
 
 
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, GUARD, lambda: store.promotion.claim_rows([1]))
+    refuses_a_key_of_the_wrong_type(store, GUARD, lambda: store.promotion.claim_rows(numbers(1)))

@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
-from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, claim, now, several
+from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, claim, now, several, without_slots
 from tests.support.store.keyspace import (
     BACKUP,
     DUE,
@@ -32,6 +32,7 @@ from tests.support.store.keyspace import (
 )
 
 
+@without_slots
 def test_a_message_for_now_is_pushed_and_its_id_guarded(store: DelayStore) -> None:
     """On a job that has begun, one message without a due time makes exactly its list, the guard and a count."""
     job = begun(store)
@@ -68,6 +69,7 @@ def test_each_id_is_sent_once(store: DelayStore) -> None:
     assert popped(store.client, "q") == [b"body of i", b"body of k"]
 
 
+@without_slots
 def test_an_id_is_sent_once_whatever_it_carries(store: DelayStore) -> None:
     """The id decides: other bytes, another due time or another queue do not make it another message of the job."""
     job = begun(store)
@@ -124,6 +126,7 @@ def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     assert ear.heard() == [announced(store, FUTURE_MS), announced(store, FUTURE_MS - 1)]
 
 
+@without_slots
 def test_a_purge_does_not_hide_a_queue(store: DelayStore) -> None:
     """Transfer workers know a queue that was purged since its first message of this store."""
     job = begun(store)
@@ -134,6 +137,7 @@ def test_a_purge_does_not_hide_a_queue(store: DelayStore) -> None:
     assert store.queues.names() == ["q"]
 
 
+@without_slots
 def test_staged_messages_are_invisible(store: DelayStore) -> None:
     """A staged message is in the job's list, with all that sending it takes, and nowhere else."""
     job = begun(store, staged=True)
@@ -150,6 +154,7 @@ def test_staged_messages_are_invisible(store: DelayStore) -> None:
     assert (found.enqueued, found.staged) == (2, 2)
 
 
+@without_slots
 @pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("word", ["committed", "aborted", "superseded", "unknown", "later"])
 def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, ear: Ear, word: str, staged: bool) -> None:
@@ -170,6 +175,7 @@ def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, ear: Ear, w
     assert ear.heard() == []
 
 
+@without_slots
 def test_a_rate_that_is_used_up_tells_how_long_to_wait(store: DelayStore) -> None:
     """After a chunk the job waits for as long as the chunk takes at its rate; until then nothing is changed."""
     job = begun(store, max_rate=0.1)
@@ -200,6 +206,7 @@ def test_what_is_staged_waits_for_neither_rate_nor_depth(store: DelayStore) -> N
     assert [store.jobs.enqueue("q", job, several(5, of)).fresh for of in "ij"] == [5, 5]
 
 
+@without_slots
 def test_what_a_job_needs_expires_and_a_queue_does_not(store: DelayStore) -> None:
     """Job, guard and staged messages end some time after the last chunk; the queue's own keys have no end."""
     store.jobs.enqueue("q", begun(store, "sent"), [now("i"), waiting("j", priority=3), waiting("j")])
@@ -235,6 +242,7 @@ def test_any_body(store: DelayStore, body: str | bytes) -> None:
     assert popped(store.client, "q") == [body.encode() if isinstance(body, str) else body]
 
 
+@without_slots
 def test_seven_thousand_nine_hundred_and_ninety_nine_messages_fit_in_one_call(store: DelayStore) -> None:
     """The largest chunk that Lua can hand on is sent whole; one more message, and nothing of it is."""
     messages = several(8000)
@@ -248,6 +256,7 @@ def test_seven_thousand_nine_hundred_and_ninety_nine_messages_fit_in_one_call(st
     assert store.client.llen("q") == 7999
 
 
+@without_slots
 @pytest.mark.parametrize("key", [JOB, STAGED, DUE, BACKUP, ORDER, TWINS, "q", "q\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, nothing is sent and no id is guarded."""
@@ -257,6 +266,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
     assert ear.heard() == []
 
 
+@without_slots
 def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
     """Where somebody else's key is in the place of the guard, nothing is sent."""
     job = begun(store)

@@ -5,7 +5,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import LeaseEnded
+from kombu_delayq.store.consuming.types import LeaseEnded
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
 
@@ -21,7 +21,7 @@ def test_a_consumer_whose_lease_has_ended_is_fenced_off(store: DelayStore) -> No
     lives(store)
     end_lease(store)
     for _ in range(2):
-        assert store.consumers.fence([ME]) == [ME]
+        assert store.consumers.fence([ME], "q") == [ME]
     assert contents(store.client)[b"delayq:consumers"] == [(ME.encode(), 0.0)]
     assert not store.consumers.beat(ME, ["q"])
     store.client.lpush("q", "1")
@@ -35,7 +35,7 @@ def test_a_consumer_that_lives_is_left_alone(store: DelayStore) -> None:
     end_lease(store, OTHER)
     assert store.consumers.beat(OTHER, ["q"])
     before = contents(store.client)
-    assert store.consumers.fence([ME, OTHER, "unknown"]) == []
+    assert store.consumers.fence([ME, OTHER, "unknown"], "q") == []
     assert contents(store.client) == before
 
 
@@ -45,13 +45,13 @@ def test_any_number_at_once(store: DelayStore) -> None:
     lives(store, *names)
     for name in names:
         end_lease(store, name)
-    assert store.consumers.fence([]) == []
-    assert store.consumers.fence(names) == names
+    assert store.consumers.fence([], "q") == []
+    assert store.consumers.fence(names, "q") == names
 
 
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, CONSUMERS, lambda: store.consumers.fence([ME]))
+    refuses_a_key_of_the_wrong_type(store, CONSUMERS, lambda: store.consumers.fence([ME], "q"))
 
 
 def test_a_full_redis_fences_off() -> None:
@@ -60,4 +60,4 @@ def test_a_full_redis_fences_off() -> None:
         lives(store := DelayStore(client))
         end_lease(store)
         client.config_set("maxmemory", 1)
-        assert store.consumers.fence([ME]) == [ME]
+        assert store.consumers.fence([ME], "q") == [ME]

@@ -5,10 +5,11 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
-from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several
+from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several, without_slots
 from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type, waiting
 
 
+@without_slots
 def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
     """After a commit the guard is gone, the job says so for its time, and what was sent stays."""
     job = begun(store)
@@ -23,6 +24,7 @@ def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
     assert TTL_MS // 2 < store.client.pttl(JOB) <= TTL_MS
 
 
+@without_slots
 def test_an_aborted_job_keeps_its_guard(store: DelayStore) -> None:
     """A later run of an aborted job sends only the ids that the job has not sent yet."""
     job = begun(store)
@@ -48,6 +50,7 @@ def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, staged: b
     assert (found.enqueued, found.staged) == (3, 3 if staged else 0)
 
 
+@without_slots
 def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
     """A job that has staged messages is not committed before they are sent, but nobody can write any more."""
     job = begun(store, staged=True)
@@ -64,6 +67,7 @@ def test_a_job_that_staged_nothing_is_committed(store: DelayStore) -> None:
     assert store.jobs.finish(begun(store, staged=True), "committed") == "committed"
 
 
+@without_slots
 @pytest.mark.parametrize("word", ["committed", "aborted"])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) -> None:
@@ -122,6 +126,7 @@ def test_jobs_end_apart(store: DelayStore) -> None:
     assert before.items() <= contents(store.client).items()
 
 
+@without_slots
 @pytest.mark.parametrize("key", [JOB, STAGED])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and the job goes on."""
@@ -129,6 +134,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.finish(job, "aborted"))
 
 
+@without_slots
 def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
     """Somebody else's key in the place of the guard is not deleted."""
     job = begun(store)

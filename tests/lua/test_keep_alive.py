@@ -20,6 +20,7 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
+from tests.support.store.plain_names import unacked_of
 
 EXPIRE_MS, HOUR_MS = 10_000, 3_600_000
 
@@ -56,7 +57,7 @@ def publish(store: DelayStore, due_ms: float) -> None:
 
 
 def adopt(store: DelayStore, due_ms: float) -> None:
-    assert store.delivery.adopt("q", waiting("late", due_ms), "", "unacked_index", "unacked", EXPIRE_MS)
+    assert store.delivery.adopt("q", waiting("late", due_ms), "", *unacked_of(store), EXPIRE_MS)
 
 
 def convert(store: DelayStore, due_ms: float) -> None:

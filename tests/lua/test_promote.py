@@ -6,7 +6,7 @@ from redis.exceptions import ResponseError
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.upkeep import promotion
-from kombu_delayq.store.upkeep.promotion import Promoted
+from kombu_delayq.store.upkeep.promotion_types import Promoted
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BACKUP,
@@ -22,7 +22,7 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.support.store.promoting import GUARD, JOURNAL_ID, MARKER, in_office, row, several_rows
+from tests.support.store.promoting import GUARD, JOURNAL_ID, MARKER, in_office, numbers, row, several_rows
 
 
 def test_a_row_comes_into_the_store(store: DelayStore) -> None:
@@ -51,7 +51,7 @@ def test_a_row_comes_once(store: DelayStore) -> None:
 def test_a_claimed_row_stays_away(store: DelayStore) -> None:
     """Of the rows of one call, those that were claimed are not put into the store."""
     term = in_office(store)
-    store.promotion.claim_rows([2])
+    store.promotion.claim_rows(numbers(2))
     words = store.promotion.promote(JOURNAL_ID, term, several_rows(3)).words
     assert words == {1: "promoted", 2: "claimed", 3: "promoted"}
     assert [message[0] for message in look(store)[b"waiting in q"]] == ["i1", "i3"]
@@ -61,7 +61,7 @@ def test_a_row_that_left_the_guard_may_come_again(store: DelayStore) -> None:
     """A settled row is new to the guard, and equal bytes that still wait are stored once."""
     term = in_office(store)
     store.promotion.promote(JOURNAL_ID, term, [row(1)])
-    store.promotion.settle_rows([1])
+    store.promotion.settle_rows(numbers(1))
     assert not store.client.exists(GUARD)
     assert store.promotion.promote(JOURNAL_ID, term, [row(1)]).words == {1: "promoted"}
     assert len(look(store)[b"waiting in q"]) == 1

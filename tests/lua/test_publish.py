@@ -6,7 +6,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import PUBLISH_BYTES, PUBLISH_COUNT, Enqueued
 from kombu_delayq.store.types import Offer
-from tests.support.store.jobs import JOB, STAGED, TTL_MS, begun, now, published, several, staged_job
+from tests.support.store.jobs import JOB, STAGED, TTL_MS, begun, now, published, several, staged_job, without_slots
 from tests.support.store.keyspace import (
     BACKUP,
     DUE,
@@ -25,6 +25,7 @@ from tests.support.store.keyspace import (
 )
 
 
+@without_slots
 def test_staged_messages_go_where_they_would_have_gone(store: DelayStore) -> None:
     """A call sends the messages of one queue, now or later by Redis's clock; after the last the job is committed."""
     job = staged_job(store, ("q", now("i", priority=9)), ("q", waiting("j")), ("q", waiting("k", PAST_MS)))
@@ -60,6 +61,7 @@ def test_large_messages_take_many_calls(store: DelayStore) -> None:
     assert popped(store.client, "q") == [body.encode() for body in bodies]
 
 
+@without_slots
 def test_each_queue_gets_its_own(store: DelayStore) -> None:
     """Messages for several queues go to each in the order in which they were staged."""
     job = staged_job(store, *(("ab"[n // 2 % 2], now(str(n))) for n in range(8)))
@@ -69,6 +71,7 @@ def test_each_queue_gets_its_own(store: DelayStore) -> None:
     assert store.queues.names() == ["a", "b"]
 
 
+@without_slots
 def test_another_publisher_at_the_same_messages_ends_none(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who finds that by now the next messages are for another queue sends these, and does not say that none is left."""
     job = staged_job(store, ("a", now("i")), ("b", now("j")), ("b", now("k")))
@@ -125,6 +128,7 @@ def test_messages_due_in_the_same_instant_keep_their_order(store: DelayStore) ->
     assert "".join(each[0] for each in look(store)[b"waiting in q"]) == names
 
 
+@without_slots
 def test_a_rate_holds_publishing_up(store: DelayStore) -> None:
     """At a rate the next call waits for as long as the messages of the last one take."""
     job = staged_job(store, ("a", now("i")), ("b", now("j")), max_rate=0.1)
@@ -136,6 +140,7 @@ def test_a_rate_holds_publishing_up(store: DelayStore) -> None:
     assert contents(store.client) == before | {b"delayq:queues": {b"a", b"b"}}
 
 
+@without_slots
 def test_as_many_are_published_as_the_queue_has_room_for(store: DelayStore) -> None:
     """With ``max_depth`` less than a call's messages, each call fills the queue up, and says so when it is full."""
     job = staged_job(store, *(("q", each) for each in several(8)), max_depth=5)
@@ -151,6 +156,7 @@ def test_as_many_are_published_as_the_queue_has_room_for(store: DelayStore) -> N
     assert [store.jobs.publish(job).fresh for _ in range(2)] == [2, 0]
 
 
+@without_slots
 def test_publishing_puts_off_the_end_of_what_is_staged(store: DelayStore) -> None:
     """Each call gives the job and what is left the full time, and the queue's keys no end."""
     job = staged_job(store, ("a", waiting("i", priority=3)), ("b", now("j")))
@@ -171,6 +177,7 @@ def test_any_message(store: DelayStore) -> None:
     assert popped(store.client, queue) == [body]
 
 
+@without_slots
 @pytest.mark.parametrize("key", [JOB, DUE, BACKUP, ORDER, TWINS, "q", "q\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, nothing is sent and nothing is lost."""

@@ -5,7 +5,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import Landing, Requeued
+from kombu_delayq.store.consuming.types import Landing, Requeued
 from tests.support.store.consuming import INDEX, ME, UNACKED, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
@@ -77,7 +77,7 @@ def test_messages_of_several_queues_go_back_at_once(store: DelayStore) -> None:
 def test_what_is_held_no_more_stays_where_it_is(store: DelayStore) -> None:
     """A message that was acknowledged or put back meanwhile is not put back again, and its tag is answered."""
     first, second, third = held(store, 3)
-    store.taking.ack([first.tag])
+    store.taking.ack([first.tag], "q")
     assert store.taking.requeue([second], "next") == []
     assert store.taking.requeue([first, second, third], "next") == [first.tag, second.tag]
     assert popped(store.client, "q") == [b"2", b"1"]

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import Landing, LeaseEnded, Request
+from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request
 from kombu_delayq.store.keys import Keys
 from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message, take
 from tests.support.store.fixtures import MakeStore
@@ -175,7 +175,7 @@ def test_without_a_lease_nothing_is_taken(store: DelayStore, left: str) -> None:
     store.client.lpush("q", "0", "1", "2")
     landing = Landing("q", 0, ME)
     assert land(store, landing)
-    end_lease(store) if left == "ended" else store.consumers.leave(ME)
+    end_lease(store) if left == "ended" else store.consumers.leave(ME, "q")
     with pytest.raises(LeaseEnded):
         take(store, landings=[landing])
     assert not store.client.exists(INDEX, UNACKED, store.keys.landing(*landing))

@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.upkeep.promotion import Office
+from kombu_delayq.store.upkeep.promotion_types import Office
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
 from tests.support.store.promoting import JOURNAL_ID, MARKER, in_office
 

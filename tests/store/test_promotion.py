@@ -6,7 +6,7 @@ from collections.abc import Callable
 from kombu_delayq.store import DelayStore
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS
-from tests.support.store.promoting import GUARD, JOURNAL_ID, in_office, row, several_rows
+from tests.support.store.promoting import GUARD, JOURNAL_ID, in_office, numbers, row, several_rows
 from tests.support.store.together import together
 
 
@@ -23,7 +23,7 @@ def test_a_row_is_claimed_or_promoted_and_never_both(store: DelayStore) -> None:
     def claim(store: DelayStore) -> dict[int, str]:
         words: dict[int, str] = {}
         for one in random.sample(rows, 200):
-            words |= store.promotion.claim_rows([one.seq])
+            words |= store.promotion.claim_rows([one])
         return words
 
     first, second, claimed, claimed_too = together(store, promote, promote, claim, claim)
@@ -45,7 +45,7 @@ def test_an_earlier_promoter_is_cut_off_in_the_middle_of_its_round(make_store: M
     successor = in_office(new)
     assert old.promotion.promote(JOURNAL_ID, term, rows[4:]).word == "superseded"
     assert old.promotion.pulse(JOURNAL_ID, term, 5).word == "superseded"
-    assert sorted(new.promotion.pushed()) == [1, 2, 3, 4]
+    assert sorted(new.promotion.pushed(["q"])) == [1, 2, 3, 4]
     words = new.promotion.promote(JOURNAL_ID, successor, rows).words
     assert list(words.values()) == ["pushed"] * 4 + ["promoted"] * 6
     assert new.queues.size("q") == 10
@@ -55,12 +55,12 @@ def test_old_entries_leave_the_guard(store: DelayStore) -> None:
     """Claimed and pushed rows leave once they are older than the caller says, each kind by its own time."""
     term = in_office(store)
     store.promotion.promote(JOURNAL_ID, term, several_rows(3))
-    store.promotion.claim_rows(range(10, 15))
-    assert store.promotion.prune(0, 0) == 0
+    store.promotion.claim_rows(numbers(*range(10, 15)))
+    assert store.promotion.prune(0, 0, ["q"]) == 0
     later_ms = store.now_ms() + 1
-    assert store.promotion.prune(later_ms, 0) == 5
-    assert sorted(store.promotion.pushed()) == [1, 2, 3]
-    assert store.promotion.prune(0, later_ms) == 3
+    assert store.promotion.prune(later_ms, 0, ["q"]) == 5
+    assert sorted(store.promotion.pushed(["q"])) == [1, 2, 3]
+    assert store.promotion.prune(0, later_ms, ["q"]) == 3
     assert not store.client.exists(GUARD)
 
 
@@ -68,8 +68,8 @@ def test_a_pruned_claim_does_not_bring_back_what_a_later_round_reads(store: Dela
     """Claims that are younger than the given time stay, so that a round which is under way meets them."""
     term = in_office(store)
     begun_ms = store.now_ms()
-    store.promotion.claim_rows([1])
-    assert store.promotion.prune(begun_ms - 1, begun_ms - 1) == 0
+    store.promotion.claim_rows(numbers(1))
+    assert store.promotion.prune(begun_ms - 1, begun_ms - 1, ["q"]) == 0
     assert store.promotion.promote(JOURNAL_ID, term, [row(1)]).words == {1: "claimed"}
 
 
@@ -87,4 +87,4 @@ def test_promotion_goes_on_while_publishers_publish(store: DelayStore) -> None:
     together(store, promoter(1), promoter(31), promoter(61))
     messages = store.scan.browse("q", count=1000).messages
     assert sorted(message.id for message in messages) == sorted(f"i{seq}" for seq in range(1, 121))
-    assert sorted(store.promotion.pushed()) == list(range(1, 121))
+    assert sorted(store.promotion.pushed(["q"])) == list(range(1, 121))

@@ -15,14 +15,14 @@ from kombu_delayq import scripts
 from kombu_delayq.options.limits import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
-from kombu_delayq.store.consuming.taking import Request, Requeued
+from kombu_delayq.store.consuming.types import Request, Requeued
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Waiting
 from kombu_delayq.store.upkeep.dead_letters import Letter
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
-from tests.support.store.promoting import JOURNAL_ID, row
+from tests.support.store.promoting import JOURNAL_ID, numbers, row
 
 #: A bulk job that stages its messages.
 JOB = JobRun("j", 1, 600_000, staged=True)
@@ -37,20 +37,29 @@ def _publish(store: DelayStore) -> None:
     store.jobs.publish(JOB)
 
 
+def _replay(store: DelayStore) -> None:
+    key = store.keys.ready("dead", (0,))[0]
+    store.client.lpush(key, "letter")
+    store.letters.replay("dead", key, [Letter(b"letter", "away")])
+
+
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "offer": lambda store: store.delivery.offer("q", waiting("i")),
-    "adopt": lambda store: store.delivery.adopt("q", waiting("j"), "", "unacked_index", "unacked"),
+    "adopt": lambda store: store.delivery.adopt(
+        "q", waiting("j"), "", *(of(store.keys.share("q")) for of in (store.keys.unacked_index, store.keys.unacked))
+    ),
     "transfer": lambda store: store.delivery.transfer("q"),
     "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
     "transfer_limited": lambda store: store.delivery.transfer_limited("q", QueueLimits("run", None, 5, 5)),
     "bury": lambda store: store.delivery.bury(QueueForm("q", store.backup), [], "dead"),
     "heads": lambda store: store.delivery.heads(["q"]),
     "take": lambda store: store.taking.take(Request("", 0, 1, ["q"], unnoted=["q"])),
-    "ack": lambda store: store.taking.ack(["unknown"]),
+    "ack": lambda store: store.taking.ack(["unknown"], "q"),
     "requeue": lambda store: store.taking.requeue([Requeued("unknown", "q", 0, "body")], "next"),
     "beat": lambda store: store.consumers.beat("host:1:name", ["q"], is_new=True),
-    "fence": lambda store: store.consumers.fence(["unknown"]),
+    "fence": lambda store: store.consumers.fence(["unknown"], "q"),
     "stats": lambda store: store.queues.stats("q"),
+    "head": lambda store: store.leases.head([QueueForm("q", store.backup)]),
     "lead": lambda store: store.leases.lead("name"),
     "release": lambda store: store.leases.release("name"),
     "oversee": lambda store: store.leases.oversee([QueueForm("q", store.backup)]),
@@ -59,11 +68,13 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "reschedule": lambda store: store.lookup.reschedule("q", [_change(store)]),
     "run_now": lambda store: store.lookup.run_now("q", [_change(store)]),
     "step": lambda store: store.chains.step("q", "chain", waiting("s", body="step of chain")),
+    "admit": lambda store: store.chains.admit(waiting("s")),
+    "retract": lambda store: store.chains.retract("q", waiting("unknown")),
     "refuse": lambda store: store.chains.refuse(["unknown"]),
     "repair_index": lambda store: store.repair.repair_index("q", [b"unknown"], mend=True),
     "repair_backup": lambda store: store.repair.repair_backup("q", [(b"unknown", None)], mend=True),
     "repair_list": lambda store: store.repair.repair_list("q", 0, mend=True),
-    "replay": lambda store: store.letters.replay("dead", "dead", [Letter(b"unknown", "away")]),
+    "replay": _replay,
     "index": lambda store: store.lookup.index("q"),
     "scan": lambda store: store.scan.scan(Part("q", backup=store.backup)),
     "cut": lambda store: store.scan.cut("q", [0]),
@@ -71,8 +82,9 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "enqueue": lambda store: store.jobs.enqueue("q", JOB, [waiting("b")]),
     "finish": lambda store: store.jobs.finish(JOB, "committed"),
     "publish": _publish,
+    "pace": lambda store: store.jobs.pace(JOB._replace(max_rate=1000.0), 1),
     "choose": lambda store: store.jobs.choose(JOB, 60_000),
-    "withhold": lambda store: store.jobs.withhold("j", 60_000, ["unknown"]),
+    "withhold": lambda store: store.jobs.withhold("j", 60_000, [("q", "unknown")]),
     "convert": lambda store: store.queues.convert("q"),
     "purge": lambda store: store.queues.purge("q"),
     "put": lambda store: store.delivery.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
@@ -85,9 +97,13 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "discard": lambda store: store.lookup.discard("q", [(_change(store).message, "")]),
     "begin_epoch": lambda store: store.promotion.begin_epoch(JOURNAL_ID, 1, 0),
     "take_office": lambda store: store.promotion.take_office(JOURNAL_ID, 1, 0),
+    "take_queues": lambda store: store.promotion.take_queues(JOURNAL_ID, 1, 1, 0, ["q"]),
     "pulse": lambda store: store.promotion.pulse(JOURNAL_ID, 1, 0),
     "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
-    "claim_rows": lambda store: store.promotion.claim_rows([2]),
+    "claim_rows": lambda store: store.promotion.claim_rows(numbers(2)),
+    "shorten": lambda store: store.renamed.shorten("q", [b"unknown"]),
+    "note_use": lambda store: store.queues.note_use("q"),
+    "vacate": lambda store: store.queues.vacate(["q"], "look", ["hash"]),
     "forget": lambda store: store.queues.forget(["q"], 60.0),
 }
 

@@ -48,7 +48,7 @@ def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) 
                 f"the app has the transport option backup={store.backup!r}: new messages go on to be kept in that "
                 f"form, until it is set to {to!r} wherever tasks are published and run"
             )
-    raise SystemExit(int(work.failed or len(names) < len(set(queues))))
+    raise SystemExit(int(work.failed or bool(set(queues) - set(names))))
 
 
 class _Convert:

@@ -72,7 +72,7 @@ def export(
         print_stderr(
             f"{work.lost:,} messages are not in it, because their bodies are lost; `delayq repair` removes them"
         )
-    if work.failed or len(names) < len(set(queues)):
+    if work.failed or set(queues) - set(names):
         raise SystemExit(1)
 
 

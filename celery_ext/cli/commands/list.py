@@ -61,7 +61,7 @@ def list_(
             click.echo(f"… and {more:,} more", err=as_json)
         elif not shown and not as_json and names:
             click.echo("no delayed messages")
-    if listing.failed or len(names) < len(set(queues)):
+    if listing.failed or set(queues) - set(names):
         raise SystemExit(1)
 
 

@@ -32,7 +32,7 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
             removed = store.queues.purge(name)
             fields = {"queue": name, "removed": removed}
             click.echo(json_line(fields) if as_json else f"queue {escaped(name)}: {removed:,} delayed messages removed")
-    if len(sizes) < len(set(queues)):
+    if set(queues) - set(sizes):
         raise SystemExit(1)
 
 

@@ -22,9 +22,10 @@ _EPILOG = """
 \b
 Exit codes with --check, as monitoring plugins have them:
   0  OK.
-  1  WARNING: more than a --warn-… limit, no known consumer (--consumers), or late promotion (--journal).
+  1  WARNING: more than a --warn-… limit, no known consumer (--consumers), late promotion (--journal), or a node
+     of a cluster that is down (--nodes).
   2  CRITICAL: more than a --max-… limit, no leader (--leader), something wrong with the journal (--journal),
-     or Redis has lost data that the journal can restore.
+     slots that no node serves (--nodes), or Redis has lost data that the journal can restore.
   3  UNKNOWN: Redis does not answer, a queue cannot be read or is not known, or the options are wrong.
 """
 
@@ -53,7 +54,8 @@ def status(
     letters, and all consumers. DELAYED messages wait in the store, overdue ones among them; READY messages wait for a
     consumer. CONSUMERS are those that are known: not those on the stock transport or with `consume="brpop"`. IN HAND
     are messages that a consumer has and has not acknowledged, of all its queues. With a journal, IN JOURNAL are
-    those of the DELAYED messages that only the journal's database has.
+    those of the DELAYED messages that only the journal's database has. On a Redis Cluster, SLOT is the queue's hash
+    slot and NODE the primary that has it; the nodes follow in a table of their own.
 
     With --check it compares with the limits. Each limit is one of a single queue.
     """

@@ -12,7 +12,7 @@ import click
 
 from celery_ext.cli.output import escaped
 from celery_ext.cli.param_types import DURATION
-from celery_ext.cli.status import journal
+from celery_ext.cli.status import cluster, journal
 from celery_ext.delays.durations import in_words
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,6 +70,7 @@ class Limits:
         leader: Whether it is critical that no transfer worker leads.
         consumers: Whether to warn of queues with messages that are ready or due, and no known consumer.
         journal: Whether the journal has to be there and promoted in time.
+        nodes: Whether all slots of a Redis Cluster have to be served, and all its nodes have to be well.
     """
 
     warn: Mapping[str, float]
@@ -77,6 +78,7 @@ class Limits:
     leader: bool = False
     consumers: bool = False
     journal: bool = False
+    nodes: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Limits":
@@ -96,10 +98,10 @@ class Limits:
         for name in warn.keys() & most.keys():
             if warn[name] > most[name]:
                 raise click.UsageError(f"--warn-{name} is above --max-{name}, so it would never warn")
-        return cls(warn, most, given["leader"], given["consumers"], given["journal"])
+        return cls(warn, most, given["leader"], given["consumers"], given["journal"], given["nodes"])
 
     def __bool__(self) -> bool:
-        return bool(self.warn or self.most or self.leader or self.consumers or self.journal)
+        return bool(self.warn or self.most or self.leader or self.consumers or self.journal or self.nodes)
 
 
 def check_options(command: F) -> F:
@@ -131,6 +133,12 @@ def check_options(command: F) -> F:
             is_flag=True,
             help="CRITICAL when the journal's database is away, nobody promotes its messages, or promotion is so late "
             f"that messages are; WARNING when it is {journal.LAG_S:g} s behind.",
+        ),
+        click.option(
+            "--nodes",
+            is_flag=True,
+            help="In a Redis Cluster: CRITICAL when a slot is served by no node; WARNING when a node is down, or a "
+            "replica has lost its primary.",
         ),
     ]
     for option in reversed(options):
@@ -178,6 +186,8 @@ def _complaints(report: Mapping[str, Any], limits: Limits, *, failed: bool) -> I
         yield State.CRITICAL, "no transfer worker leads"
     yield from ((State.CRITICAL, text) for text in journal.critical(report["journal"], wanted=limits.journal))
     yield from ((State.WARNING, text) for text in journal.warnings(report["journal"], wanted=limits.journal))
+    if limits.nodes:
+        yield from _of_nodes(report)
     for measure in _MEASURES:
         rows = _rows(report, measure)
         most, warn = limits.most.get(measure.name), limits.warn.get(measure.name)
@@ -188,17 +198,30 @@ def _complaints(report: Mapping[str, Any], limits: Limits, *, failed: bool) -> I
         for row in _largest(others, measure):
             yield State.WARNING, _above(row, measure, warn)
     if limits.consumers:
-        if report["consumers_error"]:
-            yield State.UNKNOWN, f"consumers are not listed: {report['consumers_error']}"
-        idle = [row["queue"] for row in report["queues"] if row.get("no_consumer")]
-        if idle:
-            yield State.WARNING, f"no consumer is known of {_names(idle)}"
+        yield from _of_consumers(report)
     unread = [*report["queues"], *(report["dead_letters"] if _counts_letters(limits) else ())]
     errors = {row["queue"]: row["error"] for row in unread if "error" in row}
     if errors:
         yield State.UNKNOWN, f"{_names(errors)} cannot be read: {next(iter(errors.values()))}"
     elif failed:
         yield State.UNKNOWN, "something that was asked for is not known; stderr says what"
+
+
+def _of_consumers(report: Mapping[str, Any]) -> Iterator[tuple[State, str]]:
+    if report["consumers_error"]:
+        yield State.UNKNOWN, f"consumers are not listed: {report['consumers_error']}"
+    idle = [row["queue"] for row in report["queues"] if row.get("no_consumer")]
+    if idle:
+        yield State.WARNING, f"no consumer is known of {_names(idle)}"
+
+
+def _of_nodes(report: Mapping[str, Any]) -> Iterator[tuple[State, str]]:
+    for state, texts in (
+        (State.CRITICAL, cluster.critical(report)),
+        (State.WARNING, cluster.warnings(report)),
+        (State.UNKNOWN, cluster.unknown(report)),
+    ):
+        yield from ((state, text) for text in texts)
 
 
 def _rows(report: Mapping[str, Any], measure: _Measure) -> list[dict[str, Any]]:

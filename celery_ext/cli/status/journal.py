@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from celery_ext.cli.output import escaped, local_time
+from celery_ext.cli.output import escaped, local_time, size
 from celery_ext.delays.durations import in_words
 from kombu_delayq.message.times import iso_of
 
@@ -19,7 +19,6 @@ _FAULTS = {
     "run`",
     "other": "Redis belongs to another journal, so nothing is promoted: is journal_url right?",
 }
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, Any]:
@@ -56,8 +55,8 @@ def lines(journal: Mapping[str, Any] | None) -> Iterator[str]:
         yield f"journal  {journal['url']} DOES NOT ANSWER: {escaped(journal['error'])}"
         yield "         what waits there is not counted below, and far messages cannot be published"
     else:
-        size = "" if journal["size_bytes"] is None else f", {_size(journal['size_bytes'])}"
-        rows = f"{journal['waiting']:,} messages wait there alone, {journal['offered']:,} rows of others{size}"
+        space = "" if journal["size_bytes"] is None else f", {size(journal['size_bytes'])}"
+        rows = f"{journal['waiting']:,} messages wait there alone, {journal['offered']:,} rows of others{space}"
         yield f"journal  {journal['url']}: {rows}"
     yield escaped(f"promotes {_promoter(journal)}{_timing(journal)}")
     yield from (f"LOST     {text}" for text in losses(journal))
@@ -84,13 +83,6 @@ def _timing(journal: Mapping[str, Any]) -> str:
     if journal["lag_s"] >= 1:
         return f", {in_words(journal['lag_s'], plain=True)} behind"
     return f", next at {local_time(journal['next_promotion'])} ({in_words(journal['next_promotion_in_s'])})"
-
-
-def _size(count: float) -> str:
-    unit = 0
-    while count >= 1000 and unit < len(_UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.3g} {_UNITS[unit]}"
 
 
 def critical(journal: Mapping[str, Any] | None, *, wanted: bool) -> Iterator[str]:

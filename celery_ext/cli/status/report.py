@@ -1,7 +1,7 @@
 """The report of ``delayq status``: a dict, as ``--json`` prints it."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kombu.connection import Connection
@@ -11,13 +11,15 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.hints import stock_transport
 from celery_ext.cli.letter_options import named_by
 from celery_ext.cli.queues import known_queues
-from celery_ext.cli.status import journal
+from celery_ext.cli.status import cluster, journal
 from celery_ext.connection import look_at_journal
+from celery_ext.spreading.figures import counts_together, stats_together
+from celery_ext.spreading.rows import Spreads, members_of
 from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.consuming.consumers import ConsumerLease
+from kombu_delayq.store.consuming.types import ConsumerLease
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.figures import QueueCounts
+from kombu_delayq.store.viewing.counts import QueueCounts
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
@@ -56,54 +58,85 @@ def report(broker: CliBroker, connection: Connection, store: OperatorStore, queu
     """
     store, state = look_at_journal(store)
     of_app = list(broker.app.amqp.queues) if broker.app is not None else []
-    given = known_queues(broker, store, queues, ready=True)
-    names = given if queues else sorted({*store.queues.names(), *of_app})
+    nodes = store.nodes.overview()
+    away = [] if nodes is None else _registry_away(store)
+    given = list(queues) if away else known_queues(broker, store, queues, ready=True)
+    names = given if queues else sorted({*([] if away else store.queues.names()), *of_app})
+    spreads = Spreads({}) if away else Spreads.of(store)
+    shown = {name: spreads.members(name) for name in queues if name in given} if queues else spreads.rows(names)
+    names = members_of(shown)
     letters = _dead_letters(broker, store, queues)
     consuming = _consuming(store)
-    counts = _or_missing(lambda: store.figures.counts(names), dict[str, QueueCounts]())
-    rows = [_row(stats, counts.get(stats.queue), consuming, letters, state) for stats in _overview(store, names)]
+    counts = _or_missing(store, lambda: store.figures.counts(names), dict[str, QueueCounts]())
+    stats = {found.queue: found for found in _overview(store, names)}
+
+    def row_of(queues: Sequence[str]) -> dict[str, Any]:
+        row = _row([stats[queue] for queue in queues], counts, consuming, letters, state)
+        return {**row, **cluster.place_of(store, nodes, queues)}
+
+    rows = []
+    for name, members in shown.items():
+        parts = [row_of([member]) for member in members]
+        rows += parts if len(parts) == 1 else [{**row_of(members), "queue": name, "parts": parts}]
     values = {
         "broker": connection.as_uri(),
         "global_keyprefix": store.keys.prefix,
         "stock_transport": stock_transport(broker.app),
-        "leader": store.leases.leader(),
+        "leader": None if away else store.leases.leader(),
+        "cluster": nodes and cluster.values_of(nodes, away),
         "journal": state and journal.values_of(state, store.now_ms(), store.options.journal_lead),
         "queues": rows,
         "dead_letters": list(letters.values()),
-        **_consumers(consuming, queues),
+        **_consumers(consuming, names if queues else ()),
         "other_prefixes": store.queues.other_prefixes(),
     }
-    failed = consuming.failed or any("error" in row for row in rows) or len(given) < len(set(queues))
-    failed = failed or bool(state and state.error)
+    failed = consuming.failed or any("error" in row for row in rows) or bool(set(queues) - set(given))
+    failed = failed or bool(away) or bool(state and state.error)
     return Report(values, failed)
+
+
+def _registry_away(store: OperatorStore) -> list[str]:
+    """Returns why the names of the queues cannot be read because their node is away; nothing if they can."""
+    try:
+        store.queues.names()
+    except ResponseError:
+        raise
+    except store.nodes.errors as error:
+        return [str(error)]
+    return []
 
 
 def _overview(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
     """Counts the messages of queues; an error takes the place of what cannot be read."""
     try:
         return store.figures.overview(queues)
-    except ResponseError as error:  # such as for a user without the rights
+    except store.nodes.errors as error:  # such as for a user without the rights
         return [QueueStats(queue, 0.0, 0, 0, 0, None, error=str(error)) for queue in queues]
 
 
 def _row(
-    stats: QueueStats,
-    counts: QueueCounts | None,
+    several: Sequence[QueueStats],
+    counts_of: Mapping[str, QueueCounts],
     consuming: _Consuming,
     letters: dict[str, Any],
     state: "JournalState | None",
 ) -> dict[str, Any]:
+    """Returns the row of a queue, or of several that are shown as the first of them."""
+    queues = [stats.queue for stats in several]
+    stats = stats_together(queues[0], several)
+    found = [counts_of[queue] for queue in queues if queue in counts_of]
+    counts = counts_together(found) if found else None
     if stats.error:
         return {"queue": stats.queue, "error": stats.error}
     due_ms = stats.next_due_ms
-    living = [lease for lease in consuming.leases if lease.left_ms > 0 and stats.queue in lease.queues]
+    living = [lease for lease in consuming.leases if lease.left_ms > 0 and not set(queues).isdisjoint(lease.queues)]
     consumers = len({("http", lease.pid) if lease.is_lent else lease.name for lease in living})  # one has many leases
-    unacked = consuming.unacked.get(stats.queue, 0)
-    is_idle = not (consumers or unacked or consuming.error or stats.queue in letters)
+    unacked = sum(consuming.unacked.get(queue, 0) for queue in queues)
+    is_idle = not (consumers or unacked or consuming.error or not letters.keys().isdisjoint(queues))
     return {
         "queue": stats.queue,
         "delayed": stats.delayed,
-        "in_journal": _in_journal(stats.queue, state),
+        "in_journal": _in_journal(queues, state),
         "ready": stats.ready,
         "next_due": None if due_ms is None else iso_of(due_ms),
         "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
@@ -117,11 +150,11 @@ def _row(
     }
 
 
-def _in_journal(queue: str, state: "JournalState | None") -> int | None:
+def _in_journal(queues: Sequence[str], state: "JournalState | None") -> int | None:
     """Returns how many messages only the journal has; None while its database does not answer."""
     if state is None:
         return 0
-    return None if state.error else state.waiting.get(queue, 0)
+    return None if state.error else sum(state.waiting.get(queue, 0) for queue in queues)
 
 
 def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] | None:
@@ -134,8 +167,8 @@ def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] 
 
 def _dead_letters(broker: CliBroker, store: OperatorStore, queues: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Counts dead letters by queue: in the queues into which letters were put, and those that the app names."""
-    of_app = [] if broker.app is None else _or_missing(lambda: named_by(broker.app), list[str](), Exception)
-    known = {*_or_missing(store.figures.dead_letter_queues, list[str]()), *of_app}
+    of_app = [] if broker.app is None else _or_missing(store, lambda: named_by(broker.app), list[str](), (Exception,))
+    known = {*_or_missing(store, store.figures.dead_letter_queues, list[str]()), *of_app}
     names = sorted(known.intersection(queues) if queues else known)
     found = {}
     for stats in _overview(store, names):
@@ -145,10 +178,10 @@ def _dead_letters(broker: CliBroker, store: OperatorStore, queues: Sequence[str]
     return found
 
 
-def _or_missing(look: Callable[[], T], missing: T, errors: type[Exception] = ResponseError) -> T:
+def _or_missing(store: OperatorStore, look: Callable[[], T], missing: T, errors: tuple[type[Exception], ...] = ()) -> T:
     try:
         return look()
-    except errors:
+    except errors or store.nodes.errors:  # noqa: B030  # both are tuples of classes
         return missing
 
 
@@ -157,9 +190,10 @@ def _consuming(store: OperatorStore) -> _Consuming:
     try:
         in_hand = Counter(store.consumers.counts())  # first: a consumer is known before it takes messages
         leases = store.consumers.all()
-    except ResponseError as error:
+        held = _or_missing(store, store.figures.held, dict[str, int]())
+    except store.nodes.errors as error:
         return _Consuming([], Counter(), {}, str(error), not isinstance(error, NoPermissionError))
-    return _Consuming(leases, in_hand, _or_missing(store.figures.held, dict[str, int]()), None, False)
+    return _Consuming(leases, in_hand, held, None, False)
 
 
 def _consumers(consuming: _Consuming, queues: Sequence[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from celery_ext.cli.hints import prefixes_in_words
 from celery_ext.cli.output import escaped, fit_table, local_time
-from celery_ext.cli.status import journal
+from celery_ext.cli.status import cluster, journal
 from celery_ext.delays.durations import in_words
 
 #: How many queues without a consumer are named.
@@ -24,7 +24,7 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
     if report["global_keyprefix"]:
         lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
     lines.append(f"leading  {report['leader'] or 'no transfer worker runs: nothing that is due will be delivered'}")
-    lines += journal.lines(report["journal"])
+    lines += [*cluster.lines(report), *journal.lines(report["journal"])]
     if report["stock_transport"]:
         lines.append(
             f"app      uses the stock transport {report['stock_transport']!r} itself: its delayed tasks wait in the "
@@ -38,6 +38,7 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
         *_no_consumer(report),
         *_dead_letters(report),
         *_consumers(report),
+        *cluster.table(report),
     ]
     if report["other_prefixes"]:
         lines += ["", escaped(prefixes_in_words(report["other_prefixes"], app=app))]
@@ -45,27 +46,42 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
 
 
 def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
+    shown = [each for row in report["queues"] for each in (row, *(row.get("parts", ()) if named else ()))]
     rows = [
         [
-            escaped(row["queue"]),
+            escaped(_name(row)),
             f"{row['delayed']:,}",
             *([_number(row["in_journal"])] if report["journal"] else []),
             f"{row['ready']:,}",
             _consumers_of(row),
             f"{local_time(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
             _overdue(row),
+            *(
+                ["-" if row["slot"] is None else f"{row['slot']}", escaped(row["node"] or "-")]
+                if report["cluster"]
+                else []
+            ),
         ]
-        for row in report["queues"]
+        for row in shown
         if "error" not in row
     ]
     if rows:
         head = ["QUEUE", "DELAYED", "READY", "CONSUMERS", "NEXT DUE", "OVERDUE"]
         if report["journal"]:
             head.insert(2, "IN JOURNAL")
-        yield from fit_table(head, rows, right=set(range(1, len(head) - 2)), title=0)
+        numbers = set(range(1, len(head) - 2))
+        if report["cluster"]:
+            numbers.add(len(head))
+            head += ["SLOT", "NODE"]
+        yield from fit_table(head, rows, right=numbers, title=0)
     if not (report["queues"] or named):
         yield "no queue holds or held delayed messages"
     yield from (escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row)
+
+
+def _name(row: dict[str, Any]) -> str:
+    """Returns the name of a queue, and how many parts it has; the queue itself is one of the ``parts``."""
+    return f"{row['queue']} ({len(row['parts']) - 1} parts)" if "parts" in row else str(row["queue"])
 
 
 def _number(count: int | None) -> str:

@@ -4,9 +4,10 @@ from time import monotonic
 
 from kombu.log import get_logger
 
+from celery_ext.journal.promotion.at_queues import AtQueues, OutOfOffice
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.connection.text import as_text
-from kombu_delayq.store.upkeep.promotion import Office as Answer
+from kombu_delayq.store.upkeep.promotion_types import Office as Answer
 
 logger = get_logger(__name__)
 
@@ -14,10 +15,6 @@ logger = get_logger(__name__)
 BEAT_S = 1.0
 #: How often the log says that a loss is still to be restored, in s.
 REMIND_S = 300.0
-
-
-class OutOfOffice(Exception):
-    """Another promoter has taken office, or Redis is not what it was."""
 
 
 class Office:
@@ -28,6 +25,8 @@ class Office:
     watermarks of then stay with it. The marker is written first: a promoter that dies in between leaves a marker ahead
     of the journal, and the next one ends the epoch.
 
+    Where Redis has hash slots, the marker of all has the term alone. Markers of the queues tell which have lost data.
+
     Args:
         store: The store, with connections of its own.
 
@@ -35,10 +34,12 @@ class Office:
         term: Number of the term, as Redis knows it.
         epoch: Number of the epoch.
         moved_to_ms: The watermark that was noted last, ms since the epoch; 0 before the first beat.
+        at_queues: The office at single queues, where Redis has hash slots; else None.
     """
 
     def __init__(self, store: JournaledStore) -> None:
         self._store = store
+        self.at_queues = AtQueues(store) if store.keys.slots else None
         self._beat = 0
         self._next_beat = 0.0
         self._remind_at = 0.0
@@ -60,11 +61,14 @@ class Office:
         """
         journal, promotion = self._store.journal, self._store.promotion
         seen: Answer | None = None
+        suspect = False
         for _ in range(10):
             epoch, beat = journal.epoch(), journal.beat()
             office = promotion.take_office(journal.id, epoch, beat)
             if office.word == "lost" and (epoch, beat) == (1, 0):  # a journal that nobody has promoted yet
                 office = promotion.begin_epoch(journal.id, epoch, beat)
+            elif office.word in ("lost", "behind") and self.at_queues is not None:
+                office, suspect = promotion.begin_epoch(journal.id, epoch, beat, office.term), True
             elif office.word in ("lost", "behind"):
                 office = self._lose(epoch, beat, office)
                 epoch += 1
@@ -73,6 +77,8 @@ class Office:
             elif office.word == "ahead" and office == seen:  # no promoter has gone on since the journal was read
                 self._catch_up(epoch, beat, office)
             if office.word == "taken":
+                if self.at_queues is not None:
+                    epoch = self.at_queues.take(office.term, epoch, beat, suspect=suspect)
                 self.term, self.epoch, self._beat, self._next_beat = office.term, epoch, beat, 0.0
                 return
             seen = office
@@ -88,10 +94,13 @@ class Office:
             return
         store, journal = self._store, self._store.journal
         # The heads are read before the marker: if the marker is sound then, they were those of a sound Redis.
-        heads = store.delivery.heads([as_text(name) for name in store.client.smembers(store.keys.queues)])
+        names = [as_text(name) for name in store.client.smembers(store.keys.queues)]
+        heads = store.delivery.heads(names)
         pulse = store.promotion.pulse(journal.id, self.term, self._beat)
         if pulse.word != "sound":
             raise OutOfOffice(pulse.word)
+        if self.at_queues is not None:
+            self.at_queues.keep(self.term, self._beat)
         lagging: dict[str, float] = {}
         for form, due_ms in heads.due_ms.items():
             if due_ms <= heads.now_ms:
@@ -103,6 +112,20 @@ class Office:
         self._beat, self.moved_to_ms = beat, heads.now_ms
         self._next_beat = monotonic() + self.beat_s
         self._remind()
+        if store.options.journal == "all":
+            for name in names:  # publishers give Redis messages that no promoter brings
+                self.enter(name)
+
+    def enter(self, queue: str) -> bool:
+        """Takes office at a queue, where that is needed. Returns whether its rows have to be read again.
+
+        Raises:
+            OutOfOffice: This promoter is not in office any more, or the queue has lost its data.
+        """
+        if self.at_queues is None or queue in self.at_queues.taken:
+            return False
+        self.at_queues.enter(queue, self.term, self.epoch, self._beat)
+        return True
 
     def _lose(self, epoch: int, beat: int, seen: Answer) -> Answer:
         """Begins the epoch after a loss. Returns the answer of Redis."""

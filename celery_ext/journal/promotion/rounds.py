@@ -9,10 +9,10 @@ from typing import NamedTuple
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
-from celery_ext.journal.promotion.office import Office, OutOfOffice
+from celery_ext.journal.promotion.at_queues import OutOfOffice
+from celery_ext.journal.promotion.office import Office
 from celery_ext.journal.store import JournaledStore
 from celery_ext.journal.table import Row
-from kombu_delayq.store.upkeep import promotion
 
 logger = get_logger(__name__)
 
@@ -71,8 +71,8 @@ class Rounds:
 
     def recover(self) -> None:
         """Takes rows out of the guard that a promoter before has marked, and could not take out any more."""
-        pushed = self._store.promotion.pushed()
-        self._store.promotion.settle_rows(row.seq for row in self._store.journal.rows(pushed, None) if row.state)
+        pushed = self._store.promotion.pushed(self._queues())
+        self._store.promotion.settle_rows(row for row in self._store.journal.rows(pushed, None) if row.state)
 
     def run(self) -> Round:
         """Promotes all rows that are due within ``journal_lead``.
@@ -91,7 +91,7 @@ class Rounds:
             words = self._promote_all(rows, before_ms)
         if monotonic() >= self._next_prune:
             # A claim that is older than this round is of a row that the round has not read, and no later round reads.
-            store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS)
+            store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS, self._queues())
             self._next_prune = monotonic() + PRUNE_S
         return Round(words["promoted"], words["pushed"], words["claimed"], monotonic() - begun)
 
@@ -114,8 +114,8 @@ class Rounds:
                 marking.result()
         return words
 
-    def _push_page(self, rows: Sequence[Row]) -> tuple[Words, list[int]]:
-        """Puts rows into Redis. Returns counts, and the numbers of the rows that Redis has by then."""
+    def _push_page(self, rows: Sequence[Row]) -> tuple[Words, list[Row]]:
+        """Puts rows into Redis. Returns counts, and the rows that Redis has by then."""
         self._hold_watermarks(rows)
         by_queue: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
@@ -123,19 +123,22 @@ class Rounds:
         words: dict[int, str] = {}
         for queue, own in by_queue.items():
             words |= self._push(queue, own)
-        return Counter(words.values()), [seq for seq, word in words.items() if word != "claimed"]
+        return Counter(words.values()), [row for row in rows if words.get(row.seq, "claimed") != "claimed"]
 
-    def _mark(self, seqs: Sequence[int]) -> None:
-        if seqs:
-            self._store.promotion.settle_rows(self._store.journal.mark(seqs, self._office.epoch))
+    def _mark(self, rows: Sequence[Row]) -> None:
+        if rows:
+            marked = set(self._store.journal.mark([row.seq for row in rows], self._office.epoch))
+            self._store.promotion.settle_rows(row for row in rows if row.seq in marked)
+
+    def _queues(self) -> set[str]:
+        return set() if self._office.at_queues is None else self._office.at_queues.taken
 
     def _push(self, queue: str, rows: Sequence[Row]) -> dict[int, str]:
-        journal_id, term = self._store.journal.id, self._office.term
-        given = [
-            promotion.Row(row.seq, queue, row.id, row.due_ms, row.priority, row.body, row.expire_ms) for row in rows
-        ]
         try:
-            found = self._store.promotion.promote(journal_id, term, given)
+            if self._office.enter(queue):
+                rows = self._store.journal.rows([row.seq for row in rows])
+            journal_id, term = self._store.journal.id, self._office.term
+            found = self._store.promotion.promote(journal_id, term, [row.for_redis for row in rows])
         except ResponseError as error:
             if not isinstance(error, NoPermissionError) and "WRONGTYPE" not in str(error):
                 raise

@@ -12,7 +12,8 @@ from kombu.log import get_logger
 from redis.exceptions import LockError, RedisError
 from redis.lock import Lock
 
-from celery_ext.journal.promotion.office import Office, OutOfOffice
+from celery_ext.journal.promotion.at_queues import OutOfOffice
+from celery_ext.journal.promotion.office import Office
 from celery_ext.journal.promotion.outage import AWAY, Outage
 from celery_ext.journal.promotion.rounds import Round, Rounds
 from celery_ext.journal.store import JournaledStore

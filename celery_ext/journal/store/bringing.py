@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from celery_ext.journal.table import Journal, Row
-from kombu_delayq.store.upkeep import promotion
 from kombu_delayq.store.upkeep.promotion import Promotion
 
 
@@ -24,13 +23,22 @@ class Bringing:
 
         The rows stay in the guard: a promoter may have read them before they were marked.
         """
-        marker = self._promotion.marker() if rows else None
-        if marker is None or marker.id != self._journal.id or marker.epoch != self._journal.epoch():
+        there: set[int] = set()
+        queues = dict.fromkeys(row.queue for row in rows) if self._promotion.by_queue else {None: None} if rows else {}
+        for queue in queues:
+            there |= self._bring([row for row in rows if queue in (None, row.queue)], queue)
+        return there
+
+    def _bring(self, rows: Sequence[Row], queue: str | None) -> set[int]:
+        marker, epoch = self._promotion.marker(queue), self._journal.epoch()
+        if marker is None or marker.id != self._journal.id:
             return set()
-        given = [
-            promotion.Row(row.seq, row.queue, row.id, row.due_ms, row.priority, row.body, row.expire_ms) for row in rows
-        ]
-        words = self._promotion.promote(marker.id, marker.term, given).words
+        if (queue is None and marker.epoch != epoch) or marker.epoch > epoch:
+            return set()
+        if queue is not None:  # a claim that came before the marker of the queue was not kept
+            waiting = {row.seq for row in self._journal.rows([row.seq for row in rows])}
+            rows = [row for row in rows if row.seq in waiting]
+        words = self._promotion.promote(marker.id, marker.term, [row.for_redis for row in rows]).words
         there = {seq for seq, word in words.items() if word != "claimed"}
-        self._journal.mark(there, marker.epoch)
+        self._journal.mark(there, epoch)
         return there

@@ -90,7 +90,7 @@ class JournaledChains(DelayChains):
     def _remove(self, rows: Sequence[Row]) -> bool:
         """Deletes rows. Returns whether a promoter has put one of those that waited into Redis meanwhile."""
         gone = self._journal.delete_rows([row.seq for row in rows], state=None) if rows else []
-        waiting = [row.seq for row in gone if row.state == WAITING]
+        waiting = [row for row in gone if row.state == WAITING]
         return bool(waiting) and "pushed" in self._promotion.claim_rows(waiting).values()
 
 

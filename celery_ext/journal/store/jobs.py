@@ -43,7 +43,7 @@ class JournaledJobs(BulkJobs):
         kept = [one for one in offers if one.body and one.due] if self._tiers.takes_all else far
         if not kept:
             return offers
-        known = self._client.ask("SMISMEMBER", self._keys.guard(job.name), *(one.id for one in kept))
+        known = self._client.ask("SMISMEMBER", self._part(job.name, queue)[1], *(one.id for one in kept))
         first: dict[str, Offer] = {}  # a job sends the first message of an id
         for one in offers:
             first.setdefault(as_text(one.id), one)
@@ -52,29 +52,29 @@ class JournaledJobs(BulkJobs):
         elsewhere = set(map(id, far))
         return [one._replace(body="") if id(one) in elsewhere else one for one in offers]
 
-    def _publish(self, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
+    def _publish_to(self, queue: str, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
         found = self.find(job.name)
         if found is None or found.state != "publishing":
-            return super()._publish(job, forms)
-        queue, offers, length = self._staged(job)
+            return super()._publish_to(queue, job, forms)
+        offers, length = self._staged(queue, job)
         if not offers:
-            return super()._publish(job, forms)
+            return super()._publish_to(queue, job, forms)
         placed = self._tiers.place(queue, offers, key_of=partial(_key, job.name))
-        return super()._publish(job, forms, Staged(len(offers), length, placed.cutoff_ms))
+        return super()._publish_to(queue, job, forms, Staged(len(offers), length, placed.cutoff_ms))
 
-    def _staged(self, job: JobRun) -> tuple[str, list[Offer], int]:
-        """Reads the first staged messages, those of one queue. Returns it, the messages, and how many are staged."""
-        key = self._keys.staged(job.name)
+    def _staged(self, queue: str, job: JobRun) -> tuple[list[Offer], int]:
+        """Reads the first staged messages that are for a queue. Returns them, and how many are staged."""
+        key = self._part(job.name, queue)[2]
         with self._client.redis.pipeline(transaction=True) as pipe:
             pipe.lrange(key, 0, PUBLISH_COUNT * ENTRIES - 1)
             pipe.llen(key)
             flat, length = pipe.execute()
         offers: list[Offer] = []
-        for queue, identity, due, priority, body in zip(*(iter(flat),) * ENTRIES, strict=True):
-            if queue != flat[0]:
+        for to, identity, due, priority, body in zip(*(iter(flat),) * ENTRIES, strict=True):
+            if as_text(to) != queue:
                 break
             offers.append(Offer(as_text(identity), as_text(due), int(priority), as_bytes(body)))
-        return as_text(flat[0]) if flat else "", offers, int(length) // ENTRIES
+        return offers, int(length) // ENTRIES
 
     def _may_write(self, job: JobRun) -> bool:
         """Whether this run may write, so that the rows of a straggler do not stay behind."""

@@ -6,8 +6,9 @@ from math import inf
 from celery_ext.journal.store.bringing import Bringing
 from celery_ext.journal.store.queues import tally
 from celery_ext.journal.table import WAITING, Addition, Journal, Row
-from kombu_delayq.connection.text import Command, as_bytes
-from kombu_delayq.message.fields import CHAIN_ID
+from celery_ext.journal.table.epochs import loss_of
+from kombu_delayq.connection.replies import time_ms
+from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store.client import QueueRegistry, StoreClient
 from kombu_delayq.store.formats.hash import shared_id
 from kombu_delayq.store.lookup import Change, Lookup
@@ -154,13 +155,13 @@ class JournaledLookup(Lookup):
         """Changes when a message is due that waits in the journal. Returns the word for it."""
         if row is None:
             return "not_delayed"
-        if self._promotion.claim_rows([row.seq])[row.seq] == "pushed":  # it is in Redis by now, or has left it
+        if self._promotion.claim_rows([row])[row.seq] == "pushed":  # it is in Redis by now, or has left it
             return "not_delayed"
         [seq] = self._journal.replace([(row.seq, self._addition(queue, change, row))])
         if seq is None:
             return "not_delayed"
         # Again, because a promoter may have dropped the claim before the row was replaced.
-        if self._promotion.claim_rows([row.seq])[row.seq] == "pushed":
+        if self._promotion.claim_rows([row])[row.seq] == "pushed":
             if super().discard(queue, [(self._as_in_redis(row.waiting), "")]) != ["cancelled"]:
                 self._claimed(self._journal.delete_rows([seq]))
                 return "not_delayed"
@@ -219,19 +220,31 @@ class JournaledLookup(Lookup):
     def _claimed(self, rows: Sequence[Row]) -> list[Row]:
         """Claims deleted rows. Returns those that no promoter has put, or will put, into Redis."""
         waited = [row for row in rows if row.state == WAITING]
-        words = self._promotion.claim_rows([row.seq for row in waited]) if waited else {}
+        words = self._promotion.claim_rows(waited) if waited else {}
         return [row for row in waited if words[row.seq] == "claimed"]
 
     def _lost(self, rows: Sequence[Row]) -> list[Row]:
         """Returns those of the rows whose messages Redis has lost: they were not due when it lost its data."""
         if not rows:
             return []
-        limits = {one.epoch: one.watermarks for one in self._journal.unrestored()}
-        if any(row.state not in limits for row in rows):
-            marker, epoch = self._promotion.marker(), self._journal.epoch()
-            if marker is None and self._journal.beat():  # a loss that nobody has noticed yet
-                limits[epoch] = self._journal.watermarks()
-        return [row for row in rows if row.due_ms >= (limits[row.state].of(row.queue) if row.state in limits else inf)]
+        ended = {one.epoch: one for one in self._journal.epochs()}
+        found, unnoticed = [], dict[str, float]()
+        for row in rows:
+            loss = loss_of(ended, row.state, row.queue)
+            if loss is not None:
+                limit_ms = inf if loss.restored_ms is not None else loss.watermarks.of(row.queue)
+            else:
+                if row.queue not in unnoticed:
+                    unnoticed[row.queue] = self._unnoticed(row.queue)
+                limit_ms = unnoticed[row.queue]
+            if row.due_ms >= limit_ms:
+                found.append(row)
+        return found
+
+    def _unnoticed(self, queue: str) -> float:
+        """Returns the watermark of a queue whose loss nobody has noticed yet; infinity without a loss."""
+        is_lost = self._promotion.marker(queue) is None and (not self._keys.slots or queue in self._journal.marked())
+        return self._journal.watermarks().of(queue) if is_lost and self._journal.beat() else inf
 
     def _delete_rows_of(self, removed: Sequence[Waiting]) -> None:
         """Deletes rows of messages that were removed from Redis: of those stored beside others, and those just made."""
@@ -240,15 +253,6 @@ class JournaledLookup(Lookup):
             bodies = {(one.queue, one.body) for one in removed}
             rows = [row.seq for row in self._journal.get(ids, None) if (row.queue, row.body) in bodies]
             self._claimed(self._journal.delete_rows(rows, None) if rows else [])
-
-    def _end_chains(self, found: dict[str, list[Waiting]]) -> None:
-        """Does for ids of which Redis had no message what the script does for the others."""
-        commands: list[Command] = []
-        for identity, messages in found.items():
-            is_step = any(CHAIN_ID.encode() in (one.body or b"") for one in messages)
-            commands.append(("ZREM", self._keys.chains if is_step else self._keys.cancelled, as_bytes(identity)))
-        if commands:
-            self._client.send(commands)
 
     def _note_end(self, chain: str) -> None:
         ttl_ms = round(self._client.options.cancelled_ttl * 1000)
@@ -265,8 +269,7 @@ class JournaledLookup(Lookup):
         return message._replace(backup=self._client.backup) if message.backup == JOURNAL else message
 
     def _now_ms(self) -> float:
-        seconds, microseconds = self._client.ask("TIME")
-        return float(seconds) * 1000 + float(microseconds) / 1000
+        return time_ms(self._client.ask("TIME"))
 
 
 def _merged(found: dict[str, list[Waiting]], rows: Sequence[Waiting]) -> dict[str, list[Waiting]]:

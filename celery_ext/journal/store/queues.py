@@ -11,6 +11,7 @@ from kombu_delayq.store.client import QueueRegistry, StoreClient
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.queues import Queues, QueueStats
 from kombu_delayq.store.upkeep.promotion import Promotion
+from kombu_delayq.store.upkeep.promotion_types import RowNumber
 from kombu_delayq.store.viewing.figures import Figures
 
 
@@ -61,7 +62,7 @@ class JournaledQueues(Queues):
         count = 0
         while gone := self._journal.purge(queue):
             # A row that is not due yet may be at hand as well: of a promoter with a larger lead, or of a ``run_now``.
-            words = self._promotion.claim_rows(gone.waiting).values()
+            words = self._promotion.claim_rows(RowNumber(queue, seq) for seq in gone.waiting).values()
             count += sum(word == "claimed" for word in words)
         tally(self._client, self._keys, queue, "purge", count)
         return count + super().purge(queue)

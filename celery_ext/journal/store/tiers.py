@@ -12,6 +12,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from celery_ext.journal.table import Journal
 from celery_ext.journal.table.rows import Addition
+from kombu_delayq.connection.replies import time_ms
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store.client import StoreClient
@@ -182,8 +183,7 @@ class Tiers:
 
     def _now_ms(self) -> float:
         """Returns Redis's clock, by which due times count that are relative."""
-        seconds, microseconds = self._client.ask("TIME")
-        return float(seconds) * 1000 + float(microseconds) / 1000
+        return time_ms(self._client.ask("TIME"))
 
 
 def _is_outage(error: Exception) -> bool:

@@ -1,6 +1,6 @@
 """Epochs: a loss of Redis ends one, and a restore goes through what Redis was given in it."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -38,12 +38,13 @@ class Epochs:
 
     _database: Database
 
-    def end_epoch(self, now_ms: float, epoch: int | None = None) -> int:
+    def end_epoch(self, now_ms: float, epoch: int | None = None, lost: Collection[str] | None = None) -> int:
         """Ends the current epoch: Redis has lost data. Keeps the watermarks of then, and begins the next epoch.
 
         Args:
             now_ms: Time of now, ms since the epoch.
             epoch: Ends only this one, so that two who notice the same loss end one epoch.
+            lost: The queues whose data are lost, where each is noticed by itself; None for all.
 
         Returns:
             The number of the current epoch, by then.
@@ -53,8 +54,10 @@ class Epochs:
             current = lock_epoch(connection, to_change=True)
             if epoch is not None and epoch != current:
                 return current
-            kept = watermarks_in(connection).dump()
-            connection.execute(insert(_epochs).values(epoch=current, ended_ms=now_ms, watermarks=kept))
+            kept = watermarks_in(connection)
+            if lost is not None:  # nothing of the other queues is due after the end of time
+                kept = Watermarks(inf, {queue: kept.of(queue) for queue in lost})
+            connection.execute(insert(_epochs).values(epoch=current, ended_ms=now_ms, watermarks=kept.dump()))
             return raise_fact(connection, "epoch", 1)
 
         return self._database.write(work)
@@ -78,6 +81,14 @@ class Epochs:
         with self._database.reading() as connection:
             return queues_where(connection, of_epoch(epoch))
 
+    def lost_in(self, epoch: int) -> list[tuple[str, int]]:
+        """Returns each queue that lost data when an epoch ended, with each epoch in which Redis was given its rows.
+
+        These are also earlier ones that ended with losses of other queues.
+        """
+        with self._database.reading() as connection:
+            return list(_lost_in(connection, epoch))
+
     def lost(
         self,
         epoch: int,
@@ -85,8 +96,9 @@ class Epochs:
         from_ms: float = -inf,
         after: tuple[float, int] | None = None,
         count: int = 500,
+        given: int | None = None,
     ) -> list[Row]:
-        """Returns rows of a queue that Redis was given in an epoch that has ended, and that had not left it by then.
+        """Returns rows of a queue that Redis was given before an epoch ended, and that had not left it by then.
 
         Args:
             epoch: Number of the epoch.
@@ -94,13 +106,14 @@ class Epochs:
             from_ms: Least due time, ms since the epoch.
             after: Due time and number of the row after which to begin.
             count: Most rows.
+            given: The epoch in which Redis was given them, as of ``lost_in``; by default the same.
         """
         with self._database.reading() as connection:
             marks = {one.epoch: one.watermarks for one in _ended(connection)}.get(epoch)
             if marks is None:
                 return []
             where = between(max(from_ms, marks.of(queue)), inf, after)
-            return rows_where(connection, [of_epoch(epoch), _messages.c.queue == queue, *where], count)
+            return rows_where(connection, [of_epoch(given or epoch), _messages.c.queue == queue, *where], count)
 
     def count_lost(self, epoch: int) -> int:
         """Counts what ``lost`` returns for all queues. Takes longer the more there is."""
@@ -111,11 +124,11 @@ class Epochs:
             return sum(
                 connection.scalar(
                     select(func.count()).where(
-                        of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms >= marks.of(queue)
+                        of_epoch(given), _messages.c.queue == queue, _messages.c.due_ms >= marks.of(queue)
                     )
                 )
                 or 0
-                for queue in queues_where(connection, of_epoch(epoch))
+                for queue, given in _lost_in(connection, epoch)
             )
 
     def wait_again(self, seqs: Collection[int]) -> list[Row]:
@@ -200,11 +213,33 @@ class Epochs:
 def _left(connection: Connection, retention_ms: float) -> Iterator[ColumnElement[bool]]:
     """Yields for each epoch and queue which rows have left Redis, and by a time more."""
     now, current = watermarks_in(connection), epoch_in(connection)
-    marks = {one.epoch: one.watermarks for one in _ended(connection) if one.restored_ms is None}
+    ended = {one.epoch: one for one in _ended(connection)}
     for epoch in range(1, current + 1):
         for queue in queues_where(connection, of_epoch(epoch)):
-            before = min(now.of(queue) - retention_ms, marks[epoch].of(queue) if epoch in marks else inf)
+            loss = loss_of(ended, epoch, queue)
+            kept_ms = inf if loss is None or loss.restored_ms is not None else loss.watermarks.of(queue)
+            before = min(now.of(queue) - retention_ms, kept_ms)
             yield and_(of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
+
+
+def loss_of(ended: Mapping[int, Epoch], epoch: int, queue: str) -> Epoch | None:
+    """Returns the first epoch, from the given one on, that ended with a loss of a queue; None if none did."""
+    while epoch in ended:
+        if ended[epoch].watermarks.of(queue) < inf:
+            return ended[epoch]
+        epoch += 1
+    return None
+
+
+def _lost_in(connection: Connection, epoch: int) -> Iterator[tuple[str, int]]:
+    ended = {one.epoch: one for one in _ended(connection)}
+    for given in range(epoch, 0, -1):
+        if given < epoch and ended[given].watermarks.moved_to_ms < inf:
+            return  # all queues lost their data then, so their rows are of later epochs by now
+        for queue in queues_where(connection, of_epoch(given)):
+            loss = loss_of(ended, given, queue)
+            if loss is not None and loss.epoch == epoch:
+                yield queue, given
 
 
 def _ended(connection: Connection) -> list[Epoch]:

@@ -1,7 +1,7 @@
 """Facts about a journal: its id, its epoch, its beat, its totals, and up to where messages have left Redis."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,9 @@ from celery_ext.journal.table.database import Database, schema
 
 #: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
 OTHERS = ""
+
+#: Name of the fact that has the queues with markers of their own.
+MARKED = "marked"
 
 _facts = schema.facts
 
@@ -87,6 +90,24 @@ class Facts:
     def set_beat(self, beat: int) -> None:
         """Sets the beat, such as after an older copy of the database was put in its place."""
         self._database.write(lambda connection: set_fact(connection, "beat", str(beat)))
+
+    def marked(self) -> set[str]:
+        """Returns the queues that have markers of their own, where Redis has hash slots."""
+        with self._database.reading() as connection:
+            return set(json.loads(facts_in(connection).get(MARKED, "[]")))
+
+    def note_marked(self, queues: Collection[str]) -> None:
+        """Notes queues that have markers of their own by now."""
+
+        def work(connection: Connection) -> None:
+            found = facts_in(connection, lock="id") and facts_in(connection).get(MARKED)
+            value = json.dumps(sorted({*json.loads(found or "[]"), *queues}))
+            if found is None:
+                connection.execute(insert(_facts).values(name=MARKED, value=value))
+            else:
+                set_fact(connection, MARKED, value)
+
+        self._database.write(work)
 
     def watermarks(self) -> Watermarks:
         """Returns up to where messages have left Redis."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store.types import Waiting, hidden
+from kombu_delayq.store.upkeep import promotion_types
 
 #: State of a row whose message is in the journal only. Any other state is the epoch in which Redis was given it.
 WAITING = 0
@@ -79,3 +80,8 @@ class Row(NamedTuple):
     def waiting(self) -> Waiting:
         """The message as the store shows it."""
         return Waiting(self.queue, self.id, self.due_ms, self.priority, self.body, "journal")
+
+    @property
+    def for_redis(self) -> promotion_types.Row:
+        """The row as the store takes it in."""
+        return promotion_types.Row(self.seq, self.queue, self.id, self.due_ms, self.priority, self.body, self.expire_ms)

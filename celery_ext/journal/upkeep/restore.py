@@ -69,11 +69,11 @@ def restore(
     letters = dead_letters or store.options.delivery_limit_queue
     journal = store.journal
     for lost in journal.unrestored():
-        for queue in journal.queues_of(lost.epoch):
+        for queue, given in journal.lost_in(lost.epoch):
             if queues and queue not in queues:
                 continue
             after: tuple[float, int] | None = None
-            while rows := journal.lost(lost.epoch, queue, from_ms, after, PAGE):
+            while rows := journal.lost(lost.epoch, queue, from_ms, after, PAGE, given):
                 yield _restore_page(store, queue, rows, overdue, letters, dry_run)
                 after = rows[-1].due_ms, rows[-1].seq
         if not queues and from_ms == -inf and not dry_run:

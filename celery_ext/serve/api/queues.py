@@ -1,24 +1,35 @@
 """``/v1/queues``: what queues hold, and what comes due when."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TypeVar
 
-from redis.exceptions import ResponseError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.access.identity import Action, caller_of, spreads_of
 from celery_ext.serve.api.exchange import answer, iso, query_of
-from celery_ext.serve.api.models.figures import HeldBackFigures, Histogram, QueueFigures, QueueList, RedisFigures
+from celery_ext.serve.api.models.figures import (
+    ClusterFigures,
+    HeldBackFigures,
+    Histogram,
+    NodeFigures,
+    PartFigures,
+    QueueFigures,
+    QueueList,
+    RedisFigures,
+)
 from celery_ext.serve.api.models.requests import HistogramQuery
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
+from celery_ext.spreading.figures import by_row, counts_together, due_together, stats_together
+from celery_ext.spreading.rows import members_of
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S, HeldBack
+from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, HeldBack
+from kombu_delayq.store.viewing.nodes import Cluster, Place
 
 T = TypeVar("T")
 
@@ -45,15 +56,16 @@ def routes() -> list[ActionRoute]:
 def list_queues(request: Request) -> Response:
     """Answers with the figures of each queue that the caller may see."""
     store = serve_of(request).store
-    names = _names(request)
-    memory = store.memory()
+    cluster = store.nodes.overview()
+    shown, memory = _shown(request), store.memory()
     return answer(
         QueueList(
             now=iso(store.now_ms()),
-            queues=list(_figures(store, names)),
+            queues=list(_figures(store, shown, cluster)),
             leader=store.leases.leader(),
-            standby=_allowed(store.leases.deputies) or [],
+            standby=_allowed(store, store.leases.deputies) or [],
             redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
+            cluster=None if cluster is None else _cluster(cluster),
         )
     )
 
@@ -62,7 +74,8 @@ def show_queue(request: Request) -> Response:
     """Answers with the figures of a queue."""
     queue = request.path_params["queue"]
     caller_of(request).check(Action.READ, queue=queue)
-    [found] = _figures(serve_of(request).store, [queue])
+    store = serve_of(request).store
+    [found] = _figures(store, {queue: spreads_of(request).members(queue)}, store.nodes.overview())
     if not (found.delayed or found.ready or found.unacked or found.error) and queue not in _names(request):
         raise Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue", queue=queue)
     return answer(found)
@@ -73,17 +86,17 @@ def histogram(request: Request) -> Response:
     store, caller, queue = serve_of(request).store, caller_of(request), request.path_params["queue"]
     wanted = query_of(request, HistogramQuery)
     if queue == EVERY:
-        names = _names(request)
+        shown = _shown(request)
     else:
         caller.check(Action.READ, queue=queue)
-        names = [queue]
+        shown = {queue: spreads_of(request).members(queue)}
     from_ms = store.now_ms() if wanted.from_ is None else ms_of(wanted.from_)
     to_ms = from_ms + _HOUR_MS if wanted.to is None else ms_of(wanted.to)
     if not from_ms < to_ms:
         raise bad_request("the span ends before it begins", "bad-span")
     length_ms = to_ms - from_ms
     bounds = [from_ms + length_ms * at / wanted.buckets for at in range(wanted.buckets)] + [to_ms]
-    counts = store.figures.due_counts(names, [-inf, *bounds, inf])
+    counts = by_row(shown, store.figures.due_counts(members_of(shown), [-inf, *bounds, inf]), due_together)
     return answer(
         Histogram(
             bounds=list(map(iso, bounds)),
@@ -103,14 +116,27 @@ def _names(request: Request) -> list[str]:
     return caller_of(request).queues_of(sorted(names))
 
 
-def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigures]:
-    if not names:
+def _shown(request: Request) -> dict[str, list[str]]:
+    """Returns the queues that the caller may see, each with those that it stands for."""
+    caller = caller_of(request)
+    return spreads_of(request).rows(_names(request), lambda queue: bool(caller.queues_of([queue])))
+
+
+def _figures(
+    store: OperatorStore, shown: Mapping[str, Sequence[str]], cluster: Cluster | None
+) -> Iterator[QueueFigures]:
+    if not shown:
         return
-    counts, letters = store.figures.counts(names), set(_allowed(store.figures.dead_letter_queues) or ())
-    held = _allowed(store.figures.held)
-    consumers = _allowed(store.consumers.by_queue)
-    for stats in store.figures.overview(names):
-        queue, lateness = stats.queue, counts[stats.queue].lateness
+    names = members_of(shown)
+    counts_of, letters = store.figures.counts(names), set(_allowed(store, store.figures.dead_letter_queues) or ())
+    held = _allowed(store, store.figures.held)
+    consumers = _allowed(store, store.consumers.by_queue)
+    stats_of = {stats.queue: stats for stats in store.figures.overview(names)}
+    for queue, members in shown.items():
+        stats = stats_together(queue, [stats_of[one] for one in members])
+        counts = counts_together([counts_of[one] for one in members])
+        lateness, is_one = counts.lateness, len(members) == 1
+        place = store.nodes.place_of(queue, cluster) if is_one else Place()
         figures = QueueFigures(
             queue=queue,
             delayed=stats.delayed,
@@ -118,19 +144,59 @@ def _figures(store: OperatorStore, names: Sequence[str]) -> Iterator[QueueFigure
             ready=stats.ready,
             overdue=stats.overdue,
             overdue_by_s=round(stats.overdue_ms / 1000, 3) if stats.overdue else 0.0,
-            held_back=_held_back(stats, counts[queue].holding(stats)),
-            too_late=counts[queue].too_late,
-            unacked=None if held is None else held.get(queue, 0),
+            held_back=_held_back(stats, counts.holding(stats)),
+            too_late=counts.too_late,
+            unacked=None if held is None else sum(held.get(one, 0) for one in members),
             dead_letters=stats.ready if queue in letters else None,
             next_due=None if stats.next_due_ms is None else iso(stats.next_due_ms),
             lateness_p50_s=_known(lateness.quantile(0.5)),
             lateness_p99_s=_known(lateness.quantile(0.99)),
-            transferred=counts[queue].transferred,
-            consumers=None if consumers is None else consumers[queue],
+            transferred=counts.transferred,
+            consumers=None if consumers is None else max(consumers[one] for one in members),
+            slot=place.slot,
+            node=place.node,
         )
         if stats.error:
             figures.error = stats.error
+        if not is_one:
+            figures.parts = [_part(store, stats_of[one], held, cluster) for one in members]
         yield figures
+
+
+def _cluster(cluster: Cluster) -> ClusterFigures:
+    return ClusterFigures(
+        slots_uncovered=cluster.uncovered,
+        error=cluster.error or None,
+        nodes=[
+            NodeFigures(
+                node=node.name,
+                primary=node.primary or None,
+                state=node.state,
+                slots=node.count,
+                slot_ranges=[list(ends) for ends in node.slots],
+                slots_moving=node.moving,
+                used_memory=node.memory and node.memory.used,
+                maxmemory=node.memory and node.memory.limit,
+                lag_bytes=node.lag_bytes,
+            )
+            for node in cluster.nodes
+        ],
+    )
+
+
+def _part(
+    store: OperatorStore, stats: QueueStats, held: Mapping[str, int] | None, cluster: Cluster | None
+) -> PartFigures:
+    place = store.nodes.place_of(stats.queue, cluster)
+    return PartFigures(
+        queue=stats.queue,
+        delayed=stats.delayed,
+        ready=stats.ready,
+        overdue=stats.overdue,
+        unacked=None if held is None else held.get(stats.queue, 0),
+        slot=place.slot,
+        node=place.node,
+    )
 
 
 def _held_back(stats: QueueStats, held: HeldBack | None) -> HeldBackFigures | None:
@@ -145,9 +211,9 @@ def _known(lateness_s: float | None) -> float | None:
     return None if lateness_s is None else round(min(lateness_s, LATENESS_BOUNDS_S[-1]), 6)
 
 
-def _allowed(look: Callable[[], T]) -> T | None:
+def _allowed(store: OperatorStore, look: Callable[[], T]) -> T | None:
     """Returns what a function finds; None if Redis refuses it, such as for a missing right."""
     try:
         return look()
-    except ResponseError:
+    except store.nodes.errors:
         return None

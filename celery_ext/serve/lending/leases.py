@@ -6,6 +6,7 @@ state is in Redis. So any process can serve any request, and one that is killed 
 
 import logging
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -14,7 +15,7 @@ from time import monotonic
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.text import as_bytes, readable
+from kombu_delayq.connection.text import as_bytes, as_text, readable
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
 from kombu_delayq.message.redelivery import redelivered
@@ -22,8 +23,8 @@ from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.seal import seal
 from kombu_delayq.message.unacked import Note, read_note
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.consuming.consumers import ConsumerLease, lent_name
-from kombu_delayq.store.consuming.taking import LeaseEnded, Request, Requeued, Taken
+from kombu_delayq.store.consuming.consumers import lent_name
+from kombu_delayq.store.consuming.types import ConsumerLease, LeaseEnded, Request, Requeued, Taken
 from kombu_delayq.store.types import Offer
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ logger = logging.getLogger(__name__)
 MOST = 100
 #: For about how long, in s, one call goes on where messages that are due later stand before others.
 PATIENCE_S = 1.0
-_ID = re.compile(r"([1-9][0-9]{0,2})-[0-9a-f]{32}")
+#: In a cluster, the queue is behind the number of messages and the random characters.
+_ID = re.compile(r"([1-9][0-9]{0,2})-[0-9a-f]{32}(?:-([A-Za-z0-9_-]*))?")
 
 
 class LeaseGone(Exception):
@@ -94,7 +96,7 @@ class Lender:
             lent = self._lend(caller, queue, most, lease_s)
             if lent is None or lent.messages:
                 return lent
-            self._store.consumers.leave(lent_name(caller, lent.lease))
+            self._store.consumers.leave(lent_name(caller, lent.lease), queue)
             if monotonic() > until:
                 break
         return None
@@ -108,7 +110,7 @@ class Lender:
             LeaseGone: None of the messages is held, nor is the lease known.
         """
         name = _name(caller, lease, tags)
-        gone = self._store.taking.ack([f"{name}.{tag}" for tag in tags])
+        gone = self._store.taking.ack([f"{name}.{tag}" for tag in tags], _queue_in(lease))
         return self._settled(name, lease, tags, gone)
 
     def release(self, caller: str, lease: str, tags: Sequence[str], delay_s: float | None = None) -> Settled:
@@ -126,15 +128,15 @@ class Lender:
         """
         name = _name(caller, lease, tags)
         if delay_s is None:
-            gone = self._put_back(name, tags, lambda note: to_json(redelivered(note.message)), redelivers=True)
+            gone = self._put_back(name, lease, tags, lambda note: to_json(redelivered(note.message)), redelivers=True)
         else:
-            gone = self._put_off(name, tags, delay_s)
+            gone = self._put_off(name, lease, tags, delay_s)
         return self._settled(name, lease, tags, gone)
 
     def undo(self, caller: str, lent: Lent) -> None:
         """Puts messages back as they were, because the caller has gone before it got them."""
         name = lent_name(caller, lent.lease)
-        self._put_back(name, [*lent.messages], lambda note: note.raw, redelivers=False)
+        self._put_back(name, lent.lease, [*lent.messages], lambda note: note.raw, redelivers=False)
         self._forget_if_empty(name, lent.lease)
 
     def extend(self, caller: str, lease: str, lease_s: float) -> tuple[float, list[str]]:
@@ -152,15 +154,19 @@ class Lender:
             LeaseGone: The messages have gone back, or all are acknowledged.
         """
         name = _name(caller, lease, ())
-        consumer = self._check_known(name)
+        consumer, queue = self._check_known(name, lease), _queue_in(lease)
         ends_ms = self._store.now_ms() + 1000 * lease_s
-        held = self._store.taking.held(_tags(name, lease))
-        if not self._store.consumers.beat(name, consumer.queues, held, ttl_s=lease_s):
+        held = self._store.taking.held(_tags(name, lease), queue)
+        queues = [queue] if self._store.keys.slots else consumer.queues
+        if not self._store.consumers.beat(name, queues, held, ttl_s=lease_s):
             raise LeaseGone
         return ends_ms, [tag.rpartition(".")[2] for tag in held]
 
     def _lend(self, caller: str, queue: str, most: int, lease_s: float) -> Lent | None:
         lease = f"{most}-{token_hex(16)}"
+        if self._store.keys.slots:
+            lease += f"-{urlsafe_b64encode(as_bytes(queue)).decode().rstrip('=')}"
+            self._store.consumers.note_queues([queue])
         name = lent_name(caller, lease)
         now_ms = self._store.now_ms()
         self._store.consumers.beat(name, [queue], is_new=True, ttl_s=lease_s)
@@ -197,7 +203,7 @@ class Lender:
         logger.error(
             "queue %r had something that is no message, and that is dropped: %s", *map(readable, (taken.queue, fault))
         )
-        self._store.taking.ack([taken.tag])
+        self._store.taking.ack([taken.tag], taken.queue)
         return None
 
     def _adopt(self, tag: str, queue: str, message: Message, due: Due) -> str:
@@ -206,28 +212,29 @@ class Lender:
         identity, body = seal(message, due.task_id)
         offer = Offer(identity, repr(due.ms), priority_of(message), body)
         keys = self._store.keys
-        return self._store.delivery.adopt(queue, offer, tag, keys.unacked_index, keys.unacked)
+        share = keys.share(queue)
+        return self._store.delivery.adopt(queue, offer, tag, keys.unacked_index(share), keys.unacked(share))
 
-    def _notes(self, name: str, tags: Sequence[str]) -> dict[str, Note]:
+    def _notes(self, name: str, lease: str, tags: Sequence[str]) -> dict[str, Note]:
         """Returns what is still held, those first that came first."""
-        held = self._store.consumers.notes([f"{name}.{tag}" for tag in sorted(tags, key=int)])
+        held = self._store.consumers.notes([f"{name}.{tag}" for tag in sorted(tags, key=int)], _queue_in(lease))
         notes = {one.tag: read_note(as_bytes(one.note)) for one in held}
         return {tag: note for tag, note in notes.items() if note is not None}
 
     def _put_back(
-        self, name: str, tags: Sequence[str], body_of: Callable[[Note], str | bytes], *, redelivers: bool
+        self, name: str, lease: str, tags: Sequence[str], body_of: Callable[[Note], str | bytes], *, redelivers: bool
     ) -> list[str]:
         """Puts messages back to be consumed next, in their old order. Returns the tags that were not held."""
-        notes = self._notes(name, tags)
+        notes = self._notes(name, lease, tags)
         rows = [Requeued(tag, note.routing_key, note.priority, body_of(note)) for tag, note in notes.items()]
         gone = self._store.taking.requeue(reversed(rows), "next", redelivers=redelivers)
         return [tag for tag in (f"{name}.{tag}" for tag in tags) if tag in gone or tag not in notes]
 
-    def _put_off(self, name: str, tags: Sequence[str], delay_s: float) -> list[str]:
+    def _put_off(self, name: str, lease: str, tags: Sequence[str], delay_s: float) -> list[str]:
         """Puts messages back to be delivered later. Returns the tags that were not held."""
         self._store.options.check_delay(delay_s)
         due_ms = self._store.now_ms() + 1000 * delay_s
-        notes = self._notes(name, tags)
+        notes = self._notes(name, lease, tags)
         gone = [tag for tag in (f"{name}.{tag}" for tag in tags) if tag not in notes]
         for tag, note in notes.items():
             message = redelivered(read(with_eta(note.raw, due_ms)))
@@ -244,20 +251,20 @@ class Lender:
     def _settled(self, name: str, lease: str, tags: Sequence[str], gone: Sequence[str]) -> Settled:
         missing = [tag for tag in tags if f"{name}.{tag}" in gone]
         if len(missing) == len(tags):
-            self._check_known(name)
+            self._check_known(name, lease)
         else:
             self._forget_if_empty(name, lease)
         return Settled([tag for tag in tags if tag not in missing], missing)
 
-    def _check_known(self, name: str) -> ConsumerLease:
-        consumer = self._store.consumers.find(name)
+    def _check_known(self, name: str, lease: str) -> ConsumerLease:
+        consumer = self._store.consumers.find(name, _queue_in(lease))
         if consumer is None or consumer.left_ms == -inf:
             raise LeaseGone
         return consumer
 
     def _forget_if_empty(self, name: str, lease: str) -> None:
-        if not self._store.taking.held(_tags(name, lease)):
-            self._store.consumers.leave(name)
+        if not self._store.taking.held(_tags(name, lease), queue := _queue_in(lease)):
+            self._store.consumers.leave(name, queue)
 
 
 def _name(caller: str, lease: str, tags: Sequence[str]) -> str:
@@ -280,3 +287,16 @@ def _tags(name: str, lease: str) -> list[str]:
     """Returns all tags that a lease may have."""
     most, _, _ = lease.partition("-")
     return [f"{name}.{number}" for number in range(1, int(most) + 1)]
+
+
+def _queue_in(lease: str) -> str:
+    """Returns the queue that the id of a lease has in a cluster; elsewhere an empty text.
+
+    Raises:
+        LeaseGone: There never was such a lease.
+    """
+    match = _ID.fullmatch(lease)
+    try:
+        return as_text(urlsafe_b64decode(f"{match[2]}===")) if match is not None and match[2] else ""
+    except ValueError:
+        raise LeaseGone from None

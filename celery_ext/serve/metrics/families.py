@@ -6,11 +6,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
-from celery_ext.serve.metrics.journal import families_of
+from celery_ext.serve.metrics import cluster, journal
 from celery_ext.serve.metrics.snapshot import WITHIN_S, Snapshot
 from kombu_delayq import __version__
 from kombu_delayq.connection.text import readable
-from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S
+from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S
 
 _QUEUE = ("queue",)
 _LE = [*map(floatToGoString, LATENESS_BOUNDS_S), "+Inf"]
@@ -35,7 +35,9 @@ def all_of(snapshot: Snapshot) -> Iterator[Metric]:
     yield from _counted(snapshot)
     yield _lateness(snapshot)
     if snapshot.journal is not None:
-        yield from families_of(snapshot.journal)
+        yield from journal.families_of(snapshot.journal)
+    if snapshot.cluster is not None:
+        yield from cluster.families_of(snapshot.cluster, snapshot.slots)
 
 
 def _messages(snapshot: Snapshot) -> Iterator[Metric]:

@@ -1,19 +1,21 @@
 """Reads from Redis what the metrics are made of."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
-from redis.exceptions import ResponseError
-
 from celery_ext.connection import look_at_journal
+from celery_ext.spreading.figures import by_row, counts_together, due_together, stats_together
+from celery_ext.spreading.rows import Spreads
 from kombu_delayq.connection.text import readable
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.figures import QueueCounts
+from kombu_delayq.store.viewing.counts import QueueCounts
+from kombu_delayq.store.viewing.nodes import Cluster
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
@@ -40,6 +42,8 @@ class Snapshot:
         consumers: By queue, how many consumers it has.
         dead_letters: By queue of dead letters, how many it holds.
         journal: How the journal is, with the rows of these queues; None without one.
+        cluster: The nodes; None on a server without hash slots.
+        slots: By queue, its hash slot; empty on a server without them.
     """
 
     leads: bool
@@ -50,6 +54,8 @@ class Snapshot:
     consumers: Mapping[str, int] = field(default_factory=dict)
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     journal: "JournalState | None" = None
+    cluster: Cluster | None = None
+    slots: Mapping[str, int] = field(default_factory=dict)
 
 
 class SnapshotReader:
@@ -74,6 +80,7 @@ class SnapshotReader:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
         """
         store, journal = look_at_journal(store, counted=False)
+        cluster = store.nodes.overview()
         if journal is not None:
             waiting, offered = (
                 {queue: count for queue, count in counts.items() if may_see(queue)}
@@ -81,8 +88,9 @@ class SnapshotReader:
             )
             journal = journal._replace(waiting=waiting, offered=offered)
         figures = store.figures
-        letters = {*self._letters, *self._optional("dead letters", figures.dead_letter_queues, list[str]())}
+        letters = {*self._letters, *self._optional(store, "dead letters", figures.dead_letter_queues, list[str]())}
         known = {*store.queues.names(), *(set(self._declared()) - letters)}
+        spreads = Spreads.of(store)
         names, letters = sorted(filter(may_see, known)), set(filter(may_see, letters))
         found = {stats.queue: stats for stats in figures.overview(sorted({*names, *letters}))}
         for stats in found.values():
@@ -91,24 +99,27 @@ class SnapshotReader:
         stats_of = [found[name] for name in names if not found[name].error]
         names = [stats.queue for stats in stats_of]
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
-        unacked = self._optional("messages in hand", figures.held, None)
-        consumers = self._optional("consumers", store.consumers.by_queue, None)
-        return Snapshot(
+        unacked = self._optional(store, "messages in hand", figures.held, None)
+        consumers = self._optional(store, "consumers", store.consumers.by_queue, None)
+        snapshot = Snapshot(
             store.leases.leader() is not None,
             stats_of,
-            self._optional("due times", lambda: _within(store, names, now_ms), {}),
-            self._optional("counters", lambda: figures.counts(names), {}),
+            self._optional(store, "due times", lambda: _within(store, names, now_ms), {}),
+            self._optional(store, "counters", lambda: figures.counts(names), {}),
             {} if unacked is None else {name: unacked.get(name, 0) for name in names},
             {} if consumers is None else {name: consumers[name] for name in names},
             {name: found[name].ready for name in sorted(letters) if not found[name].error},
             journal,
+            cluster,
+            {name: slot for name in names if (slot := store.nodes.slot_of(name)) is not None},
         )
+        return _as_one(snapshot, spreads, may_see) if spreads.parts else snapshot
 
-    def _optional(self, what: str, look: Callable[[], T], missing: T) -> T:
+    def _optional(self, store: OperatorStore, what: str, look: Callable[[], T], missing: T) -> T:
         """Returns what a function finds, or ``missing`` where Redis refuses it, such as for a right or a key's type."""
         try:
             return look()
-        except ResponseError as error:
+        except store.nodes.errors as error:
             self._warn(what, str(error))
             return missing
 
@@ -116,6 +127,34 @@ class SnapshotReader:
         if what not in self._warned:
             self._warned.add(what)
             logger.warning("metrics leave out %s: %s", what, readable(error))
+
+
+def _as_one(snapshot: Snapshot, spreads: Spreads, may_see: Callable[[str], bool]) -> Snapshot:
+    """Returns the figures with those of the parts of a queue together, but for the slots of the parts."""
+    rows = spreads.rows([stats.queue for stats in snapshot.queues], may_see)
+    whole = {member: name for name, members in rows.items() for member in members}
+    stats = {found.queue: found for found in snapshot.queues}
+
+    def summed(values: Mapping[str, int]) -> dict[str, int]:
+        found = Counter[str]()
+        for name, count in values.items():
+            found[whole.get(name, name)] += count
+        return dict(found)
+
+    journal = snapshot.journal
+    if journal is not None:
+        journal = journal._replace(waiting=summed(journal.waiting), offered=summed(journal.offered))
+    return replace(
+        snapshot,
+        queues=[
+            stats_together(name, [stats[one] for one in members if one in stats]) for name, members in rows.items()
+        ],
+        within=by_row(rows, snapshot.within, due_together),
+        counts=by_row(rows, snapshot.counts, counts_together),
+        unacked=by_row(rows, snapshot.unacked, sum),
+        consumers=by_row(rows, snapshot.consumers, max),
+        journal=journal,
+    )
 
 
 def _within(store: OperatorStore, queues: Sequence[str], now_ms: float) -> dict[str, list[int]]:

@@ -10,7 +10,8 @@ from celery_ext.delays.durations import in_words
 from celery_ext.serve.page.chart import Bars
 from kombu_delayq.message.times import moment_of
 from kombu_delayq.store.types import Memory
-from kombu_delayq.store.viewing.figures import LATENESS_BOUNDS_S
+from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S
+from kombu_delayq.store.viewing.nodes import Cluster
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
@@ -120,6 +121,9 @@ class QueueRow:
         bars: What comes due, as bars.
         bars_text: The same in words.
         in_journal: How many of the delayed messages only the journal has.
+        slot: Its hash slot; None on a server without slots.
+        node: The node that serves the slot; None if nobody does, or it is not known.
+        parts: The queue itself, and those over which it is spread; none for any other queue.
     """
 
     queue: str
@@ -139,6 +143,9 @@ class QueueRow:
     bars: Bars | None = None
     bars_text: str = ""
     in_journal: int = 0
+    slot: int | None = None
+    node: str | None = None
+    parts: tuple["QueueRow", ...] = ()
 
     @property
     def is_late(self) -> bool:
@@ -193,10 +200,11 @@ def health(
     standby: Sequence[str],
     memory: Memory,
     journal: "JournalState | None" = None,
+    cluster: Cluster | None = None,
 ) -> Health:
     """Judges whether all is well: the worst that was found is the title, and everything found is a reason."""
-    bad = list(_faults(journal))
-    warn: list[tuple[str, str]] = []
+    bad = [*_uncovered(cluster), *_faults(journal)]
+    warn = list(_down(cluster))
     delayed = sum(row.delayed for row in rows)
     if leader is None:
         waits = f"{number(delayed)} delayed tasks stay" if delayed else "delayed tasks would stay"
@@ -229,6 +237,18 @@ def health(
             memory,
         )
     return Health("ok", "All is well", [_calm(rows, delayed)], leader, list(standby), memory)
+
+
+def _uncovered(cluster: Cluster | None) -> Iterator[tuple[str, str]]:
+    if cluster is not None and cluster.uncovered:
+        text = f"No node serves {number(cluster.uncovered)} of the hash slots: queues in them stand still."
+        yield "A part of the cluster is away", text
+
+
+def _down(cluster: Cluster | None) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong with nodes: a title and a sentence."""
+    for node in [] if cluster is None else cluster.down:
+        yield "A node is not well", f"The {node.role} {node.name} is {node.state}."
 
 
 def _faults(journal: "JournalState | None") -> Iterator[tuple[str, str]]:

@@ -1,16 +1,17 @@
 """Reads the figures that the page shows, in a few round trips, however many queues there are."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from redis.exceptions import ResponseError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from celery_ext.serve.page.chart import bounds, small_bars
 from celery_ext.serve.page.figures import QueueRow, late, moment, number
+from celery_ext.spreading.figures import by_row, counts_together, due_together, stats_together
+from celery_ext.spreading.rows import members_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.figures import QueueCounts
+from kombu_delayq.store.viewing.counts import QueueCounts
+from kombu_delayq.store.viewing.nodes import Cluster
 
 
 @dataclass(frozen=True)
@@ -21,37 +22,54 @@ class Gathered:
         now_ms: Redis's clock, ms since the epoch.
         rows: What the page shows of each queue.
         due: How many messages of each queue come due when: counts of ``chart.bounds``.
+        cluster: The nodes; None on a server without hash slots.
     """
 
     now_ms: float
     rows: list[QueueRow]
     due: dict[str, list[int]]
+    cluster: Cluster | None = None
 
 
-def gather(store: OperatorStore, queues: Sequence[str], span: str) -> Gathered:
+def gather(store: OperatorStore, shown: Mapping[str, Sequence[str]], span: str) -> Gathered:
     """Reads the figures of queues.
 
     Args:
         store: The broker's store.
-        queues: Their names.
+        shown: By name of a row, the queues that it stands for; see ``Spreads.rows``.
         span: A key of ``chart.SPANS``.
     """
+    cluster = store.nodes.overview()
     now_ms = store.now_ms()
-    stats = store.figures.overview(queues)
+    queues = members_of(shown)
+    stats = {found.queue: found for found in store.figures.overview(queues)}
     counts = store.figures.counts(queues)
-    ends = bounds(now_ms, span)
-    due = store.figures.due_counts(queues, ends)
+    due = store.figures.due_counts(queues, bounds(now_ms, span))
     held, consumers = _held(store), _consumers(store)
-    rows = [_row(found, counts[found.queue], due.get(found.queue, []), held, consumers) for found in stats]
-    return Gathered(now_ms, rows, due)
+
+    def row_of(name: str, members: Sequence[str]) -> QueueRow:
+        row = _row(
+            stats_together(name, [stats[queue] for queue in members]),
+            counts_together([counts[queue] for queue in members]),
+            due_together([due[queue] for queue in members if queue in due]),
+            None if held is None else sum(held.get(queue, 0) for queue in members),
+            None if consumers is None else max(consumers[queue] for queue in members),
+        )
+        if len(members) > 1:
+            return replace(row, parts=tuple(row_of(queue, [queue]) for queue in members))
+        slot, node = store.nodes.place_of(name, cluster)
+        return replace(row, slot=slot, node=node)
+
+    rows = [row_of(name, members) for name, members in shown.items()]
+    return Gathered(now_ms, rows, by_row(shown, due, due_together), cluster)
 
 
 def _row(
     stats: QueueStats,
     counts: QueueCounts,
     due: Sequence[int],
-    held: dict[str, int] | None,
-    consumers: Counter[str] | None,
+    held: int | None,
+    consumers: int | None,
 ) -> QueueRow:
     held_back = counts.holding(stats)
     p50, p99 = (late(counts.lateness.quantile(share)) for share in (0.5, 0.99))
@@ -61,11 +79,11 @@ def _row(
         stats.ready,
         stats.overdue,
         stats.overdue_ms / 1000 if stats.overdue else 0.0,
-        None if held is None else held.get(stats.queue, 0),
+        held,
         moment(stats.next_due_ms, stats.now_ms),
         p50,
         p99,
-        None if consumers is None else consumers[stats.queue],
+        consumers,
         f"held back by its rate, {number(stats.overdue)} wait, at {held_back.per_s:g}/s" if held_back else "",
         moment(held_back.clear_ms(stats.now_ms, stats.overdue), stats.now_ms) if held_back else None,
         ", ".join(f"{number(count)} {what}" for what, count in counts.too_late.items() if count),
@@ -80,7 +98,7 @@ def _held(store: OperatorStore) -> dict[str, int] | None:
     """Returns the number of messages in hand by queue; None for a user without the right to know."""
     try:
         return store.figures.held()
-    except ResponseError:
+    except store.nodes.errors:
         return None
 
 
@@ -88,5 +106,5 @@ def _consumers(store: OperatorStore) -> Counter[str] | None:
     """Returns the number of consumers that live by queue; None for a user without the right to know."""
     try:
         return store.consumers.by_queue()
-    except ResponseError:
+    except store.nodes.errors:
         return None

@@ -158,7 +158,7 @@ def _not_sent(store: SparkStore, job: str, table: pa.Table) -> pa.Table:
     """Returns the rows that a promotion has not sent. Those that it has sent are read in Redis, or are gone."""
     if store.jobs.find(job) is None:
         return table
-    sent = store.jobs.sent(job, id_texts(table).to_pylist())
+    sent = store.jobs.sent(job, list(zip(table["queue"].to_pylist(), id_texts(table).to_pylist(), strict=True)))
     # With the commit of a job Redis forgets which ids it has sent: all of them.
     found = store.jobs.find(job)
     if found is not None and found.state == "committed":

@@ -26,10 +26,14 @@ _AT_ONCE = 8
 
 
 class _Hit(NamedTuple):
-    """Ids that a file of a unit has."""
+    """Rows that a file of a unit has: queue and id of each."""
 
     unit: Unit
-    ids: list[str]
+    rows: list[tuple[str, str]]
+
+    @property
+    def ids(self) -> list[str]:
+        return list(dict.fromkeys(task_id for _, task_id in self.rows))
 
 
 def cancel_rows(tier: FarTier, store: SparkStore, ids: Sequence[str]) -> set[str]:
@@ -55,17 +59,18 @@ def cancel_rows(tier: FarTier, store: SparkStore, ids: Sequence[str]) -> set[str
     # A promotion notes that it begins, and then reads the tombstones. So one that is not noted by now heeds them.
     marks = tier.marks(by_hour)
     cancelled: set[str] = set()
-    for unit, found_ids in hits:
+    for hit in hits:
+        unit = hit.unit
         key = (unit.hour, unit.manifest.id)
         if key in marks.done:
             continue
         if key not in marks.begun:
-            cancelled.update(found_ids)
+            cancelled.update(hit.ids)
             continue
-        for part in pages(found_ids, IDS_A_CALL):
+        for part in pages(hit.rows, IDS_A_CALL):
             free = store.jobs.withhold(unit.job, PROMOTION_MS, part)
             if free is not None:
-                cancelled.update(task_id for task_id, is_free in zip(part, free, strict=True) if is_free)
+                cancelled.update(task_id for (_, task_id), is_free in zip(part, free, strict=True) if is_free)
     return cancelled
 
 
@@ -99,19 +104,19 @@ class _Wanted(NamedTuple):
         uuids = uuids.drop_null()
         return cls(sorted(uuids.to_pylist()), uuids, others.drop_null())
 
-    def of_file(self, tier: FarTier, file: DataFile) -> list[str]:
-        """Returns the ids that a file has, each once; none if the file is gone, because its rows were promoted."""
+    def of_file(self, tier: FarTier, file: DataFile) -> list[tuple[str, str]]:
+        """Returns queue and id of the rows that a file has, each once; none if its rows were promoted."""
         try:
             with tier.files.open(file.path) as source, pq.ParquetFile(source) as opened:
                 groups = [at for at in range(opened.num_row_groups) if self._may_be_in(opened.metadata.row_group(at))]
                 if not groups:
                     return []
-                rows = opened.read_row_groups(groups, columns=["uuid", "id"])
+                rows = opened.read_row_groups(groups, columns=["uuid", "id", "queue"])
         except FileNotFoundError:
             return []
         here = pc.or_(pc.is_in(rows["uuid"], value_set=self.uuid_set), pc.is_in(rows["id"], value_set=self.others))
-        texts: list[str] = pc.unique(id_texts(rows.filter(here))).to_pylist()
-        return texts
+        rows = rows.filter(here)
+        return list(dict.fromkeys(zip(rows["queue"].to_pylist(), id_texts(rows).to_pylist(), strict=True)))
 
     def _may_be_in(self, group: pq.RowGroupMetaData) -> bool:
         """Whether a row group may have some of the ids. Rows are sorted by id."""

@@ -14,6 +14,7 @@ from celery_ext.waiting import by_id
 from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.connection.text import Command
 from kombu_delayq.message.pages import Page, pages
+from kombu_delayq.publish_batch import by_part
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
@@ -75,6 +76,11 @@ class Sender:
             StragglerRefused: The job is aborted, or a later run has taken it over.
             BrokerUnavailable: The broker takes no messages for longer than ``write_timeout``.
         """
+        options = self._store.options
+        if queue in options.spreads:
+            for part, own in by_part(options, queue, offers).items():
+                self.add(part, own)
+            return
         chunk = self._chunks[queue]
         for offer in offers:
             if chunk.add(offer, offer.size):
@@ -138,7 +144,7 @@ class Sender:
         reply = None
         with suppress(RedisError, OSError):
             replies = self._ahead.confirm()
-            reply = self._store.jobs.enqueued(replies) if replies else None
+            reply = self._store.jobs.enqueued(queue, replies) if replies else None
         reply = self._send(queue, chunk, reply)
         self.enqueued += reply.fresh
         self.repeated += reply.repeated

@@ -2,64 +2,36 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from kombu_delayq.connection.replies import checked, time_ms
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.consuming.taking import PAGE
+from kombu_delayq.store.consuming.types import LENT, Beat, ConsumerLease, Held
 from kombu_delayq.store.keys import glob_escaped
-from kombu_delayq.store.types import hidden
 
-#: In place of the host in the names of leases for consumers over HTTP, see ``lent_name``.
-LENT = "http"
-
-
-class ConsumerLease(NamedTuple):
-    """A consumer as Redis knows it.
-
-    Attributes:
-        name: ``host:pid:random``.
-        left_ms: Time until its lease ends; negative once it has ended, ``-inf`` while what it held is reclaimed.
-        queues: Names of the queues that it consumes.
-    """
-
-    name: str
-    left_ms: float
-    queues: list[str]
-
-    @property
-    def is_lent(self) -> bool:
-        """Whether it is no process, but a lease that a consumer over HTTP has for the messages of one take."""
-        return self.host == LENT and not self.name.rpartition(":")[2].isalnum()
-
-    @property
-    def host(self) -> str:
-        """Name of the host on which it runs."""
-        return self.name.rsplit(":", 2)[0]
-
-    @property
-    def pid(self) -> str:
-        """Number of its process on that host; empty for a name of another form."""
-        return (self.name.rsplit(":", 2)[1:-1] or [""])[0]
+#: Names of consumers, with the ends of their leases, ms since the epoch.
+_Rows = Sequence[tuple[bytes | str, float]]
 
 
-class Held(NamedTuple):
-    """A message that a consumer holds.
+class Ended(NamedTuple):
+    """Consumers whose lease has ended.
 
     Attributes:
-        tag: Its delivery tag.
-        note: What kombu keeps of it: JSON of the message, its exchange and its routing key.
+        now_ms: Redis's clock, ms since the epoch; in a cluster that of some node.
+        leases: By share, also those shares in which no lease has ended.
+        failed: Errors by share, where the leases cannot be read.
     """
 
-    tag: str
-    note: bytes | str
-
-    def __repr__(self) -> str:
-        return f"Held(tag={self.tag!r}, note={hidden(self.note)})"
+    now_ms: float
+    leases: dict[str, list[ConsumerLease]]
+    failed: dict[str, Exception]
 
 
 def consumer_of(tag: str) -> str:
@@ -79,7 +51,20 @@ def lent_name(caller: str, lease: str) -> str:
 
 
 class Consumers(StorePart):
-    """Knows which consumers live, and what those hold that do not."""
+    """Knows which consumers live, and what those hold that do not.
+
+    A consumer has one lease for all its queues. In a cluster it has one for each, in the queue's slot. So most methods
+    are for one share: a queue stands for itself and all others that share its keys (see ``Keys.share``).
+    """
+
+    def shares(self) -> list[str]:
+        """Returns all shares: one, or in a cluster one for each queue that has or had consumers."""
+        return self._client.shares()
+
+    def note_queues(self, queues: Collection[str]) -> None:
+        """Notes in a cluster that queues are consumed, so that ``shares`` has them; elsewhere does nothing."""
+        if self._keys.slots and queues:
+            self._client.ask("SADD", self._keys.consumed_queues, *queues)
 
     def beat(
         self,
@@ -87,15 +72,19 @@ class Consumers(StorePart):
         queues: Sequence[str],
         tags: Sequence[str] = (),
         *,
+        share: str | None = None,
         is_new: bool = False,
         ttl_s: float | None = None,
     ) -> bool:
         """Renews the lease of a consumer; a round trip for each 200 tags.
 
+        In a cluster the caller tells ``note_queues`` of queues that are new to it.
+
         Args:
             consumer: Name of the consumer.
-            queues: Names of the queues that it consumes.
+            queues: Names of the queues that it consumes, of one share.
             tags: Delivery tags of the messages that it holds. Stock workers leave these alone as well.
+            share: The share; by default that of the queues.
             is_new: Whether the name has no lease yet.
             ttl_s: Length of the lease from now, in s; None for ``consumer_ttl``.
 
@@ -103,103 +92,177 @@ class Consumers(StorePart):
             Whether it has the lease. False if what it held is being reclaimed, or has been: then it needs another name.
             A lease that has ended without that is renewed.
         """
-        ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
-        args = [consumer, round(ttl_s * 1000), json.dumps(sorted(queues))]
-        keys = [self._keys.consumers, self._keys.consumed, self._keys.unacked_index]
-        for page in [*pages(tags, PAGE)] or [[]]:
-            if as_text(self._client.run("beat", keys, [*args, int(is_new), *page])) == "ended":
-                return False
-        return True
+        share = self._keys.share(next(iter(queues), "")) if share is None else share
+        calls = self._beats(Beat(consumer, share, queues, tags, is_new), ttl_s)
+        return all(as_text(self._client.run("beat", *call[:2])) != "ended" for call in calls)
 
-    def leave(self, consumer: str) -> None:
-        """Forgets a consumer that holds nothing any more."""
+    def beat_each(self, beats: Sequence[Beat]) -> list[bool | Exception]:
+        """Renews leases in several shares, as ``beat`` does; one round trip to each node.
+
+        Returns:
+            For each whether the consumer has the lease, or an error.
+        """
+        calls = [self._beats(beat) for beat in beats]
+        replies = iter(self._client.run_each("beat", chain.from_iterable(calls))[0])
+        found = [[next(replies) for _ in of_share] for of_share in calls]
+        return [
+            next((each for each in of_share if isinstance(each, Exception)), None) or b"ended" not in of_share
+            for of_share in found
+        ]
+
+    def leave(self, consumer: str, queue: str) -> None:
+        """Forgets a consumer that holds nothing any more, in the share of a queue."""
+        share = self._keys.share(queue)
         # No transaction: a full Redis refuses any. The lease goes last, so that a call cut short can be repeated.
-        self._client.send([("HDEL", self._keys.consumed, consumer), ("ZREM", self._keys.consumers, consumer)])
+        self._client.send(
+            [("HDEL", self._keys.consumed(share), consumer), ("ZREM", self._keys.consumers(share), consumer)]
+        )
 
-    def find(self, consumer: str) -> ConsumerLease | None:
-        """Returns a consumer, or None if Redis does not know it: it has left, or what it held has gone back."""
+    def find(self, consumer: str, queue: str) -> ConsumerLease | None:
+        """Returns a consumer of the share of a queue.
+
+        Returns None if Redis does not know it: it has left, or what it held has gone back.
+        """
+        share = self._keys.share(queue)
         with self._client.redis.pipeline(transaction=False) as pipe:
             pipe.time()
-            pipe.zscore(as_bytes(self._keys.consumers), consumer)
-            (seconds, microseconds), ends_ms = pipe.execute()
+            pipe.zscore(as_bytes(self._keys.consumers(share)), consumer)
+            time, ends_ms = pipe.execute()
         if ends_ms is None:
             return None
-        return self._leases(seconds * 1000 + microseconds / 1000, [(consumer.encode(), ends_ms)])[0]
+        return self._leases(time_ms(time), {share: [(consumer, ends_ms)]})[share][0]
 
     def all(self) -> list[ConsumerLease]:
-        """Returns all consumers, those first whose lease ends first."""
+        """Returns all consumers, those first whose lease ends first.
+
+        Of a consumer with several leases that one is returned which ends first, with all its queues.
+        """
         now_ms, rows = self._rows(-1)
-        return self._leases(now_ms, rows)
+        found: dict[str, ConsumerLease] = {}
+        for lease in chain.from_iterable(self._leases(now_ms, _checked(rows)).values()):
+            other = found.setdefault(lease.name, lease)
+            if other is not lease:
+                queues = sorted({*other.queues, *lease.queues})
+                found[lease.name] = ConsumerLease(lease.name, min(other.left_ms, lease.left_ms), queues)
+        return sorted(found.values(), key=lambda lease: lease.left_ms)
+
+    def in_share(self, queue: str) -> list[ConsumerLease]:
+        """Returns the consumers of the share of a queue, those first whose lease ends first."""
+        share = self._keys.share(queue)
+        now_ms, rows = self._rows(-1, [share])
+        return self._leases(now_ms, _checked(rows))[share]
 
     def by_queue(self) -> Counter[str]:
         """Counts the consumers that live, by queue."""
-        return Counter(queue for lease in self.all() if lease.left_ms > 0 for queue in set(lease.queues))
+        now_ms, rows = self._rows(-1)
+        leases = chain.from_iterable(self._leases(now_ms, _checked(rows)).values())
+        return Counter(queue for lease in leases if lease.left_ms > 0 for queue in set(lease.queues))
 
-    def ended(self) -> tuple[float, list[ConsumerLease]]:
-        """Finds consumers whose lease has ended, the first thousand at most; one round trip where there are none.
+    def ended(self) -> Ended:
+        """Finds consumers whose lease has ended, the first thousand of a share at most.
 
-        Returns:
-            Redis's clock, ms since the epoch, and the consumers.
+        One round trip where there are none; in a cluster one more, and to each node.
         """
         now_ms, rows = self._rows(999)
-        return now_ms, self._leases(now_ms, [row for row in rows if row[1] <= now_ms])
+        known = {share: found for share, found in rows.items() if not isinstance(found, Exception)}
+        failed = {share: found for share, found in rows.items() if isinstance(found, Exception)}
+        late = {share: [row for row in found if row[1] <= now_ms] for share, found in known.items()}
+        return Ended(now_ms, self._leases(now_ms, late), failed)
 
-    def fence(self, consumers: Sequence[str]) -> list[str]:
+    def fence(self, consumers: Sequence[str], queue: str) -> list[str]:
         """Keeps consumers whose lease has ended from renewing it and from taking messages, for good.
+
+        Args:
+            consumers: Their names.
+            queue: Name of any queue of the share in which they have the lease.
 
         Returns:
             The names of those consumers; the others have renewed their lease meanwhile.
         """
-        pages_of = pages(consumers, PAGE)
-        return [as_text(name) for page in pages_of for name in self._client.run("fence", [self._keys.consumers], page)]
+        keys = [self._keys.consumers(self._keys.share(queue))]
+        return [as_text(name) for page in pages(consumers, PAGE) for name in self._client.run("fence", keys, page)]
 
-    def tags_of(self, consumers: Collection[str]) -> dict[str, list[str]]:
-        """Finds what consumers hold, by going once through all messages that anybody holds.
+    def tags_of(self, consumers: Collection[str], queue: str) -> dict[str, list[str]]:
+        """Finds what consumers hold, by going once through all messages of a share that anybody holds.
+
+        Args:
+            consumers: Their names.
+            queue: Name of any queue of the share.
 
         Returns:
             The tags of each consumer that holds any, those first that it took first.
         """
         pattern = f"{glob_escaped(*consumers)}.*" if len(consumers) == 1 else "*"
         found: dict[str, list[str]] = {}
-        for page in self._all_tags(pattern):
+        for page in self._all_tags(pattern, queue):
             for tag in map(as_text, page):
                 if (consumer := consumer_of(tag)) in consumers:
                     found.setdefault(consumer, []).append(tag)
         return {consumer: sorted(set(tags), key=_number_of) for consumer, tags in found.items()}
 
-    def counts(self) -> Counter[str]:
-        """Counts the messages in hand by consumer; an empty name stands for all consumers of stock kombu."""
-        tags = {as_text(tag) for page in self._all_tags("*") for tag in page}
-        return Counter(map(consumer_of, tags))
+    def counts(self, queue: str | None = None) -> Counter[str]:
+        """Counts the messages in hand by consumer; an empty name stands for all consumers of stock kombu.
 
-    def notes(self, tags: Sequence[str]) -> list[Held]:
-        """Returns those of some hundred messages that are still held."""
-        notes = self._client.ask("HMGET", self._keys.unacked, *tags)
+        Args:
+            queue: Name of any queue of the share in which to count, by default in all.
+        """
+        found = Counter[str]()
+        for share in self.shares() if queue is None else [queue]:
+            tags = {as_text(tag) for page in self._all_tags("*", share) for tag in page}
+            found.update(map(consumer_of, tags))
+        return found
+
+    def notes(self, tags: Sequence[str], queue: str) -> list[Held]:
+        """Returns those of some hundred messages of a share that are still held."""
+        notes = self._client.ask("HMGET", self._keys.unacked(self._keys.share(queue)), *tags)
         return [Held(tag, note) for tag, note in zip(tags, notes, strict=True) if note is not None]
 
-    def _rows(self, stop: int) -> tuple[float, list[tuple[bytes, float]]]:
+    def _beats(self, beat: Beat, ttl_s: float | None = None) -> list[ScriptCall]:
+        ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
+        args = [beat.consumer, round(ttl_s * 1000), json.dumps(sorted(beat.queues)), int(beat.is_new)]
+        of_share = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
+        keys = [key(beat.share) for key in of_share]
+        return [(keys, [*args, *page], self._client.backup) for page in [*pages(beat.tags, PAGE)] or [[]]]
+
+    def _rows(self, stop: int, shares: Sequence[str] | None = None) -> tuple[float, dict[str, _Rows | Exception]]:
+        """Reads the leases of shares, by default of all, up to a number in each; errors are among the results."""
+        shares = self.shares() if shares is None else shares
         with self._client.redis.pipeline(transaction=False) as pipe:
             pipe.time()
-            pipe.zrange(as_bytes(self._keys.consumers), 0, stop, withscores=True)
-            (seconds, microseconds), rows = pipe.execute()
-        return seconds * 1000 + microseconds / 1000, rows
+            for share in shares:
+                pipe.zrange(as_bytes(self._keys.consumers(share)), 0, stop, withscores=True)
+            now, *found = pipe.execute(raise_on_error=False)
+        if isinstance(now, Exception):
+            raise now
+        return time_ms(now), dict(zip(shares, found, strict=True))
 
-    def _leases(self, now_ms: float, rows: Sequence[tuple[bytes, float]]) -> list[ConsumerLease]:
-        if not rows:
-            return []
-        queues = self._client.redis.hmget(as_bytes(self._keys.consumed), [name for name, _ in rows])
-        return [
-            ConsumerLease(as_text(name), ends_ms - now_ms if ends_ms else -inf, _names_in(names))
-            for (name, ends_ms), names in zip(rows, queues, strict=True)
-        ]
+    def _leases(self, now_ms: float, rows: Mapping[str, _Rows]) -> dict[str, list[ConsumerLease]]:
+        """Returns leases by share, in the order of their rows; a round trip if there are any."""
+        asked = [share for share in rows if rows[share]]
+        if not asked:
+            return {share: [] for share in rows}
+        names = [[as_text(name) for name, _ in rows[share]] for share in asked]
+        noted = self._client.send(
+            [("HMGET", self._keys.consumed(share), *of) for share, of in zip(asked, names, strict=True)]
+        )
+        found = {share: list[ConsumerLease]() for share in rows}
+        for share, of, queues in zip(asked, names, noted, strict=True):
+            for name, (_, ends_ms), in_json in zip(of, rows[share], queues, strict=True):
+                left_ms = ends_ms - now_ms if ends_ms else -inf
+                found[share].append(ConsumerLease(name, left_ms, _names_in(in_json)))
+        return found
 
-    def _all_tags(self, pattern: str) -> Iterator[list[Any]]:
-        index, cursor = as_bytes(self._keys.unacked_index), 0
+    def _all_tags(self, pattern: str, queue: str) -> Iterator[list[Any]]:
+        index, cursor = as_bytes(self._keys.unacked_index(self._keys.share(queue))), 0
         while True:
             cursor, found = self._client.redis.zscan(index, cursor, match=as_bytes(pattern), count=1000)
             yield [tag for tag, _ in found]
             if not cursor:
                 return
+
+
+def _checked(rows: Mapping[str, _Rows | Exception]) -> dict[str, _Rows]:
+    return dict(zip(rows, checked(rows.values()), strict=True))
 
 
 def _number_of(tag: str) -> int:

@@ -1,95 +1,24 @@
 """The store's operations on messages in the hands of consumers: taken, acknowledged, put back."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import count
-from typing import Any, Literal, NamedTuple
+from itertools import count, groupby
+from typing import Any, Literal
 
+import redis
+
+from kombu_delayq.connection import pools
+from kombu_delayq.connection.commands import RedisCommands
+from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import Command, as_bytes, as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store.client import StoreClient, StorePart
-from kombu_delayq.store.types import hidden
+from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request, Requeued, Taken
 
 #: Most messages in the arguments of one call, and about the most bytes.
 PAGE, PAGE_BYTES = 200, 1_000_000
-
-
-class Landing(NamedTuple):
-    """A landing list: where a message is after a blocked consumer got it, and before it is noted as unacked.
-
-    Attributes:
-        queue: Name of the queue.
-        step: Number of the queue's list from which the message comes, as in ``Keys.ready``.
-        consumer: Name of the consumer.
-    """
-
-    queue: str
-    step: int
-    consumer: str
-
-
-class Request(NamedTuple):
-    """What a consumer wants to take.
-
-    Attributes:
-        consumer: Name of the consumer.
-        first: Number in the tag of the first message. The caller has not used it, nor the ``most`` numbers from there.
-        most: The most messages to take; 0 only puts back what is in landing lists.
-        queues: Names of the queues, in the order in which they are served.
-        in_turns: Whether queues are served in turns, a message of each; otherwise each is emptied before the next.
-        unnoted: Those of the queues whose consumers do not acknowledge.
-        landings: Landing lists of the consumer that may hold a message. They are served first, and empty afterwards.
-    """
-
-    consumer: str
-    first: int
-    most: int
-    queues: Sequence[str]
-    in_turns: bool = True
-    unnoted: Collection[str] = ()
-    landings: Sequence[Landing] = ()
-
-
-class Taken(NamedTuple):
-    """A message that a consumer has taken.
-
-    Attributes:
-        tag: Delivery tag under which it is noted as unacked; empty where its consumer does not acknowledge.
-        queue: Name of the queue from which it comes.
-        body: The message.
-    """
-
-    tag: str
-    queue: str
-    body: bytes
-
-    def __repr__(self) -> str:
-        return f"Taken(tag={self.tag!r}, queue={self.queue!r}, body={hidden(self.body)})"
-
-
-class Requeued(NamedTuple):
-    """A message to put back.
-
-    Attributes:
-        tag: Delivery tag under which it is noted as unacked.
-        queue: Name of its queue.
-        priority: 0 to 9.
-        body: The message as it will be in its list.
-    """
-
-    tag: str
-    queue: str
-    priority: int
-    body: str | bytes
-
-    def __repr__(self) -> str:
-        return f"Requeued(tag={self.tag!r}, queue={self.queue!r}, body={hidden(self.body)})"
-
-
-class LeaseEnded(Exception):
-    """A consumer's lease has ended: its messages go back to their queues, and its name may not be used any more."""
 
 
 class Taking(StorePart):
@@ -98,7 +27,7 @@ class Taking(StorePart):
     def __init__(self, client: StoreClient) -> None:
         super().__init__(client)
         self._lists = cache(client.ready)
-        self._held = [self._keys.unacked_index, self._keys.unacked]
+        self._held = cache(self._keys_of_held)
 
     def take(self, request: Request) -> list[Taken]:
         """Takes messages; one round trip.
@@ -130,42 +59,61 @@ class Taking(StorePart):
         rows = zip(count(request.first), *(iter(reply),) * 2, strict=False)
         return [self._taken(request, number, queues[place - 1], body) for number, place, body in rows]
 
-    def ack(self, tags: Sequence[str]) -> list[str]:
-        """Removes messages that are held; a round trip for each 200. Returns the tags that were held no more."""
-        missing = (self.missing(self._client.run("ack", self._held, page)) for page in pages(tags, PAGE))
+    def ack(self, tags: Sequence[str], queue: str) -> list[str]:
+        """Removes messages that are held; a round trip for each 200.
+
+        Args:
+            tags: Their delivery tags.
+            queue: Name of their queue, or of one that shares its keys (see ``Keys.share``).
+
+        Returns:
+            The tags that were held no more.
+        """
+        held = self._held(queue)
+        missing = (self.missing(self._client.run("ack", held, page)) for page in pages(tags, PAGE))
         return [tag for page in missing for tag in page]
 
-    def ack_command(self, tags: Sequence[str], *, by_text: bool = False) -> Command:
+    def ack_command(self, tags: Sequence[str], queue: str, *, by_text: bool = False) -> Command:
         """Returns the command of ``ack`` for at most a few hundred tags; ``missing`` reads its reply."""
         command = self._client.eval_command if by_text else self._client.evalsha_command
-        return command("ack", self._held, list(tags))
+        return command("ack", self._held(queue), list(tags))
 
     def missing(self, reply: Any) -> list[str]:
         """Returns what a reply to ``ack_command`` says: the tags that were held no more."""
         return list(map(as_text, reply))
 
     def requeue(
-        self, messages: Iterable[Requeued], place: Literal["next", "last"], *, redelivers: bool = False
+        self,
+        messages: Iterable[Requeued],
+        place: Literal["next", "last"],
+        *,
+        redelivers: bool = False,
+        taken_from: str | None = None,
     ) -> list[str]:
         """Puts messages that are held back into their queues; a round trip for each 200.
+
+        In a cluster, a message goes to another queue than the one it was taken from in two steps: if the caller is cut
+        off in between, it is in both.
 
         Args:
             messages: The messages. The last of them is consumed first, if they go to the next place.
             place: ``next`` to be consumed next, ``last`` to be consumed after all others.
             redelivers: Whether they count as redelivered: they were delivered before, and are going to be again.
+            taken_from: Name of the queue from which all of them were taken; by default each from its own.
 
         Returns:
             The tags that were held no more; these messages stay where they are.
         """
         missing: list[str] = []
-        for page in pages(messages, PAGE, PAGE_BYTES, lambda message: len(message.body)):
-            lists: dict[str, int] = {}
-            args: list[Any] = [place, self._client.options.counts_kept_ms]
-            for message in page:
-                ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
-                args += [message.tag, lists.setdefault(ready, len(lists)), message.body]
-                args.append(self._keys.counts(message.queue) if redelivers else "")
-            missing += self.missing(self._client.run("requeue", [*self._held, *lists], args))
+        share = self._keys.share
+        for (held_in, to), of_share in groupby(
+            messages, lambda row: (share(row.queue if taken_from is None else taken_from), share(row.queue))
+        ):
+            for page in pages(of_share, PAGE, PAGE_BYTES, lambda row: len(row.body)):
+                if held_in == to:
+                    missing += self._requeue(page, place, redelivers=redelivers)
+                else:
+                    missing += self._move(page, place, held_in)
         return missing
 
     def ready(self, queues: Sequence[str]) -> list[int]:
@@ -178,9 +126,14 @@ class Taking(StorePart):
         counts = [[next(replies) for _ in lists] for lists in keys]
         return [sum(count if isinstance(count, int) else _count_of(count) for count in found) for found in counts]
 
-    def held(self, tags: Sequence[str]) -> list[str]:
-        """Returns those of some hundred delivery tags whose messages are still held; one round trip."""
-        scores = self._client.ask("ZMSCORE", self._keys.unacked_index, *tags)
+    def held(self, tags: Sequence[str], queue: str) -> list[str]:
+        """Returns those of some hundred delivery tags whose messages are still held; one round trip.
+
+        Args:
+            tags: The delivery tags.
+            queue: As of ``ack``.
+        """
+        scores = self._client.ask("ZMSCORE", self._held(queue)[0], *tags)
         return [tag for tag, score in zip(tags, scores, strict=True) if score is not None]
 
     def recover(self, request: Request) -> list[str]:
@@ -193,7 +146,7 @@ class Taking(StorePart):
             The tags of the messages that went back to their queues.
         """
         tags = [f"{request.consumer}.{number}" for number in range(request.first, request.first + request.most)]
-        notes = self._client.ask("HMGET", self._keys.unacked, *tags)
+        notes = self._client.ask("HMGET", self._held(request.queues[0])[1], *tags)
         rows = []
         for tag, noted in reversed([*zip(tags, notes, strict=True)]):
             note = None if noted is None else read_note(as_bytes(noted))
@@ -207,14 +160,14 @@ class Taking(StorePart):
 
         Args:
             client_ids: Numbers of the connections that wait.
-            landings: The landing lists.
+            landings: The landing lists, of queues of one share.
         """
         request = Request("", 0, 0, (), landings=landings)
         commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
-        replies = self._client.replies([*commands, self.take_command(request, by_text=True)])
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
+        commands.append(self.take_command(request, by_text=True))
+        # In a cluster, all of these go to the node of the lists.
+        pool = pools.node_of(self._client.redis.connection_pool, self.landing(landings[0])[1])
+        checked(RedisCommands(redis.Redis(connection_pool=pool)).replies(commands))
 
     def landing(self, landing: Landing) -> tuple[str, str]:
         """Returns the keys of the list from which a landing list gets its message, and of the landing list."""
@@ -228,6 +181,41 @@ class Taking(StorePart):
         """Returns the number of lists that a queue has."""
         return len(self._lists(queue))
 
+    def _keys_of_held(self, queue: str) -> list[str]:
+        share = self._keys.share(queue)
+        return [self._keys.unacked_index(share), self._keys.unacked(share)]
+
+    def _requeue(self, messages: Sequence[Requeued], place: str, *, redelivers: bool) -> list[str]:
+        lists: dict[str, int] = {}
+        args: list[Any] = [place, self._client.options.counts_kept_ms]
+        for message in messages:
+            ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
+            args += [message.tag, lists.setdefault(ready, len(lists)), message.body]
+            args.append(self._keys.counts(message.queue) if redelivers else "")
+        held = self._held(messages[0].queue)
+        return self.missing(self._client.run("requeue", [*held, *lists], args))
+
+    def _move(self, messages: Sequence[Requeued], place: str, taken_from: str) -> list[str]:
+        """Puts messages into queues whose keys are elsewhere: first a copy is there, and then the original goes."""
+        tags = [message.tag for message in messages]
+        held = set(self.held(tags, taken_from))
+        push = "RPUSH" if place == "next" else "LPUSH"
+        for message in messages:
+            if message.tag in held:
+                ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
+                self._client.ask(push, ready, message.body)
+                self.ack([message.tag], taken_from)
+        return [tag for tag in tags if tag not in held]
+
+    def _share_of(self, request: Request) -> str:
+        """Returns the share of a request's queues, and checks that they have one in common."""
+        if not self._keys.slots:
+            return ""
+        shares = {self._keys.share(at.queue) for at in request.landings} | set(map(self._keys.share, request.queues))
+        if len(shares) > 1:
+            raise ValueError(f"in Redis Cluster, one request cannot take from {len(shares)} queues")
+        return shares.pop()
+
     def _taken(self, request: Request, number: int, queue: str, body: bytes) -> Taken:
         tag = "" if queue in request.unnoted else f"{request.consumer}.{number}"
         return Taken(tag, queue, body)
@@ -236,7 +224,8 @@ class Taking(StorePart):
         noted = [*(landing.queue for landing in request.landings), *request.queues]
         routing = ["" if queue in request.unnoted else json.dumps(queue) for queue in noted]
         consumer = request.consumer if request.most and any(routing) else ""
-        keys = [self._keys.consumers, *self._held]
+        share = self._share_of(request)
+        keys = [self._keys.consumers(share), *self._held(share)]
         for landing in request.landings:
             ready, landed = self.landing(landing)
             keys += [landed, ready]

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from time import sleep
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import hidden
@@ -73,6 +75,9 @@ class DeadLetters(StorePart):
     def replay(self, queue: str, key: str, letters: Sequence[Letter]) -> int:
         """Takes dead letters from the end of their list and sends them to their goals.
 
+        In a cluster these are in other slots. Then the letters are pushed first and leave their list after that. If the
+        caller dies in between, some are sent twice.
+
         Args:
             queue: Name of the queue of dead letters, in whose counters they are counted.
             key: One of its lists.
@@ -81,12 +86,32 @@ class DeadLetters(StorePart):
         Returns:
             Number of dead letters taken; fewer than given if another caller took some meanwhile.
         """
+        args: list[str | bytes | int]
+        if self._keys.slots:
+            letters = letters[: self._at_end(key, [letter.message for letter in letters])]
+            self._push(letters)
+            args = [self._keys.counts(queue), self._client.options.counts_kept_ms]
+            for letter in letters:
+                args += [letter.message, "sent" if letter.to == "queue" else letter.to, b""]
+            return int(self._client.run("replay", [key], args)) if letters else 0
         ready = list(dict.fromkeys(self._list_of(letter) for letter in letters if letter.to == "queue"))
-        args: list[str | bytes | int] = [self._keys.counts(queue), self._client.options.counts_kept_ms]
+        args = [self._keys.counts(queue), self._client.options.counts_kept_ms]
         for letter in letters:
             where = str(ready.index(self._list_of(letter))) if letter.to == "queue" else letter.to
             args += [letter.message, where, letter.body]
         return int(self._client.run("replay", [key, *ready], args))
+
+    def _at_end(self, key: str, messages: Sequence[bytes]) -> int:
+        """Returns how many of some dead letters are still at the end of their list, in this order."""
+        same = takewhile(
+            lambda pair: pair[0] == pair[1], zip(messages, self.page(key, count=len(messages)), strict=False)
+        )
+        return sum(1 for _ in same)
+
+    def _push(self, letters: Sequence[Letter]) -> None:
+        commands = [("LPUSH", self._list_of(letter), letter.body) for letter in letters if letter.to == "queue"]
+        if commands:
+            checked(self._client.replies(commands, once=True))
 
     def _list_of(self, letter: Letter) -> str:
         return self._client.ready(letter.queue)[self._client.list_of_priority[letter.priority]]

@@ -1,14 +1,15 @@
 """The store's operations for a journal: rows of its table come into the store, each once, and a loss is noticed."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from redis.lock import Lock
 
+from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
-from kombu_delayq.store.types import hidden
+from kombu_delayq.store.upkeep.promotion_types import Marker, Numbered, Office, Promoted, Pulse, Row
 
 #: Most rows, and about the most bytes, that one call of the script puts into the store.
 PROMOTE_COUNT, PROMOTE_BYTES = 200, 300_000
@@ -16,106 +17,23 @@ PROMOTE_COUNT, PROMOTE_BYTES = 200, 300_000
 ROWS = 1000
 
 
-class Row(NamedTuple):
-    """A row of a journal that is to come into the store.
-
-    Attributes:
-        seq: Its number, which no other row of the journal ever has.
-        queue: The queue to which the message goes when it is due.
-        id: The id under which the store keeps the message.
-        due_ms: Due time, ms since the epoch.
-        priority: 0 to 9.
-        body: The message as it will be pushed to its queue.
-        expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
-    """
-
-    seq: int
-    queue: str
-    id: str | bytes
-    due_ms: float
-    priority: int
-    body: str | bytes
-    expire_ms: int = 0
-
-    def __repr__(self) -> str:
-        return f"Row(seq={self.seq}, queue={self.queue!r}, id={self.id!r}, body={hidden(self.body)})"
-
-
-class Office(NamedTuple):
-    """Whether a promoter is in office.
-
-    Attributes:
-        word: ``taken`` if it is. Otherwise ``lost`` (Redis has no marker), ``other`` (Redis belongs to another
-            journal), ``behind`` (Redis was set back to an older state), ``ahead`` (the journal was set back, or has
-            gone on since it was read) or ``superseded`` (another promoter was faster).
-        term: Number of the term; with another word than ``taken`` that of the marker, 0 without one.
-        now_ms: With ``taken``: Redis's clock, ms since the epoch.
-        epoch: With another word: the marker's epoch.
-        beat: With another word: the marker's beat.
-    """
-
-    word: str
-    term: int = 0
-    now_ms: float = 0.0
-    epoch: int = 0
-    beat: int = 0
-
-
-class Pulse(NamedTuple):
-    """What the marker says about Redis's data.
-
-    Attributes:
-        word: ``sound``, ``lost``, ``other``, ``superseded`` or ``behind``; as in ``Office``.
-        term: The marker's term, 0 without a marker.
-        now_ms: Redis's clock, ms since the epoch.
-    """
-
-    word: str
-    term: int
-    now_ms: float
-
-
-class Promoted(NamedTuple):
-    """The result of putting rows into the store.
-
-    Attributes:
-        word: ``promoted``; or ``lost``, ``other``, ``superseded`` or ``behind``, when the promoter was not in office:
-            the rows that are not in ``words`` were left alone.
-        words: By number of the row: ``promoted``, ``pushed`` (it was put there before) or ``claimed`` (it was taken out
-            of the journal, and was not put there).
-    """
-
-    word: str
-    words: dict[int, str]
-
-
-class Marker(NamedTuple):
-    """To which journal a Redis belongs.
-
-    Attributes:
-        id: Id of the journal.
-        term: Number of the term in office.
-        epoch: Number of the epoch.
-        beat: Grows about every second, together with a beat in the journal.
-    """
-
-    id: str
-    term: int
-    epoch: int
-    beat: int
-
-
 class Promotion(StorePart):
     """Puts rows of a journal into the store, and tells whether Redis has lost data.
 
     The marker in Redis has the number of the term in office, which fences off promoters of earlier terms. The guard has
     the rows that were pushed and not yet marked in the journal, and those that were claimed: taken out of the journal
-    while a promoter may still have them at hand.
+    while a promoter may still have them at hand. Where Redis has hash slots, each queue has a marker and a guard of its
+    own, in its slot, behind the marker of all, which has the term.
     """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
+
+    @property
+    def by_queue(self) -> bool:
+        """Whether each queue has a marker and a guard of its own."""
+        return self._keys.slots
 
     def lease(self) -> Lock:
         """Returns the lock that the one process holds that promotes; for ``lease_ttl`` since it was last renewed."""
@@ -127,16 +45,21 @@ class Promotion(StorePart):
         name = self._client.redis.get(self._keys.journal_lease)
         return None if name is None else as_text(name)
 
-    def marker(self) -> Marker | None:
-        """Returns the marker, or None: Redis never belonged to a journal, or has lost its data."""
-        found = {as_text(key): as_text(value) for key, value in self._client.ask("HGETALL", self._keys.journal).items()}
+    def marker(self, queue: str | None = None) -> Marker | None:
+        """Returns the marker, or None: Redis never belonged to a journal, or has lost its data.
+
+        Args:
+            queue: Where Redis has hash slots: the queue whose marker is meant; None for that of all.
+        """
+        key = self._keys.journal("" if queue is None else self._keys.share(queue))
+        found = {as_text(field): as_text(value) for field, value in self._client.ask("HGETALL", key).items()}
         if "id" not in found:
             return None
         return Marker(found["id"], *(int(found[field]) for field in ("term", "epoch", "beat")))
 
     def take_office(self, journal: str, epoch: int, beat: int) -> Office:
         """Begins a new term, if the marker agrees with the journal; Redis refuses promoters of earlier terms then."""
-        return _office(self._client.run("take_office", [self._keys.journal], [journal, epoch, beat]))
+        return _office(self._client.run("take_office", [self._keys.journal()], [journal, epoch, beat]))
 
     def begin_epoch(self, journal: str, epoch: int, beat: int, seen_term: int = 0) -> Office:
         """Writes the marker anew, and begins a term, unless another promoter has written the marker meanwhile.
@@ -149,13 +72,35 @@ class Promotion(StorePart):
         """
         return _office(
             self._client.run(
-                "begin_epoch", [self._keys.journal], [journal, epoch, beat, seen_term if seen_term else ""]
+                "begin_epoch", [self._keys.journal()], [journal, epoch, beat, seen_term if seen_term else ""]
             )
         )
 
+    def take_queues(
+        self, journal: str, term: int, epoch: int, beat: int, queues: Sequence[str], *, anew: bool = False
+    ) -> dict[str, str]:
+        """Takes office at queues, where Redis has hash slots; Redis refuses promoters of earlier terms there then.
+
+        Args:
+            journal: Id of the journal.
+            term: The caller's term, of ``take_office``.
+            epoch: The journal's epoch, or the one that begins.
+            beat: The journal's beat.
+            queues: Names of the queues.
+            anew: Whether to write markers that are missing, or belong to an older state of Redis.
+
+        Returns:
+            By queue: ``taken``; or ``lost``, ``behind``, ``ahead``, ``other`` or ``superseded``, as in ``Office``.
+        """
+        return self._at_queues("take_queues", queues, [journal, term, epoch, beat, int(anew)])
+
+    def pulse_queues(self, journal: str, term: int, beat: int, queues: Sequence[str]) -> dict[str, str]:
+        """Sets the beats of queues' markers, where Redis has hash slots. Returns a word of ``Pulse`` by queue."""
+        return self._at_queues("pulse", queues, [journal, term, beat])
+
     def pulse(self, journal: str, term: int, beat: int) -> Pulse:
         """Sets the marker's beat to that of the journal, and tells whether Redis's data are those of this term."""
-        word, latest, now = self._client.run("pulse", [self._keys.journal], [journal, term, beat])
+        word, latest, now = self._client.run("pulse", [self._keys.journal()], [journal, term, beat])
         return Pulse(as_text(word), int(latest or 0), float(now))
 
     def promote(self, journal: str, term: int, rows: Iterable[Row]) -> Promoted:
@@ -181,51 +126,81 @@ class Promotion(StorePart):
                 words.update(zip((row.seq for row in page), map(as_text, found), strict=True))
         return Promoted("promoted", words)
 
-    def claim_rows(self, seqs: Sequence[int]) -> dict[int, str]:
+    def claim_rows(self, rows: Iterable[Numbered]) -> dict[int, str]:
         """Claims rows that the caller has taken out of the journal. Repeating it changes nothing.
 
         Returns:
             By number of the row: ``claimed`` if no promoter will ever put it into the store; ``pushed`` if one has.
         """
         words: dict[int, str] = {}
-        for page in pages(seqs, ROWS):
-            found = self._client.run("claim_rows", [self._keys.journal_guard], list(page))
-            words.update(zip(page, map(as_text, found), strict=True))
+        for share, seqs in self._by_share(rows).items():
+            for page in pages(seqs, ROWS):
+                found = self._client.run("claim_rows", [self._keys.journal_guard(share)], list(page))
+                words.update(zip(page, map(as_text, found), strict=True))
+            if share and not self._client.ask("EXISTS", self._keys.journal(share)):
+                # Whoever takes office at this queue reads its rows after that. Nobody would ever drop these claims.
+                self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
         return words
 
-    def settle_rows(self, seqs: Iterable[int]) -> None:
+    def settle_rows(self, rows: Iterable[Numbered]) -> None:
         """Takes rows out of the guard which the journal has marked, or which nobody can promote any more."""
-        for page in pages(seqs, ROWS):
-            self._client.ask("HDEL", self._keys.journal_guard, *page)
+        for share, seqs in self._by_share(rows).items():
+            self._drop(share, seqs)
 
-    def pushed(self) -> list[int]:
+    def pushed(self, queues: Iterable[str] = ()) -> list[int]:
         """Returns the rows that were put into the store and not yet taken out of the guard, such as by a dead promoter.
 
         They are few while promoters work. Cost O(number of rows in the guard).
-        """
-        return [seq for seq, kind, _ in self._guarded() if kind == "p"]
 
-    def prune(self, claimed_before_ms: float, pushed_before_ms: float) -> int:
+        Args:
+            queues: Where Redis has hash slots: the queues whose guards are read.
+        """
+        return [seq for share in self._shares(queues) for seq, kind, _ in self._guarded(share) if kind == "p"]
+
+    def prune(self, claimed_before_ms: float, pushed_before_ms: float, queues: Iterable[str] = ()) -> int:
         """Takes old entries out of the guard.
 
         Args:
             claimed_before_ms: Claimed rows leave that were claimed before. No promoter may have read its rows earlier.
             pushed_before_ms: Pushed rows leave that were pushed before. No caller may be about to claim one of them.
+            queues: As of ``pushed``.
 
         Returns:
             Number of rows that left.
         """
-        before = {"c": claimed_before_ms, "p": pushed_before_ms}
-        old = [seq for seq, kind, since_ms in self._guarded() if since_ms < before[kind]]
-        self.settle_rows(old)
-        return len(old)
+        before, count = {"c": claimed_before_ms, "p": pushed_before_ms}, 0
+        for share in self._shares(queues):
+            old = [seq for seq, kind, since_ms in self._guarded(share) if since_ms < before[kind]]
+            self._drop(share, old)
+            count += len(old)
+        return count
 
-    def _guarded(self) -> Iterator[tuple[int, str, float]]:
-        for seq, note in self._client.redis.hscan_iter(self._keys.journal_guard, count=ROWS):
+    def _drop(self, share: str, seqs: Sequence[int]) -> None:
+        for page in pages(seqs, ROWS):
+            self._client.ask("HDEL", self._keys.journal_guard(share), *page)
+
+    def _guarded(self, share: str) -> Iterator[tuple[int, str, float]]:
+        for seq, note in self._client.redis.hscan_iter(self._keys.journal_guard(share), count=ROWS):
             yield int(seq), as_text(note)[0], float(as_text(note)[1:])
 
+    def _shares(self, queues: Iterable[str]) -> list[str]:
+        return sorted({self._keys.share(queue) for queue in queues}) if self._keys.slots else [""]
+
+    def _by_share(self, rows: Iterable[Numbered]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for row in rows:
+            found.setdefault(self._keys.share(row.queue), []).append(row.seq)
+        return found
+
+    def _at_queues(self, operation: str, queues: Sequence[str], args: list[Any]) -> dict[str, str]:
+        calls = [([self._keys.journal(self._keys.share(queue))], args, self._client.backup) for queue in queues]
+        replies = checked(self._client.run_each(operation, calls)[0]) if calls else []
+        words = (reply[0] if isinstance(reply, list) else reply for reply in replies)
+        return dict(zip(queues, map(as_text, words), strict=True))
+
     def _promote_call(self, journal: str, term: int, queue: str, page: list[Row]) -> tuple[list[str], list[Any]]:
-        keys = [self._keys.journal, self._keys.journal_guard, *self._client.stored(queue)]
+        share = self._keys.share(queue)
+        keys = [self._keys.journal(share), self._keys.journal_guard(share), *self._client.stored(queue)]
         expire_ms = max(row.expire_ms for row in page)
         args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, term]
         for row in page:

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple, cast
 
+from kombu_delayq.connection.nodes import scan_pages
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import StorePart
-from kombu_delayq.store.consuming.taking import Landing
+from kombu_delayq.store.consuming.types import Landing
 
 #: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
 SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
@@ -116,19 +117,13 @@ class Repair(StorePart):
 
     def queue_pages(self) -> Iterator[set[str]]:
         """Yields the names of all queues of the database that have keys of ours, in parts; some come twice."""
-        cursor = -1
-        while cursor:
-            cursor, found = self._client.redis.scan(max(cursor, 0), match=self._keys.of_any_queue, count=SCAN_KEYS)
+        for found in scan_pages(self._client.redis, self._keys.of_any_queue, SCAN_KEYS):
             names = (self._keys.queue_of(as_text(key)) for key in found)
             yield {name for name in names if name is not None}
 
     def landing_pages(self) -> Iterator[list[tuple[Landing, int]]]:
         """Yields all landing lists of the database, with the number of their messages, in parts; some come twice."""
-        cursor = -1
-        while cursor:
-            cursor, found = self._client.redis.scan(
-                max(cursor, 0), match=as_bytes(self._keys.of_any_landing), count=SCAN_KEYS
-            )
+        for found in scan_pages(self._client.redis, self._keys.of_any_landing, SCAN_KEYS):
             landings = [Landing(*of_key) for key in found if (of_key := self._keys.landing_of(as_text(key)))]
             counts = self._client.replies([("LLEN", self._keys.landing(*landing)) for landing in landings])
             yield [each for each in zip(landings, counts, strict=True) if isinstance(each[1], int)]

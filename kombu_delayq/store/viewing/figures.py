@@ -3,9 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
-from math import inf
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
@@ -13,118 +10,14 @@ from redis.exceptions import NoPermissionError, ResponseError
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.viewing.counts import BUCKET_FIELDS, FIELDS, QueueCounts, counts_of
 
-#: What somebody can do to messages: the names of the operations that ``QueueCounts.operations`` counts.
-OPERATIONS = ("cancel", "reschedule", "run_now", "purge", "replay", "drop")
-#: Upper bounds of the buckets of ``Lateness``, in s; the last bucket, which has none, is not among them.
-LATENESS_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 #: Most bounds that one call of ``due_counts`` goes through: with a million messages Redis is busy for about 1 ms.
 BOUNDS_A_CALL = 250
 #: Most queues in one round trip.
 QUEUES_A_ROUND_TRIP = 500
 #: Most messages in hand that one call of ``held_page`` looks at, and about the most bytes.
 HELD_COUNT, HELD_BYTES = 500, 300_000
-
-#: What becomes of messages that are too late, by the names under which the scripts count it.
-TOO_LATE = {"overdue_dropped": "dropped", "overdue_dead_lettered": "dead-lettered"}
-#: For how long a queue counts as held back after the next messages could have left, in ms; then nobody transfers.
-HELD_FOR_MS = 5000.0
-
-_FIELDS = (
-    "lost",
-    "redelivered",
-    "late_us",
-    *OPERATIONS,
-    *TOO_LATE,
-    "held_back",
-    *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)),
-)
-_BUCKET_FIELDS = ("rate", "burst", "held")
-
-
-@dataclass(frozen=True)
-class Lateness:
-    """How late messages were transferred, by Redis's clock.
-
-    Attributes:
-        buckets: For each of ``LATENESS_BOUNDS_S``, how many were late by no more than this.
-        sum_s: By how much all of them were late together, in s; an estimate, see ``Figures.counts``.
-        count: How many there were.
-    """
-
-    buckets: tuple[int, ...]
-    sum_s: float
-    count: int
-
-    def quantile(self, share: float) -> float | None:
-        """Returns the lateness in s that a share of all messages, from 0 to 1, had at most.
-
-        Returns:
-            An estimate, in proportion between two bounds; None without messages, ``inf`` beyond the last bound.
-
-        Source: the same estimate as that of Prometheus's ``histogram_quantile``.
-        """
-        if not self.count:
-            return None
-        rank, before, low = share * self.count, 0, 0.0
-        for bound, below in zip(LATENESS_BOUNDS_S, self.buckets, strict=True):
-            if below >= rank and below > before:
-                return low + (bound - low) * (rank - before) / (below - before)
-            before, low = below, bound
-        return inf
-
-
-@dataclass(frozen=True)
-class HeldBack:
-    """How the rate of a queue holds back messages that are due, as its latest transfer has noted it.
-
-    Attributes:
-        per_s: Most messages a second.
-        burst: How many may go at once after a pause.
-        until_ms: When the next of them may leave, ms since the epoch.
-    """
-
-    per_s: float
-    burst: float
-    until_ms: float
-
-    def lasts(self, now_ms: float) -> bool:
-        """Whether messages are held back at a time, ms since the epoch; if not, nobody transfers them."""
-        return now_ms < self.until_ms + HELD_FOR_MS
-
-    def clear_ms(self, now_ms: float, waiting: int) -> float:
-        """Returns about when as many messages have left as wait now, ms since the epoch, if no more come."""
-        return max(now_ms, self.until_ms) + max(waiting - 1, 0) * 1000 / self.per_s
-
-
-@dataclass(frozen=True)
-class QueueCounts:
-    """What has happened to the messages of a queue since it is counted.
-
-    Attributes:
-        transferred: How many were transferred because they were due.
-        lost: How many index entries without a body a transfer has removed.
-        redelivered: How many came back from the hands of a consumer, to be delivered again.
-        operations: For each of ``OPERATIONS``, to how many messages it was done.
-        lateness: How late the transferred messages were.
-        too_late: For each of the values of ``TOO_LATE``, of how many messages that were too late it became that.
-        rated: How many messages were transferred while the queue's rate held messages back.
-        held_back: The rate that held messages back lately; None if none did. See ``holding``.
-    """
-
-    transferred: int
-    lost: int
-    redelivered: int
-    operations: dict[str, int]
-    lateness: Lateness
-    too_late: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOO_LATE.values(), 0))
-    rated: int = 0
-    held_back: HeldBack | None = None
-
-    def holding(self, stats: QueueStats) -> HeldBack | None:
-        """Returns the rate that holds back the overdue messages of these figures; None if they should have left."""
-        held = self.held_back
-        return held if held is not None and stats.overdue and held.lasts(stats.now_ms) else None
 
 
 class Figures(StorePart):
@@ -193,19 +86,20 @@ class Figures(StorePart):
         """
         commands: list[Command] = []
         for queue in queues:
-            commands.append(("HMGET", self._keys.counts(queue), *_FIELDS))
-            commands.append(("HMGET", self._keys.bucket(queue), *_BUCKET_FIELDS))
+            commands.append(("HMGET", self._keys.counts(queue), *FIELDS))
+            commands.append(("HMGET", self._keys.bucket(queue), *BUCKET_FIELDS))
         replies = [
             reply
             for at in range(0, len(commands), QUEUES_A_ROUND_TRIP)
             for reply in self._client.replies(commands[at : at + QUEUES_A_ROUND_TRIP])
         ]
-        for reply in replies:
-            if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):
-                raise reply
+        errors = [reply for reply in replies if isinstance(reply, Exception)]
+        for error in errors:
+            if not str(error).startswith("WRONGTYPE") and not self._is_of_one_node(error, among=replies):
+                raise error
         rows = [[] if isinstance(reply, Exception) else reply for reply in replies]
         return {
-            queue: _counts(*pair) for queue, pair in zip(queues, zip(rows[::2], rows[1::2], strict=True), strict=True)
+            queue: counts_of(*pair) for queue, pair in zip(queues, zip(rows[::2], rows[1::2], strict=True), strict=True)
         }
 
     def held(self, most: int = 100_000) -> dict[str, int]:
@@ -215,8 +109,13 @@ class Figures(StorePart):
         meanwhile, so with more than a page the numbers are no snapshot.
 
         Args:
-            most: How many messages to look at, about; those that are held for longest come first.
+            most: How many messages to look at, about; those that are held for longest come first. A cluster counts all,
+                in one round trip a node, because it keeps them by queue.
         """
+        if self._keys.slots:
+            shares = self._client.shares()
+            counts = self._client.send([("HLEN", self._keys.unacked(share)) for share in shares])
+            return {queue: count for queue, count in zip(shares, counts, strict=True) if count}
         found, start, looked = Counter[str](), 0, 1
         while looked and start < most:
             looked, page = self.held_page(start)
@@ -233,7 +132,7 @@ class Figures(StorePart):
         Returns:
             How many messages it has looked at, 0 at the end; and their number by queue.
         """
-        keys, found = [self._keys.unacked_index, self._keys.unacked], Counter[str]()
+        keys, found = [self._keys.unacked_index(""), self._keys.unacked("")], Counter[str]()
         looked, *rows = self._client.run("held_page", keys, [start, HELD_COUNT, HELD_BYTES])
         for tail, count in zip(rows[0::2], rows[1::2], strict=True):
             found[_name_in(tail)] += count
@@ -252,16 +151,23 @@ class Figures(StorePart):
 
         Raises:
             redis.exceptions.NoPermissionError: All are refused.
-            Exception: Any error that is no refusal of Redis.
+            Exception: Any error that is no refusal of Redis. In a cluster, only if no node answers.
         """
         pages = (calls[at : at + QUEUES_A_ROUND_TRIP] for at in range(0, len(calls), QUEUES_A_ROUND_TRIP))
         replies = [reply for page in pages for reply in self._client.run_each(operation, page)[0]]
         for reply in replies:
-            if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
+            is_refusal = not isinstance(reply, Exception) or isinstance(reply, ResponseError)
+            if not is_refusal and not self._is_of_one_node(reply, among=replies):
                 raise reply
         if replies and all(isinstance(reply, NoPermissionError) for reply in replies):
             raise replies[0]
         return replies
+
+    def _is_of_one_node(self, error: Exception, among: Sequence[Any]) -> bool:
+        """Whether an error is that of a node of a cluster while other nodes answer."""
+        if isinstance(error, ResponseError) or not self._keys.slots:
+            return False
+        return not all(isinstance(reply, Exception) for reply in among)
 
 
 def _stats(queue: str, reply: Any) -> QueueStats:
@@ -269,37 +175,6 @@ def _stats(queue: str, reply: Any) -> QueueStats:
         return QueueStats(queue, 0.0, 0, 0, 0, None, error=str(reply))
     now, delayed, ready, overdue, head = reply
     return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
-
-
-def _counts(values: Sequence[Any], bucket: Sequence[Any]) -> QueueCounts:
-    """Returns what is in a HASH of counters, whose field ``late:2`` counts what fell between bound 2 and bound 3."""
-    found = {name: _number(value) for name, value in zip(_FIELDS, values, strict=False)}
-    buckets = list(accumulate(found.get(f"late:{at}", 0) for at in range(len(LATENESS_BOUNDS_S) + 1)))
-    sum_s = found.get("late_us", 0) / 1_000_000 + buckets[0] * LATENESS_BOUNDS_S[0] / 2
-    return QueueCounts(
-        buckets[-1],
-        found.get("lost", 0),
-        found.get("redelivered", 0),
-        {name: found.get(name, 0) for name in OPERATIONS},
-        Lateness(tuple(buckets[:-1]), max(sum_s, 0.0), buckets[-1]),
-        {outcome: found.get(name, 0) for name, outcome in TOO_LATE.items()},
-        found.get("held_back", 0),
-        _held_back(bucket),
-    )
-
-
-def _held_back(values: Sequence[Any]) -> HeldBack | None:
-    try:
-        return HeldBack(*map(float, values)) if values and None not in values else None
-    except ValueError:  # somebody else has written it
-        return None
-
-
-def _number(value: Any) -> int:
-    try:
-        return int(value or 0)
-    except ValueError:  # somebody else has written it
-        return 0
 
 
 def _name_in(tail: Any) -> str:

@@ -1,7 +1,9 @@
 -- A bulk job. Fields of the HASH job: state ('open', 'aborted', 'publishing' or 'committed'), run (number of the latest
 -- run that has begun), staged ('1' when the job stages its messages), base (when the job began, ms since the epoch),
 -- next (when its rate lets more messages through, ms since the epoch), enqueued (count of its messages), far (the tier
--- that its far rows go to), chosen (the run whose files the tier has), chosen_at (when, ms since the epoch).
+-- that its far rows go to), chosen (the run whose files the tier has), chosen_at (when, ms since the epoch). Where
+-- Redis has hash slots, the job as a whole has such a HASH, and so has its part in the slot of each queue. That of the
+-- whole has closed (the run whose end has come to all parts); those of the parts have the counts.
 
 -- A staged message has this many entries in its list: queue, id, due, priority, body.
 local ENTRIES = 5
@@ -18,6 +20,13 @@ local function fenced(job, run)
     return state == 'aborted' and 'aborted' or nil
   end
   return tonumber(run) < tonumber(latest) and 'superseded' or 'unknown'
+end
+
+-- Whether the part of a job in the slot of a queue belongs to an earlier job of the same name: it began at another
+-- time, before this run. Cost O(1).
+local function is_of_earlier(job, base, run)
+  local began, latest = unpack(redis.call('HMGET', job, 'base', 'run'))
+  return began and began ~= base and tonumber(run) > tonumber(latest)
 end
 
 -- Keeps the keys of a job for `ttl` ms from now on. Cost O(1).

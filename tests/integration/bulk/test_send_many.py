@@ -285,7 +285,7 @@ class LosesReplies(Proxy):
         self._page = self._again = False
 
     def _watch(self, request: bytes) -> bytes:
-        self._page = self._page or b"delayq:sender:" in request
+        self._page = self._page or b":sender:" in request
         return request
 
     def _lose(self, reply: bytes) -> bytes | None:

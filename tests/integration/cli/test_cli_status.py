@@ -120,7 +120,7 @@ def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -
         assert len(take(store, count, name=name)) == count
     raw_client.zadd("unacked_index", {"of stock": 1})
     end_lease(store, OTHER)
-    store.consumers.leave(gone)
+    store.consumers.leave(gone, "q")
     report = json.loads(run(broker, "status", "--json").stdout)
     other, me = report["consumers"]
     assert 50 < me.pop("lease_left_s") <= 60

@@ -19,7 +19,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
-from kombu_delayq.store.consuming.taking import Landing
+from kombu_delayq.store.consuming.types import Landing
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
@@ -78,7 +78,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     for name in (ME, OTHER):
         assert take(store, 1, "celery", name=name)
     assert land(store, Landing("celery", 0, OTHER))
-    store.consumers.leave(OTHER)
+    store.consumers.leave(OTHER, "q")
     [row] = json.loads(run(users, "status", "status", "--json").stdout)["consumers"]
     assert (row["consumer"], row["in_hand"]) == (ME, 1)
     for command in (

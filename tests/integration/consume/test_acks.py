@@ -6,6 +6,7 @@ import kombu
 import pytest
 
 from tests.support.conditions import until
+from tests.support.slots import in_hand
 from tests.support.workers.harness import MakeProj, Proj
 
 VISIBILITY_S = 4
@@ -14,7 +15,7 @@ SWEEPING = {"visibility_timeout": VISIBILITY_S, "unacked_restore_interval": 1, "
 
 def _all_acked(proj: Proj) -> bool:
     client = proj.server.client()
-    return not (client.hlen("unacked") or client.zcard("unacked_index") or client.llen("celery") or proj.delayed())
+    return not (in_hand(client) or client.llen("celery") or proj.delayed())
 
 
 def _redelivered_after_a_kill(proj: Proj) -> None:

@@ -14,6 +14,7 @@ from kombu_delayq import channel
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
+from tests.support.slots import KEYS, in_hand
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_forms
@@ -57,7 +58,7 @@ def test_what_stands_in_a_plain_queue_is_put_into_the_store(make_proj: MakeProj,
     due = time.time() + COUNTDOWN_S
     _publish_from_stock(make_proj, COUNTDOWN_S)
     until(lambda: proj.delayed() == 2 * len(PRODUCERS))
-    assert client.hlen("unacked") == client.zcard("unacked_index") == client.llen("celery") == 0
+    assert in_hand(client) == client.llen("celery") == 0
     proj.await_answers()
     scheduled = proj.app.control.inspect(timeout=10, limit=1).scheduled()
     assert {task["request"]["hostname"] for tasks in scheduled.values() for task in tasks} == {"broker"}
@@ -135,7 +136,7 @@ def test_plain_consumers_get_a_task_when_it_is_due(
     consumer.drain(0.5)
     [at] = consumer.received
     assert at >= due
-    assert proj.server.client().hlen("unacked") == 0
+    assert in_hand(proj.server.client()) == 0
 
 
 @pytest.mark.parametrize("no_ack", [True, False])
@@ -150,7 +151,7 @@ def test_a_consumer_keeps_what_cannot_be_put_into_the_store(
     consumer.drain_until(lambda: consumer.received)
     consumer.drain(0.3)
     assert len(consumer.received) == 1
-    assert client.hlen("unacked") == client.llen("celery") == 0
+    assert in_hand(client) == client.llen("celery") == 0
 
 
 def test_a_worker_keeps_what_cannot_be_put_into_the_store_till_it_is_due(make_proj: MakeProj, proj: Proj) -> None:
@@ -160,10 +161,10 @@ def test_a_worker_keeps_what_cannot_be_put_into_the_store_till_it_is_due(make_pr
     due = time.time() + 3
     make_proj(broker_transport="").send("record", countdown=3)
     until(lambda: "stays with this consumer" in worker.log)
-    assert proj.server.client().hlen("unacked") == 1
+    assert in_hand(proj.server.client()) == 1
     [run] = proj.await_runs(1)
     assert run["at"] >= due
-    until(lambda: proj.server.client().hlen("unacked") == 0)
+    until(lambda: in_hand(proj.server.client()) == 0)
 
 
 @pytest.mark.parametrize("no_ack", [True, False])
@@ -178,22 +179,21 @@ def test_a_lagging_consumer_keeps_what_is_due_by_the_clock_of_redis(
     consumer.drain(0.3)
     assert len(consumer.received) == 1
     assert proj.delayed() == 0
-    assert proj.server.client().hlen("unacked") == 0
+    assert in_hand(proj.server.client()) == 0
 
 
 def test_adopting_what_is_due_changes_nothing(client: redis.Redis) -> None:
     """A message that is due by the clock of Redis stays among the unacked ones when it is offered for adoption."""
-    store = DelayStore(client)
-    client.zadd("unacked_index", {"tag": 1})
-    client.hset("unacked", "tag", "message")
+    store, share = DelayStore(client, KEYS), KEYS.share("q")
+    held = KEYS.unacked_index(share), KEYS.unacked(share)
+    client.zadd(held[0], {"tag": 1})
+    client.hset(held[1], "tag", "message")
     now_ms = store.delivery.heads([]).now_ms
-    due = store.delivery.adopt("q", Offer("id", repr(now_ms), 0, "message"), "tag", "unacked_index", "unacked")
+    due = store.delivery.adopt("q", Offer("id", repr(now_ms), 0, "message"), "tag", *held)
     assert due == "due"
     assert store.queues.size("q") == 0
-    assert client.hgetall("unacked") == {"tag": "message"}
+    assert client.hgetall(held[1]) == {"tag": "message"}
 
-    assert store.delivery.adopt(
-        "q", Offer("id", repr(now_ms + 60_000), 0, "message"), "tag", "unacked_index", "unacked"
-    )
+    assert store.delivery.adopt("q", Offer("id", repr(now_ms + 60_000), 0, "message"), "tag", *held)
     assert store.queues.size("q") == 1
-    assert not client.exists("unacked", "unacked_index")
+    assert not client.exists(*held)

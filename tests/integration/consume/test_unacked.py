@@ -10,7 +10,10 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
+from tests.support.slots import in_hand, plain_only
 from tests.support.workers.harness import MakeProj, Proj
+
+pytestmark = plain_only("what consumers hold is kept queue by queue, and nobody sweeps it")
 
 #: Begins a sweep and does not end it.
 HOLDER = """
@@ -46,14 +49,14 @@ def test_what_a_prefork_worker_had_reserved_waits_for_the_visibility_timeout(
     for value in range(4):
         proj.send("busy", 2, value)
     proj.await_runs(1)
-    until(lambda: durable_server.client().hlen("unacked") == 3)
+    until(lambda: in_hand(durable_server.client()) == 3)
     durable_server.stop(signal.SIGKILL)
     until(lambda: "Cannot connect to" in worker.log, 30, "the worker notices the loss")
     durable_server.start()
     proj.send("record", "later")
     proj.await_runs(1, 60, value="later")
     assert {run["value"] for run in proj.runs()} == {0, "later"}
-    assert durable_server.client().hlen("unacked") == 3
+    assert in_hand(durable_server.client()) == 3
     proj.worker(pool="solo", broker_transport_options={"visibility_timeout": 1})  # sweeps when it starts
     until(lambda: {run["value"] for run in proj.runs()} == {0, 1, 2, 3, "later"}, 40)
     assert worker.alive()
@@ -82,6 +85,6 @@ def test_a_killed_sweep_stops_all_others_until_its_lock_has_expired(proj: Proj) 
             holder.kill()
         stays(lambda: _sweep(proj) == 0, expire_s / 2)
         until(lambda: _sweep(proj) == 1, 30)
-        assert not proj.server.client().hlen("unacked")
+        assert not in_hand(proj.server.client())
         assert message.delivery_tag
         connection.default_channel.qos._delivered.clear()  # it is no more its own to give back

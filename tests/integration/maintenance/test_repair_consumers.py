@@ -8,7 +8,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import Landing
+from kombu_delayq.store.consuming.types import Landing
 from tests.support.commands.shell import lines, run
 from tests.support.store.consuming import CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, land, lives, message, take
 from tests.support.store.keyspace import contents
@@ -39,7 +39,7 @@ def left_behind(store: DelayStore, *queues: str) -> None:
         assert len(take(store, 2, queue, first=2 * first)) == 2
         assert land(store, Landing(queue, 0, ME))
         assert land(store, Landing(queue, 3, ME))
-    store.consumers.leave(ME)
+    store.consumers.leave(ME, "q")
 
 
 def test_it_is_put_back_to_the_next_place(broker: PrivateRedis, store: DelayStore) -> None:

@@ -25,9 +25,9 @@ def ran(scale: Scale, *contenders: celery_.Contender) -> Results:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_every_measure_of_every_contender_has_a_figure_or_a_reason() -> None:
-    """Stock Celery and kombu-delayq go through all the work, and nothing fails or is missing."""
-    results = ran(TINY, celery_.HASH, celery_.STOCK)
+def test_every_measure_of_a_contender_has_a_figure_or_a_reason() -> None:
+    """A contender that can do everything goes through all the work, and nothing fails or is missing."""
+    results = ran(TINY, celery_.HASH)
     assert [gap for gap in results.gaps if gap.failed] == []
     found = {(each.measure, each.contender) for each in results.samples}
     assert found >= {(f"poisson_{row}", celery_.HASH.name) for row in ("min", "p50", "p99", "max")}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.conditions import stays
+from tests.support.slots import plain_only
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_forms
@@ -19,6 +20,7 @@ def _in_db(make_proj: MakeProj, url: str, db: int, prefix: str) -> Proj:
     return make_proj(broker_url=url.removesuffix("/0") + f"/{db}", broker_transport_options=options)
 
 
+@plain_only("a cluster has one database")
 def test_apps_that_share_a_redis_keep_apart(make_proj: MakeProj, proj: Proj) -> None:
     """A prefix and a database number hold for all keys; nothing that another app delayed is ever touched.
 
@@ -49,6 +51,7 @@ def test_apps_that_share_a_redis_keep_apart(make_proj: MakeProj, proj: Proj) -> 
     assert not set(proj.server.client(0).scan_iter())
 
 
+@plain_only("a cluster has one database")
 def test_celery_purge_keeps_to_its_prefix_and_database(make_proj: MakeProj, proj: Proj) -> None:
     """``celery purge`` of one app leaves what the others delayed."""
     ours, others = _in_db(make_proj, proj.server.url, 3, "ours:"), _in_db(make_proj, proj.server.url, 3, "theirs:")

@@ -93,7 +93,7 @@ def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogC
     harmed = proj.send("record", countdown=300, queue="harmed")
     sound = [proj.send("record", countdown=300, queue="sound").id for _ in range(3)]
     client, key = proj.server.client(), proj.keys("harmed")[which]
-    client.rename(key, "aside")
+    client.rename(key, f"{key}:aside")
     client.set(key, "in the way")
     with caplog.at_level(logging.ERROR):
         assert cancel(proj.app, [harmed.id, sound[0]]) == {harmed.id: "not_delayed", sound[0]: "cancelled"}
@@ -103,7 +103,7 @@ def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogC
         assert run_now(proj.app, sound[2]) == "transferred"
         assert get(proj.app, sound[1]) is not None
     client.delete(key)
-    client.rename("aside", key)
+    client.rename(f"{key}:aside", key)
     assert get(proj.app, harmed.id) is not None
     assert cancel(proj.app, harmed.id) == "cancelled"
 

@@ -152,7 +152,8 @@ def test_what_is_moved_before_it_is_changed_is_changed_all_the_same(
     ids = [f"m{n}" for n in range(10)]
     fill(proj, "q", ((each, DUE) for each in ids))
     with proj.connection() as connection:
-        store = DelayStore(connection.default_channel.store.client, options=Options(backup=own))
+        given = connection.default_channel.store
+        store = DelayStore(given.client, given.keys, options=Options(backup=own))
         moved = move_after_the_first_search(store)
         assert Counter(dict(act(store, ids)).values()) == {word: 10}
         assert moved

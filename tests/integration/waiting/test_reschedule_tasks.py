@@ -143,7 +143,7 @@ def test_messages_of_plain_kombu_by_the_id_under_which_they_are_stored(proj: Pro
     assert (put_off.id, put_off.message.body) == (first.id, first.message.body)
     [ready] = proj.server.client().lrange("plain", 0, -1)
     assert json.loads(ready) == second.body
-    assert not proj.server.client(1).keys("celery-task-meta-*")
+    assert not proj.journal_server.client(1).keys("celery-task-meta-*")
 
 
 @pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu knows x-expires on Redis from 5.7 on")

@@ -159,14 +159,14 @@ def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)  # Celery 5.7 itself looks at the result of each id
-def test_half_a_million_ids_at_once(make_proj: MakeProj) -> None:
-    """A revoke of half a million ids removes those that wait, and the worker works on meanwhile."""
+def test_very_many_ids_at_once(make_proj: MakeProj) -> None:
+    """A revoke of 150,000 ids removes those that wait, and the worker works on meanwhile."""
     proj = make_proj(result_backend=None)
     worker = proj.worker(result_backend="cache+memory://", concurrency=1)
     proj.await_answers()
     waiting = [proj.send("record", n, countdown=300) for n in range(3)]
-    ids = [f"unknown-{n}" for n in range(500_000)]
-    for at, task in zip((0, 250_000, 500_002), waiting, strict=True):
+    ids = [f"unknown-{n}" for n in range(150_000)]
+    for at, task in zip((0, 75_000, 150_002), waiting, strict=True):
         ids.insert(at, task.id)
     proj.app.control.revoke(ids)
     until(lambda: proj.delayed() == 2, 180, "the first one is removed")

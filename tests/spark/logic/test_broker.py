@@ -223,3 +223,11 @@ def test_a_database_that_is_no_number_is_told() -> None:
     """What kombu does not take of a URL comes as an error of an option, with the URL."""
     with pytest.raises(InvalidSparkOption, match=r"redis://127\.0\.0\.1:1/abc cannot be used"):
         Broker.of("redis://127.0.0.1:1/abc", None, {}).connect()
+
+
+def test_the_urls_of_a_cluster_are_read() -> None:
+    """Several hosts are no password; a password before them is refused as everywhere."""
+    url = "delayq+cluster://one:7000,two:7001/0"
+    assert Broker.of(url, None, {}).url == url
+    with pytest.raises(InvalidSparkOption, match="has a password"):
+        Broker.of("delayqs+cluster://:secret@one:7000,two:7001", None, {})

@@ -61,7 +61,10 @@ def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path
     jobs = [{"rows": 40, "partitions": 1, **job} for job in (*JOBS, far)]
     commit(tmp_path / "tier", WAITING, hours=2)
     slowly = {"path": str(tmp_path / "tier"), "max_rate": 10}
-    driver = child.start(tmp_path / "child", port=redis_server.port, jobs=jobs, promotions=[slowly])
+    # A core for each: with fewer the last to begin would wait for the promotion to end.
+    driver = child.start(
+        tmp_path / "child", port=redis_server.port, jobs=jobs, promotions=[slowly], master="local[6,4]"
+    )
     try:
         until(lambda: len(journal.lines("half way")) == 3 or driver.poll() is not None, 150)
         until(lambda: client.zcard(PROMOTED) > 0 or driver.poll() is not None, 60)

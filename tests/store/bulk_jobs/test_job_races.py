@@ -105,12 +105,12 @@ def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
     """Publishers at the staged messages of one job at once, to several queues, send each once and all in order."""
     job = begun(store, staged=True)
     for n in range(0, 3000, 100):
-        store.jobs.enqueue(f"q{n // 100 % 3}", job, [now(f"{n + k:04}") for k in range(100)])
+        store.jobs.enqueue(f"part {n // 100 % 3}", job, [now(f"{n + k:04}") for k in range(100)])
     store.jobs.finish(job, "committed")
     counts = together(store, *[lambda store: published(store, job)] * 4)
     assert sum(counts) == 3000
     for queue in range(3):
-        bodies = popped(store.client, f"q{queue}")
+        bodies = popped(store.client, f"part {queue}")
         assert len(bodies) == 1000
         assert bodies == sorted(bodies)
     found = store.jobs.find("j")
@@ -125,7 +125,9 @@ import redis, sys
 from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-store = DelayStore(redis.Redis(port=int(sys.argv[1])), options=Options(backup=sys.argv[2]))
+from kombu_delayq.store.keys import Keys
+keys = Keys(slots=sys.argv[3] == "True")
+store = DelayStore(redis.Redis(port=int(sys.argv[1])), keys, options=Options(backup=sys.argv[2]))
 while True:
     store.jobs.publish(JobRun("j", 1, 600_000, max_rate=500))
 """
@@ -138,7 +140,8 @@ def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStor
     for n in range(0, total, 1000):
         store.jobs.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
     store.jobs.finish(job, "committed")
-    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, str(redis_server.port), store.backup])
+    args = [str(redis_server.port), store.backup, str(store.keys.slots)]
+    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, *args])
     try:
         until(lambda: store.client.llen("q"))
     finally:

@@ -5,8 +5,11 @@ import json
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import Requeued
+from kombu_delayq.store.consuming.types import Requeued
+from tests.support.slots import plain_only
 from tests.support.store.consuming import INDEX, UNACKED, lives, message, stock_channel, take
+
+pytestmark = plain_only("stock kombu cannot consume there")
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ def test_a_message_that_stock_has_restored_is_held_no_more(store: DelayStore) ->
         [taken] = take(store)
         channel.qos.restore_visible(interval=1)
     assert store.taking.requeue([Requeued(taken.tag, "q", 0, taken.body)], "next") == [taken.tag]
-    assert store.taking.ack([taken.tag]) == [taken.tag]
+    assert store.taking.ack([taken.tag], "q") == [taken.tag]
     assert store.client.llen("q") == 1
 
 
@@ -58,7 +61,7 @@ def test_a_heartbeat_keeps_stock_from_restoring(store: DelayStore) -> None:
         store.client.zadd(INDEX, {taken.tag: 5.0})
         assert store.consumers.beat(taken.tag.rpartition(".")[0], ["q"], [taken.tag])
         channel.qos.restore_visible(interval=1)
-    assert store.taking.ack([taken.tag]) == []
+    assert store.taking.ack([taken.tag], "q") == []
 
 
 def test_what_stock_holds_can_be_acknowledged_and_put_back(store: DelayStore) -> None:
@@ -70,7 +73,7 @@ def test_what_stock_holds_can_be_acknowledged_and_put_back(store: DelayStore) ->
             channel._put("q", message(number))
             channel.qos.append(channel.message_to_python(channel._get("q")), f"stock {number}")
         assert store.client.hlen(UNACKED) == 2
-        assert store.taking.ack(["stock 1"]) == []
+        assert store.taking.ack(["stock 1"], "q") == []
         assert store.taking.requeue([Requeued("stock 2", "q", 0, b"2")], "next") == []
         channel.qos._delivered.clear()
     assert store.client.lrange("q", 0, -1) == [b"2"]

@@ -7,7 +7,9 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.consumers import ConsumerLease, Held, consumer_of
+from kombu_delayq.store.consuming.consumers import consumer_of
+from kombu_delayq.store.consuming.types import ConsumerLease, Held
+from tests.support.slots import KEYS, SLOTS
 from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, lives, take
 from tests.support.store.keyspace import clock_ms
 
@@ -44,10 +46,11 @@ def test_consumers_are_listed_by_the_end_of_their_leases(store: DelayStore) -> N
     other, me = store.consumers.all()
     assert (other.name, me.name) == (OTHER, ME)
     assert (other.queues, me.queues) == (["a", "b"], ["a", "b"])
+    queues = ["a"] if SLOTS else ["a", "b"]
     assert -30_000 < other.left_ms <= -1000
     assert 0 < me.left_ms <= store.options.consumer_ttl * 1000
-    now_ms, ended = store.consumers.ended()
-    assert [(lease.name, lease.queues) for lease in ended] == [(OTHER, ["a", "b"])]
+    now_ms, ended, _ = store.consumers.ended()
+    assert [(lease.name, lease.queues) for lease in ended[KEYS.share("a")]] == [(OTHER, queues)]
     assert before_ms <= now_ms <= clock_ms(store.client)
 
 
@@ -55,9 +58,9 @@ def test_a_consumer_that_is_fenced_off_has_no_time_left(store: DelayStore) -> No
     """While what it held is given back, a consumer is listed as one whose lease has ended for ever."""
     lives(store, ME, OTHER)
     end_lease(store, OTHER)
-    store.consumers.fence([ME, OTHER])
+    store.consumers.fence([ME, OTHER], "q")
     assert store.consumers.all()[0] == (OTHER, -inf, ["q"])
-    assert store.consumers.ended()[1] == [(OTHER, -inf, ["q"])]
+    assert store.consumers.ended().leases == {KEYS.share("q"): [(OTHER, -inf, ["q"])]}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,8 @@ def test_a_name_tells_host_and_process(name: str, host: str, pid: str) -> None:
 
 def test_nobody_consumes(store: DelayStore) -> None:
     """Without consumers there are none, and none that have ended."""
-    assert store.consumers.all() == store.consumers.ended()[1] == []
+    assert store.consumers.all() == []
+    assert store.consumers.ended().leases == {share: [] for share in store.consumers.shares()}
 
 
 @pytest.mark.parametrize("value", [None, b"no JSON", b"{}", b'"q"', b"[1, null]", b"\xff"])
@@ -88,19 +92,19 @@ def test_queues_that_cannot_be_read_are_none(store: DelayStore, value: bytes | N
 def test_a_consumer_that_leaves_is_forgotten(store: DelayStore) -> None:
     """Nothing of it stays, and the others stay."""
     lives(store, ME, OTHER)
-    store.consumers.leave(ME)
+    store.consumers.leave(ME, "q")
     assert [lease.name for lease in store.consumers.all()] == [OTHER]
     assert store.client.hkeys(CONSUMED) == [OTHER.encode()]
-    store.consumers.leave(OTHER)
+    store.consumers.leave(OTHER, "q")
     assert not store.client.exists(CONSUMERS, CONSUMED)
 
 
 def test_a_consumer_leaves_a_full_redis() -> None:
     """A Redis that refuses every other write, and every transaction, forgets consumers."""
     with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        lives(store := DelayStore(client))
+        lives(store := DelayStore(client, KEYS))
         client.config_set("maxmemory", 1)
-        store.consumers.leave(ME)
+        store.consumers.leave(ME, "q")
         assert not client.exists(CONSUMERS, CONSUMED)
 
 
@@ -113,9 +117,9 @@ def test_what_consumers_hold_is_found(store: DelayStore) -> None:
         store.client.lpush("q", *("1" for _ in range(count)), "0")
         assert len(take(store, count, name=name)) == count
     tags = {name: [f"{name}.{at}" for at in range(1, count + 1)] for name, count in counts.items() if count}
-    assert [store.consumers.tags_of([name]) for name in tags] == [{name: found} for name, found in tags.items()]
-    assert store.consumers.tags_of(names[-1:]) == {}
-    assert store.consumers.tags_of(names[:3]) == {name: tags[name] for name in names[:3]}
+    assert [store.consumers.tags_of([name], "q") for name in tags] == [{name: found} for name, found in tags.items()]
+    assert store.consumers.tags_of(names[-1:], "q") == {}
+    assert store.consumers.tags_of(names[:3], "q") == {name: tags[name] for name in names[:3]}
 
 
 def test_messages_in_hand_are_counted(store: DelayStore) -> None:
@@ -133,7 +137,7 @@ def test_what_is_noted_of_messages_is_read(store: DelayStore) -> None:
     lives(store)
     store.client.lpush("q", "1", "2")
     first, second = (taken.tag for taken in take(store))
-    assert store.consumers.notes([second, "unknown", first]) == [(second, b'[2,"","q"]'), (first, b'[1,"","q"]')]
+    assert store.consumers.notes([second, "unknown", first], "q") == [(second, b'[2,"","q"]'), (first, b'[1,"","q"]')]
 
 
 def test_a_note_stays_out_of_reprs() -> None:

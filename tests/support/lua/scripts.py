@@ -8,7 +8,7 @@ OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]
 INCLUDES = [path.relative_to(scripts.directory()).as_posix() for path in LUA if "include" in path.parts]
 #: Operations that are for one form of backup only.
 ONLY = {
-    **dict.fromkeys(("forget", "repair_backup"), ("hash",)),
+    **dict.fromkeys(("forget", "repair_backup", "vacate"), ("hash",)),
     **dict.fromkeys(("index", "repair_list"), ("list",)),
 }
 #: Each operation with each form of backup that it is for.

@@ -7,29 +7,41 @@ from kombu.transport import redis as stock
 
 from kombu_delayq.message.fields import Message
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import Landing, Request, Taken
+from kombu_delayq.store.consuming.types import Landing, Request, Taken
+from tests.support.slots import KEYS
 
 #: Names of consumers.
 ME, OTHER = "host:1:00000000", "host:2:ffffffff"
 
-CONSUMERS, CONSUMED = "delayq:consumers", "delayq:consumers:queues"
-INDEX, UNACKED = "unacked_index", "unacked"
+#: Keys of what consumers of ``q`` hold, and on a plain server those of all queues.
+_SHARE = KEYS.share("q")
+CONSUMERS, CONSUMED = KEYS.consumers(_SHARE), KEYS.consumed(_SHARE)
+INDEX, UNACKED = KEYS.unacked_index(_SHARE), KEYS.unacked(_SHARE)
 
 
 def lives(store: DelayStore, *names: str, queues: tuple[str, ...] = ("q",)) -> None:
     """Gives consumers a lease."""
-    for name in names or (ME,):
-        assert store.consumers.beat(name, queues, is_new=True)
+    store.consumers.note_queues(queues)
+    for share in dict.fromkeys(map(store.keys.share, queues)):
+        of_share = [queue for queue in queues if store.keys.share(queue) == share]
+        for name in names or (ME,):
+            assert store.consumers.beat(name, of_share, is_new=True)
 
 
 def end_lease(store: DelayStore, name: str = ME) -> None:
     """Lets the lease of a consumer end a second ago."""
-    assert store.client.zadd(CONSUMERS, {name: store.now_ms() - 1000}, xx=True, ch=True) == 1
+    keys = [store.keys.consumers(share) for share in store.consumers.shares()]
+    assert sum(store.client.zadd(key, {name: store.now_ms() - 1000}, xx=True, ch=True) for key in keys)
 
 
 def take(store: DelayStore, most: int = 8, *queues: str, name: str = ME, first: int = 1, **how: Any) -> list[Taken]:
     """Takes messages, by default of ``q``; keywords as of ``Request``."""
-    return store.taking.take(Request(name, first, most, queues or ("q",), **how))
+    if not store.keys.slots:
+        return store.taking.take(Request(name, first, most, queues or ("q",), **how))
+    found: list[Taken] = []
+    for queue in queues or ("q",):
+        found += store.taking.take(Request(name, first + len(found), most - len(found), (queue,), **how))
+    return found
 
 
 def land(store: DelayStore, landing: Landing) -> bool:

@@ -1,6 +1,8 @@
 """A store on a real server, in either form of backup, and a look at its keys."""
 
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,15 +13,24 @@ from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.store.keyspace import Ear, ear_of
+from tests.support.store.plain_names import client_of
 
 #: Makes another store on the test's database; keywords as of DelayStore, and options.
 MakeStore = Callable[..., DelayStore]
 
 
-@pytest.fixture(params=BACKUPS)
+@pytest.fixture(params=os.environ.get("DELAYQ_STORE_FORMS", " ".join(BACKUPS)).split())
 def backup(request: pytest.FixtureRequest) -> str:
     """The form in which stores keep messages. A test runs with both, unless it is marked for one."""
     return str(request.param)
+
+
+@pytest.fixture
+def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
+    """A client of an empty database; decodes replies, and names keys as on a plain server."""
+    with client_of(redis_server.port, slots=redis_server.slots, decode_responses=True) as client:
+        client.flushall()
+        yield client
 
 
 @pytest.fixture
@@ -30,7 +41,8 @@ def make_store(redis_server: PrivateRedis, client: redis.Redis, backup: str) -> 
         server: PrivateRedis = redis_server, keys: Keys | None = None, steps: Any = (0, 3, 6, 9), **options: Any
     ) -> DelayStore:
         options = {"backup": backup, **options}
-        made.append(DelayStore(redis.Redis(port=server.port), keys, steps, Options(**options)))
+        keys = replace(keys or Keys(), slots=server.slots)
+        made.append(DelayStore(client_of(server.port, slots=server.slots), keys, steps, Options(**options)))
         return made[-1]
 
     yield make

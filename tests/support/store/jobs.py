@@ -1,11 +1,20 @@
 """Bulk jobs and their messages, for the tests of several files."""
 
+import os
+
+import pytest
+
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.types import Offer
 
-#: Keys of the job "j".
-JOB, GUARD, STAGED = (f"delayq:{what}:j" for what in ("job", "guard", "staged"))
+#: Keys of the job "j"; where Redis has hash slots, of its part for the queue "q".
+IN_SLOTS = os.environ.get("DELAYQ_REDIS_SLOTS") == "1"
+JOB, GUARD, STAGED = (
+    f"delayq:{{q}}:j:{what}" if IN_SLOTS else f"delayq:{what}:j" for what in ("job", "guard", "staged")
+)
+#: For tests that look at all keys.
+without_slots = pytest.mark.skipif(IN_SLOTS, reason="the keys are those of a Redis without hash slots")
 #: How long Redis remembers a job here, in ms: longer than any test.
 TTL_MS = 600_000
 

@@ -1,7 +1,7 @@
 """A journal's marker in Redis, and rows to promote."""
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.upkeep.promotion import Row
+from kombu_delayq.store.upkeep.promotion_types import Row, RowNumber
 from tests.support.store.keyspace import FUTURE_MS
 
 #: Id of the journal, and its keys in Redis.
@@ -13,8 +13,17 @@ def in_office(store: DelayStore, epoch: int = 1, beat: int = 5) -> int:
     """Begins an epoch, or takes office in the one that is there. Returns the term."""
     marker = store.promotion.marker()
     if marker is None:
-        return store.promotion.begin_epoch(JOURNAL_ID, epoch, beat).term
-    return store.promotion.take_office(JOURNAL_ID, marker.epoch, marker.beat).term
+        term = store.promotion.begin_epoch(JOURNAL_ID, epoch, beat).term
+    else:
+        term = store.promotion.take_office(JOURNAL_ID, marker.epoch, marker.beat).term
+    if store.promotion.by_queue:
+        store.promotion.take_queues(JOURNAL_ID, term, epoch, beat, ["q", "p"], anew=True)
+    return term
+
+
+def numbers(*seqs: int) -> list[RowNumber]:
+    """Names rows of the queue ``q`` by their numbers."""
+    return [RowNumber("q", seq) for seq in seqs]
 
 
 def row(seq: int, queue: str = "q", due_ms: float = FUTURE_MS, body: str = "", priority: int = 0) -> Row:

@@ -10,7 +10,7 @@ from celery_ext import DelayedTask, get, install, run_now
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting.control import store_of_app
 from tests.support.conditions import until
-from tests.support.workers.harness import TRANSPORT, Proj
+from tests.support.workers.harness import TRANSPORT, Proj, beside
 
 #: Settings of an app with these tasks.
 TASKS = {"include": ["chain_tasks"], "result_cache_max": -1}  # a cached result would outlive its server
@@ -23,8 +23,8 @@ def fleet(*args: str, server: PrivateRedis | None = None, **conf: Any) -> Iterat
     """Yields an app with these tasks on an empty broker, with a worker, for several tests."""
     with PrivateRedis() as own:
         broker = server or own
-        settings = {"broker_url": broker.url, "broker_transport": TRANSPORT, "result_backend": broker.url_of(1)}
-        proj = Proj(broker, {**settings, **TASKS, **conf}, broker)
+        settings = {"broker_url": broker.url, "broker_transport": TRANSPORT, "result_backend": beside(broker).url_of(1)}
+        proj = Proj(broker, {**settings, **TASKS, **conf}, beside(broker))
         install(proj.app)
         try:
             proj.worker(*args, concurrency=4)

@@ -1,5 +1,6 @@
 """Real worker processes of the app in ``proj.py``, and the journal of their tasks."""
 
+import atexit
 import gc
 import json
 import os
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,18 @@ from tests.support.conditions import until
 TRANSPORT = "kombu_delayq.transport:Transport"
 #: The directory of the apps that the processes run.
 APPS = Path(__file__).parents[1] / "apps"
+
+
+@cache
+def _plain_server() -> PrivateRedis:
+    server = PrivateRedis(slots=False).start()
+    atexit.register(server.close)
+    return server
+
+
+def beside(server: PrivateRedis) -> PrivateRedis:
+    """Returns the server for results and notes of an app: its broker, or one with databases if that has hash slots."""
+    return _plain_server() if server.slots else server
 
 
 class Worker:
@@ -96,8 +110,9 @@ class Proj:
     """The app of ``proj.py`` on one broker, its workers, and its journal.
 
     Attributes:
-        server: Holds the broker (db 0), the results (db 1) and the journal (db 15).
+        server: Holds the broker (db 0).
         conf: Settings of the app, producers' and workers' alike.
+        journal_server: Holds the results (db 1) and the journal (db 15): the same server, unless it has hash slots.
         app: The app as a producer has it; ``send`` uses it.
     """
 

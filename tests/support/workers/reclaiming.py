@@ -11,7 +11,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
-from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, end_lease, lives, message, take
+from tests.support.store.consuming import ME, end_lease, lives, message, take
+from tests.support.store.plain_names import client_of, keys_of
 from tests.support.workers.transfers import Transfer
 
 #: A worker looks at the leases every eighth of it, and gives living consumers 3/8 of it to come back.
@@ -25,7 +26,8 @@ Reclaim = Callable[..., None]
 @pytest.fixture
 def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
     """A store whose consumers have leases that outlive every test, unless ``end_lease`` ends them."""
-    store = DelayStore(redis.Redis(port=redis_server.port), options=Options(consumer_ttl=60))
+    client = client_of(redis_server.port, slots=redis_server.slots)
+    store = DelayStore(client, keys_of(redis_server), options=Options(consumer_ttl=60))
     yield store
     store.close()
 
@@ -47,7 +49,10 @@ def publish(store: DelayStore, count: int, queue: str = "q", **properties: Any) 
 
 def gone(store: DelayStore, name: str = ME) -> bool:
     """Whether nothing is left of a consumer."""
-    return name.encode() not in [*store.client.zrange(CONSUMERS, 0, -1), *store.client.hkeys(CONSUMED)]
+    shares = store.consumers.shares()
+    known = [store.client.zrange(store.keys.consumers(share), 0, -1) for share in shares]
+    noted = [store.client.hkeys(store.keys.consumed(share)) for share in shares]
+    return name.encode() not in [each for found in (*known, *noted) for each in found]
 
 
 def numbers(store: DelayStore, key: str = "q") -> list[int]:

@@ -15,6 +15,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
+from tests.support.store.plain_names import keys_of
 
 QUEUE = "celery"
 
@@ -28,7 +29,8 @@ def transfer(redis_server: PrivateRedis, backup: str) -> Iterator[Transfer]:
 
     def start(count: int = 1, server: PrivateRedis = redis_server, **options: Any) -> Sequence[TransferWorker]:
         def connect() -> DelayStore:
-            return DelayStore(redis.Redis(port=server.port), options=Options(**{"backup": backup, **options}))
+            options_of = Options(**{"backup": backup, **options})
+            return DelayStore(redis.Redis(port=server.port), keys_of(server), options=options_of)
 
         workers.extend(TransferWorker(connect) for _ in range(count))
         for worker in workers:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu import Connection
 from kombu.transport.redis import Channel
+from redis.crc import key_slot
 
-from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.errors import InvalidOptions, InvalidQueueName
 from kombu_delayq.store.keys import Keys
 
 
@@ -154,8 +155,8 @@ def test_keys_of_consumers() -> None:
     keys = Keys("app:", unacked_key="held", unacked_index_key="held_index")
     assert keys.landing("q", 2, "host:1:00000000") == "app:delayq:{q}:landing:2:host:1:00000000"
     assert keys.landing("{q}", 0, "h:1:0") == "app:delayq:tagged:{q}:landing:0:h:1:0"
-    assert (keys.unacked, keys.unacked_index) == ("app:held", "app:held_index")
-    assert (keys.consumers, keys.consumed) == ("app:delayq:consumers", "app:delayq:consumers:queues")
+    assert (keys.unacked(""), keys.unacked_index("")) == ("app:held", "app:held_index")
+    assert (keys.consumers(""), keys.consumed("")) == ("app:delayq:consumers", "app:delayq:consumers:queues")
 
 
 @pytest.mark.parametrize("prefix", ["", "app:", "*[x"])
@@ -166,3 +167,40 @@ def test_a_landing_list_tells_whose_it_is(prefix: str, queue: str) -> None:
     assert keys.landing_of(keys.landing(queue, 12, "fe80::1:7:0000abcd")) == (queue, 12, "fe80::1:7:0000abcd")
     for other in (keys.due(queue), keys.queues, "delayq:x:landing:0:a", f"{prefix}delayq:{{q}}:landing:x:a", ""):
         assert keys.landing_of(other) is None
+
+
+@pytest.mark.parametrize("prefix", ["", "app:", "{app}:"])
+@pytest.mark.parametrize("queue", ["orders", "{a}b", "x{a}b", "a:b", "ünï", "tagged:x"])
+def test_in_a_cluster_the_keys_of_a_queue_share_a_slot(prefix: str, queue: str) -> None:
+    """All keys of a queue are in the slot of its first list, which keeps its name, and tell whose they are."""
+    keys = Keys(prefix, slots=True)
+    keys.check_queue(queue)
+    lists = keys.ready(queue, (0, 3, 6, 9))
+    assert lists[0] == prefix + queue
+    held = [keys.unacked(queue), keys.unacked_index(queue), keys.consumers(queue), keys.consumed(queue)]
+    own = [*keys.stored(queue, "hash"), *keys.stored(queue, "list"), keys.counts(queue), keys.bucket(queue)]
+    assert len({*lists, *held, *own}) == 4 + 4 + 10
+    assert {key_slot(key.encode()) for key in (*lists, *held, *own)} == {key_slot(lists[0].encode())}
+    assert [key for key in (*lists, *held, *own[:4]) if not key.startswith(prefix)] == []
+    assert keys.queue_of(keys.due(queue)) == queue
+    assert keys.landing_of(keys.landing(queue, 1, "h:1:0")) == (queue, 1, "h:1:0")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "queue"), [("a}", "orders"), ("", "a}b"), ("", "{}a"), ("x{", "orders"), ("{a", "b}c"), ("", "")]
+)
+def test_a_name_without_a_slot_of_its_own_is_refused(prefix: str, queue: str) -> None:
+    """A brace that makes no hash tag would put a queue's keys into other slots; without slots it does no harm."""
+    with pytest.raises(InvalidQueueName, match=r"cannot be used in Redis Cluster.*(has a brace|is empty)"):
+        Keys(prefix, slots=True).check_queue(queue)
+    Keys(prefix).check_queue(queue)
+
+
+def test_in_a_cluster_the_keys_of_the_fleet_share_a_slot() -> None:
+    """Leases and the registry are used together; what kombu keeps of bindings has one slot, too."""
+    keys = Keys("app:", slots=True)
+    of_fleet = [*keys.leases, keys.queues, keys.used, keys.cancelled, keys.chains, keys.journal(), keys.journal_guard()]
+    assert len({key_slot(key.encode()) for key in of_fleet}) == 1
+    assert keys.bindings("a") == "app:{_kombu.binding}.a"
+    assert keys.prefix_of(keys.queues) == "app:"
+    assert keys.lists_of_priorities((0, 3, 6, 9)) == Keys("app:").lists_of_priorities((0, 3, 6, 9))

@@ -3,6 +3,7 @@
 from msgspec import UNSET, UnsetType, field
 
 from celery_ext.serve.api.models.fields import Answer, Count, Iso
+from kombu_delayq.store.viewing.nodes import State
 
 
 class HeldBackFigures(Answer):
@@ -17,6 +18,28 @@ class HeldBackFigures(Answer):
     per_s: float
     burst: float
     until: Iso
+
+
+class PartFigures(Answer):
+    """What a part of a queue holds that is spread over several.
+
+    Attributes:
+        queue: Its name.
+        delayed: Number of messages that wait for their due time.
+        ready: Number of messages that wait for a consumer.
+        overdue: Number of delayed messages whose due time is past.
+        unacked: Number of messages in the hands of consumers; null if the server's Redis user may not know it.
+        slot: Its hash slot; null on a server without slots.
+        node: The node that serves the slot; null if nobody does, or it is not known.
+    """
+
+    queue: str
+    delayed: Count
+    ready: Count
+    overdue: Count
+    unacked: Count | None
+    slot: Count | None
+    node: str | None
 
 
 class QueueFigures(Answer):
@@ -39,7 +62,10 @@ class QueueFigures(Answer):
         lateness_p99_s: The same for 99 % of the messages.
         transferred: Number of messages that were transferred because they were due.
         consumers: Number of consumers that live; null if the server's Redis user may not know it.
+        slot: Its hash slot on a Redis Cluster; else null.
+        node: Address of the node that serves the slot; null if nobody does, or it is not known.
         error: Why Redis refuses to count the queue; the numbers are 0 then.
+        parts: The queue itself and those over which it is spread; the numbers above are of all of them together.
     """
 
     queue: str
@@ -57,7 +83,10 @@ class QueueFigures(Answer):
     lateness_p99_s: float | None
     transferred: Count
     consumers: Count | None
+    slot: Count | None = None
+    node: str | None = None
     error: str | UnsetType = UNSET
+    parts: list[PartFigures] | UnsetType = UNSET
 
 
 class RedisFigures(Answer):
@@ -74,6 +103,47 @@ class RedisFigures(Answer):
     version: str
 
 
+class NodeFigures(Answer):
+    """A node of a Redis Cluster.
+
+    Attributes:
+        node: Its address, `host:port`.
+        primary: Address of the primary of a replica; null for a primary.
+        state: How it is: `failed` and `suspected` are what the other nodes say, `unreachable` what this server finds,
+            and `unlinked` is a replica that has lost its primary.
+        slots: Number of hash slots that it serves.
+        slot_ranges: First and last slot of each range of them.
+        slots_moving: Number of its slots that are on their way to another node.
+        used_memory: Bytes in use; null if it does not say.
+        maxmemory: Its limit in bytes; 0 without a limit, null if it does not say.
+        lag_bytes: How far a replica is behind its primary; null if it is not known.
+    """
+
+    node: str
+    primary: str | None
+    state: State
+    slots: Count
+    slot_ranges: list[list[Count]]
+    slots_moving: Count
+    used_memory: Count | None
+    maxmemory: Count | None
+    lag_bytes: Count | None
+
+
+class ClusterFigures(Answer):
+    """The nodes of a Redis Cluster.
+
+    Attributes:
+        slots_uncovered: Number of hash slots that no living node serves; null if the nodes are not known.
+        nodes: The nodes.
+        error: Why the nodes are not known; null if they are.
+    """
+
+    slots_uncovered: Count | None
+    nodes: list[NodeFigures]
+    error: str | None
+
+
 class QueueList(Answer):
     """All queues.
 
@@ -82,7 +152,8 @@ class QueueList(Answer):
         queues: The queues.
         leader: Name of the leading transfer worker; null if nobody leads.
         standby: Names of those that lead next.
-        redis: The Redis server.
+        redis: The Redis server; of a cluster, one of its nodes.
+        cluster: The nodes of a Redis Cluster; null for a server without hash slots.
     """
 
     now: Iso
@@ -90,6 +161,7 @@ class QueueList(Answer):
     leader: str | None
     standby: list[str]
     redis: RedisFigures
+    cluster: ClusterFigures | None = None
 
 
 class Histogram(Answer):

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.connection import look_at_journal
-from celery_ext.serve.access.identity import caller_of
+from celery_ext.serve.access.identity import caller_of, spreads_of
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import QueueRow, health
 from celery_ext.serve.page.gather import gather
+from celery_ext.serve.page.nodes import nodes_of
 from celery_ext.serve.page.rendering import Page, render
 from celery_ext.serve.service import serve_of
 
@@ -55,17 +56,20 @@ def overview(request: Request) -> Response:
     span = span_of(request)
     names = set(store.queues.names())
     names.update(serve.broker.app.amqp.queues)
-    found = gather(store, caller_of(request).queues_of(sorted(names)), span)
+    caller = caller_of(request)
+    shown = spreads_of(request).rows(caller.queues_of(sorted(names)), lambda queue: bool(caller.queues_of([queue])))
+    found = gather(store, shown, span)
     page.now_ms = found.now_ms
     order = request.query_params.get("sort", "")
     links = {name: page.links.to("", span=name, sort=order) for name in SPANS}
     return render(
         "overview.html",
         page,
-        health=health(found.rows, store.leases.leader(), _deputies(request), store.memory(), journal),
+        health=health(found.rows, store.leases.leader(), _deputies(request), store.memory(), journal, found.cluster),
         chart=chart("*", span, found.now_ms, found.due, links),
         queues=_sorted(found.rows, order),
         columns=_heads(page, span, order),
+        nodes=nodes_of(found.cluster, found.rows),
     )
 
 

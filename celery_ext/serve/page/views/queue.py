@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.access.identity import Action, caller_of, spreads_of
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.gather import gather
@@ -140,7 +140,8 @@ def queue(request: Request) -> Response:
     name = request.path_params.get("queue") or request.query_params.get("name", "")
     caller_of(request).check(Action.READ, queue=name)
     page, span = Page(request, "overview"), span_of(request)
-    found = gather(serve_of(request).store, [name], span)
+    store = serve_of(request).store
+    found = gather(store, {name: spreads_of(request).members(name)}, span)
     page.now_ms = found.now_ms
     wanted = Filter(name)
     tasks, search = list[TaskRow](), Search()

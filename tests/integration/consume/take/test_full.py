@@ -6,6 +6,7 @@ from kombu import Connection
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish
+from tests.support.slots import in_hand
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 
@@ -21,7 +22,7 @@ def test_a_consumer_empties_its_queue_and_waits_on(own_server: PrivateRedis) -> 
             publish(sender, "a", *range(20))
             client.config_set("maxmemory", 1)
             looped.until(lambda round_=round_: len(looped.received) == 20 * (round_ + 1))  # type: ignore[misc]
-            looped.until(lambda: not client.exists("unacked"))
+            looped.until(lambda: not in_hand(client))
             for _ in range(5):
                 looped.turn()
             client.config_set("maxmemory", 0)
@@ -37,7 +38,7 @@ def test_a_worker_lives_while_redis_is_full(make_proj: MakeProj, own_server: Pri
     for n in range(20):
         proj.send("busy", 0.05, n)
     client.config_set("maxmemory", 1)
-    until(lambda: not client.exists("celery", "unacked"), 30)
+    until(lambda: not (client.exists("celery") or in_hand(client)), 30)
     until(lambda: "maxmemory" in worker.log or worker.alive())
     client.config_set("maxmemory", 0)
     proj.send("record", "after")

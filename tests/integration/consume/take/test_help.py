@@ -11,6 +11,7 @@ from kombu import Connection
 from kombu_delayq.store.consuming.taking import Taking
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
+from tests.support.slots import in_hand
 from tests.support.workers.harness import MakeProj, Proj
 
 
@@ -32,7 +33,7 @@ def test_messages_behind_a_long_task_go_back(proj: Proj, sender: Connection) -> 
     with Looped(proj.connection(), "a", prefetch=4, on_message=block) as looped:
         publish(sender, "a", 0, 1, 2, 3)
         looped.until(lambda: looped.received == [0, 1, 2, 3])
-        looped.until(lambda: not client.exists("unacked"))
+        looped.until(lambda: not in_hand(client))
 
 
 def test_messages_that_cannot_go_back_are_delivered(
@@ -54,7 +55,7 @@ def test_messages_that_cannot_go_back_are_delivered(
         publish(sender, "a", 0, 1, 2, 3)
         looped.until(lambda: looped.received == [0, 1, 2, 3])
         monkeypatch.undo()
-        looped.until(lambda: not proj.server.client().exists("unacked"))
+        looped.until(lambda: not in_hand(proj.server.client()))
 
 
 def test_waits_end_while_a_long_task_runs(proj: Proj, sender: Connection) -> None:
@@ -93,7 +94,7 @@ def test_acks_are_sent_when_the_loop_does_not_turn(proj: Proj, sender: Connectio
         publish(sender, "a", 0, 1)
         looped.until(lambda: looped.received == [0, 1])
         looped.messages[0].ack()
-        until(lambda: client.hlen("unacked") == 1, 10, "the ack sent")
+        until(lambda: in_hand(client) == 1, 10, "the ack sent")
 
 
 def test_an_ack_of_another_thread_wakes_the_loop(proj: Proj, sender: Connection) -> None:
@@ -114,7 +115,7 @@ def test_an_ack_of_another_thread_wakes_the_loop(proj: Proj, sender: Connection)
         thread.join(10)
         assert acked.is_set()
         assert looped.hub.poller.poll(10), "the loop is woken"
-        looped.until(lambda: not client.exists("unacked"))
+        looped.until(lambda: not in_hand(client))
 
 
 @pytest.mark.long
@@ -124,7 +125,7 @@ def test_a_solo_worker_shares_what_it_cannot_begin(make_proj: MakeProj) -> None:
     proj.worker(pool="solo", worker_prefetch_multiplier=4)
     for n in range(4):
         proj.send("busy", 3, n)
-    until(lambda: proj.server.client().hlen("unacked") > 0)
+    until(lambda: in_hand(proj.server.client()) > 0)
     proj.worker(pool="solo", worker_prefetch_multiplier=4)
     runs = proj.await_runs(4)
     assert len({run["pid"] for run in runs}) == 2

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kombu_delayq.consume.line import Line
-from kombu_delayq.consume.waiters import Waiters
-from kombu_delayq.store.consuming.taking import Landing
+from kombu_delayq.consume.waiters import Room, Waiters
+from kombu_delayq.store.consuming.types import Landing
 from tests.support.conditions import until
 from tests.support.workers.consumers import drain, publish, queues
 from tests.support.workers.harness import MakeProj, Proj
@@ -50,7 +50,9 @@ def test_a_list_for_which_no_connection_is_left_keeps_no_other_from_its_own(proj
     woken: list[Landing] = []
     with proj.connection() as connection:
         store, pool = connection.default_channel.store, connection.default_channel.async_pool
-        waiters = Waiters(partial(Line, pool, lambda fd, line: None, lambda fd: None, 10.0), 1, woken.append)
+        waiters = Waiters(
+            partial(Line, lambda: pool, lambda fd, line: None, lambda fd: None, 10.0), Room(1), woken.append
+        )
         wait = partial(waiters.wait, store, "host:1:aaaaaaaa")
         wait([("one", 0)])
         [waiter] = waiters.blocked()

@@ -45,7 +45,7 @@ def filled(store: JournaledStore) -> list[str]:
 
 def is_promoted(store: JournaledStore, ids: list[str]) -> bool:
     """Whether no row waits in the journal any more, and none is held by the guard."""
-    return not store.journal.get(ids) and not store.promotion.pushed()
+    return not store.journal.get(ids) and not store.promotion.pushed(["q"])
 
 
 @pytest.mark.parametrize(

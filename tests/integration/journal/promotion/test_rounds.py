@@ -18,9 +18,13 @@ from tests.support.journal.stores import (
     in_redis,
     offer,
 )
+from tests.support.store.jobs import IN_SLOTS
 from tests.support.store.keyspace import clock_ms
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
+#: With hash slots each queue is looked at by itself; see test_lost_queues.py.
+not_by_queue = pytest.mark.skipif(IN_SLOTS, reason="where Redis has hash slots, queues are lost one by one")
 
 
 def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournaled) -> None:
@@ -34,7 +38,7 @@ def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournale
     assert in_redis(store) == ["late", "soon", "near"]
     assert delivered(store) == ["late"]
     assert [row.id for row in store.journal.get(["later", "soon", "late", "near"])] == ["later"]
-    assert store.promotion.pushed() == []
+    assert store.promotion.pushed(["q"]) == []
     assert promoter.round()[:3] == (0, 0, 0)
 
 
@@ -49,6 +53,7 @@ def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pyt
         assert in_redis(store, f"q{queue}") == [f"i{n:02}" for n in range(60) if n % 3 == queue]
 
 
+@not_by_queue
 def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journaled: MakeJournaled) -> None:
     """A caller that takes a row out after the round has read it wins, and after the push Redis decides."""
     store = make_journaled()
@@ -60,7 +65,7 @@ def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journal
     def cancelled_meanwhile(*args: object) -> object:
         found = promotable(*args)  # type: ignore[arg-type]
         gone = store.journal.delete(["b"])
-        claims.update(store.promotion.claim_rows([row.seq for row in gone]))
+        claims.update(store.promotion.claim_rows(gone))
         return found
 
     store.journal.promotable = cancelled_meanwhile  # type: ignore[method-assign,assignment]
@@ -82,7 +87,7 @@ def test_a_row_that_was_deleted_after_its_push_stays_in_the_guard(make_journaled
 
     store.journal.mark = deleted_before  # type: ignore[method-assign,assignment]
     assert promoter.round().promoted == 1
-    assert store.promotion.claim_rows([row.seq]) == {row.seq: "pushed"}
+    assert store.promotion.claim_rows([row]) == {row.seq: "pushed"}
     assert in_redis(store) == ["a"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.journal import JournaledStore
-from kombu_delayq.store.bulk_jobs import BulkJobs
+from kombu_delayq.store.bulk_jobs import BulkJobs, JobRun
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import DAY_MS, MakeJournaled, in_redis
@@ -35,7 +35,7 @@ def test_a_job_is_divided_and_sends_each_id_once(make_journaled: MakeJournaled, 
                 store.client.script_load(store.jobs._client.script("enqueue").text)
                 for command in store.jobs.enqueue_commands("q", job, chunk):
                     pipe.execute_command(*command)
-                reply = store.jobs.enqueued(pipe.execute())
+                reply = store.jobs.enqueued("q", pipe.execute())
         assert (reply.word, reply.fresh, reply.repeated) == ("enqueued", fresh, 3 - fresh)
         assert sent(store) == (["near"], [("far", True)], 2)
         chunk[1] = Offer("far", repr(time() * 1000 + 50 * DAY_MS), 0, "other bytes of a second attempt")
@@ -97,8 +97,8 @@ def test_two_drivers_publish_one_job(make_journaled: MakeJournaled, monkeypatch:
     store.jobs.finish(job, "committed")
     real = store.jobs._staged
 
-    def read_and_wait(of: object) -> object:
-        found = real(job)
+    def read_and_wait(queue: str, of: JobRun) -> object:
+        found = real(queue, job)
         monkeypatch.undo()
         other.jobs.publish(job)
         return found

@@ -18,8 +18,6 @@ NOT_FOUND = ("Failed to load resource: the server responded with a status of 404
     [
         ("light", 1440),
         ("dark", 375),
-        pytest.param("light", 375, marks=pytest.mark.long),
-        pytest.param("dark", 1440, marks=pytest.mark.long),
     ],
 )
 def test_every_page_is_accessible(

@@ -3,9 +3,10 @@
 import json
 
 import pytest
+import redis
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import Landing
+from kombu_delayq.store.consuming.types import Landing
 from tests.support.conditions import until
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message
 from tests.support.store.keyspace import contents
@@ -54,15 +55,17 @@ def test_they_are_marked_as_kombu_does_and_counted(store: DelayStore, reclaim: R
 
 def test_each_goes_to_its_queue_and_its_priority(store: DelayStore, reclaim: Reclaim) -> None:
     """Messages of several queues and priorities go back to the lists from which they came."""
+    client = redis.Redis(connection_pool=store.client.connection_pool)
     for queue in ("a", "ü {x}"):
         for priority in (0, 4, 9):
             key = store.keys.ready(queue, (0, 3, 6, 9))[{0: 0, 4: 1, 9: 3}[priority]]
-            store.client.lpush(key, json.dumps(message(priority, priority)))
-    before = {key: store.client.llen(key) for key in contents(store.client)}
+            client.lpush(key, json.dumps(message(priority, priority)))
+    before = {key: client.llen(key) for key in contents(client)}
+    assert len(before) == 6
     dead_with(store, 6, "a", "ü {x}")
     reclaim()
     until(lambda: gone(store))
-    assert {key: store.client.llen(key) for key in before} == before
+    assert {key: client.llen(key) for key in before} == before
 
 
 def test_landing_lists_are_emptied(store: DelayStore, reclaim: Reclaim) -> None:

@@ -12,9 +12,10 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.taking import Requeued
+from kombu_delayq.store.consuming.types import Requeued
 from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import stays, until
+from tests.support.slots import KEYS
 from tests.support.store.consuming import CONSUMERS, INDEX, ME, OTHER, UNACKED, lives, message, take
 from tests.support.workers.reclaiming import Reclaim, dead_with, gone, numbers, publish
 from tests.support.workers.transfers import Transfer
@@ -24,7 +25,7 @@ def test_what_a_leader_had_begun_another_ends(store: DelayStore, reclaim: Reclai
     """A consumer that a leader has fenced off, before it died, is given back by the next."""
     publish(store, 3)
     dead_with(store, 3)
-    assert store.consumers.fence([ME]) == [ME]
+    assert store.consumers.fence([ME], "q") == [ME]
     store.taking.requeue([Requeued(f"{ME}.3", "q", 0, json.dumps(message(2)))], "next")
     reclaim()
     until(lambda: gone(store))
@@ -34,7 +35,7 @@ def test_what_a_leader_had_begun_another_ends(store: DelayStore, reclaim: Reclai
 def test_a_deputy_steps_in_for_a_leader_that_gives_nothing_back(store: DelayStore) -> None:
     """What nobody gives back for half a lease more, as beside a leader of an earlier release, a deputy gives back."""
     deputy = Reclaiming()
-    store = DelayStore(store.client, options=Options(consumer_ttl=2))
+    store = DelayStore(store.client, store.keys, options=Options(consumer_ttl=2))
     publish(store, 2)
     dead_with(store, 2)
 
@@ -76,7 +77,8 @@ def test_consumers_have_the_time_to_come_back(store: DelayStore, reclaim: Reclai
 
 def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: PrivateRedis, transfer: Transfer) -> None:
     """When Redis was silent for longer than all leases, what living consumers hold is not given back."""
-    store = DelayStore(redis.Redis(port=own_server.port))
+    store = DelayStore(redis.Redis(port=own_server.port), KEYS)
+    store.consumers.note_queues(["q"])
     transfer(server=own_server, poll_interval=0.05, consumer_ttl=2, redis_timeout=60)
     store.client.zadd(CONSUMERS, {OTHER: 1})
     until(lambda: gone(store, OTHER))  # so the worker has no patience left
@@ -89,7 +91,7 @@ def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: Privat
     os.kill(own_server.pid, signal.SIGCONT)
     stays(lambda: 0 < store.client.zscore(CONSUMERS, ME) < store.now_ms(), 0.4)
     assert store.consumers.beat(ME, ["q"], [f"{ME}.1"])
-    assert store.taking.ack([f"{ME}.1"]) == []
+    assert store.taking.ack([f"{ME}.1"], "q") == []
     store.close()
 
 
@@ -106,7 +108,7 @@ def test_any_number_of_workers_gives_back_once(store: DelayStore, reclaim: Recla
 
 def test_two_leaders_give_back_once(store: DelayStore, redis_server: PrivateRedis) -> None:
     """Also when two workers lead at the same time, for a moment, each message comes back once."""
-    others = [DelayStore(redis.Redis(port=redis_server.port), options=Options(consumer_ttl=1)) for _ in range(2)]
+    others = [DelayStore(redis.Redis(port=redis_server.port), KEYS, options=Options(consumer_ttl=1)) for _ in range(2)]
     leaders = [Reclaiming(), Reclaiming()]
     publish(store, 300)
     dead_with(store, 300)

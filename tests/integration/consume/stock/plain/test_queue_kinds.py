@@ -9,6 +9,7 @@ import pytest
 from kombu import Exchange, Queue
 
 from tests.support.conditions import until
+from tests.support.slots import KEYS, plain_only
 from tests.support.workers.consumers import drain, drained, held, none_held, publish, ready
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -29,7 +30,7 @@ def test_an_auto_delete_queue_of_a_fanout_is_gone_after_its_consumer(proj: Proj)
         with connection.Consumer(Queue("ear", everyone, auto_delete=True), on_message=on_message):
             with suppress(TimeoutError):
                 connection.drain_events(timeout=0.1)  # subscribes
-            assert client.scard("_kombu.binding.everyone") == 1
+            assert client.scard(KEYS.bindings("everyone")) == 1
             publisher.Producer(exchange=everyone).publish("all")
             drain(connection, received, 1)
         publish(publisher, "one", queue="jobs")
@@ -82,6 +83,7 @@ def test_a_consumer_goes_on_after_its_queue_has_expired(proj: Proj) -> None:
     assert not proj.server.client().exists("jobs")
 
 
+@plain_only("the names of keys have hash tags")
 def test_keys_of_other_names_are_used_throughout(make_proj: MakeProj) -> None:
     """With ``global_keyprefix``, ``unacked_key``, ``unacked_index_key`` and ``sep`` no key has its usual name."""
     names = {"global_keyprefix": "app:", "unacked_key": "in_hand", "unacked_index_key": "in_hand_index", "sep": "|"}

@@ -1,31 +1,16 @@
 """Every Redis key and channel name that kombu-delayq uses. No other module builds one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kombu.transport.redis import Channel
 
 from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.store.keys.naming import Naming
 
 
-@dataclass(frozen=True)
-class Keys:
-    """Names of keys for one Redis database.
-
-    Attributes:
-        prefix: kombu's ``global_keyprefix``, before every key and channel.
-        db: Number of the database; pub/sub ignores databases, so channels carry it.
-        separator: kombu's ``sep``, between a queue's name and its priority step.
-        unacked_key: kombu's option of this name.
-        unacked_index_key: kombu's option of this name.
-    """
-
-    prefix: str = ""
-    db: int = 0
-    separator: str = "\x06\x16"
-    unacked_key: str = "unacked"
-    unacked_index_key: str = "unacked_index"
+class Keys(Naming):
+    """Names of keys for one Redis database."""
 
     def due(self, queue: str) -> str:
         """ZSET: id of each delayed message, with its due time in ms since the epoch; some have a mark before them."""
@@ -91,7 +76,8 @@ class Keys:
         """LISTs of the messages that wait for a consumer, each once, in the order in which kombu serves them."""
         lists = _KombuLists(self.separator, priority_steps)
         # By the priority steps, as kombu's consumer does: it reads fewer lists if the steps are not ascending.
-        return list(dict.fromkeys(self.prefix + lists._q_for_pri(queue, step) for step in priority_steps))
+        names = dict.fromkeys(str(lists._q_for_pri(queue, step)) for step in priority_steps)
+        return [self.prefix + self.in_slot_of(queue, name) for name in names]
 
     def lists_of_priorities(self, priority_steps: Sequence[int]) -> list[int]:
         """Returns, for each priority from 0 to 9, the index in ``ready`` of the list to which kombu pushes it.
@@ -102,7 +88,8 @@ class Keys:
         lists = _KombuLists(self.separator, priority_steps)
         try:
             ready = self.ready("", priority_steps)
-            return [ready.index(self.prefix + lists._q_for_pri("", priority)) for priority in range(10)]
+            names = (str(lists._q_for_pri("", priority)) for priority in range(10))
+            return [ready.index(self.prefix + self.in_slot_of("", name)) for name in names]
         except (TypeError, ValueError, LookupError):
             steps = f"priority_steps={priority_steps!r}"
             raise InvalidOptions(f"{steps} is not a list of numbers in ascending order, such as [0, 3, 6, 9]") from None
@@ -117,48 +104,49 @@ class Keys:
         if not key.startswith(f"{self.prefix}delayq:"):
             return None
         tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
-        queue = tagged.removeprefix("tagged:") if tagged.startswith("tagged:") else tagged[1:-1]
+        queue = self._queue_in(tagged)
         return queue if what in ("due", "backup", "ids") and key == self._of_queue(queue, what) else None
 
     @property
     def queues(self) -> str:
         """SET: names of the queues that hold or held delayed messages."""
-        return f"{self.prefix}delayq:queues"
+        return self._of_all("queues")
 
     @staticmethod
     def prefix_of(key: str) -> str | None:
         """Returns the prefix of a key that is the ``queues`` of some database and prefix, or None."""
-        return key.removesuffix("delayq:queues") if key.endswith("delayq:queues") else None
+        ends = (end for end in ("delayq:queues", "{delayq}:queues") if key.endswith(end))
+        return next((key.removesuffix(end) for end in ends), None)
 
     @property
     def used(self) -> str:
         """ZSET: names of the queues in ``queues``, with the time of their last use, in ms since the epoch."""
-        return f"{self.prefix}delayq:used"
+        return self._of_all("used")
 
     @property
     def cancelled(self) -> str:
         """ZSET: ids of cancelled tasks whose delay chains take no step; end of that ban, ms since the epoch."""
-        return f"{self.prefix}delayq:cancelled"
+        return self._of_all("cancelled")
 
     @property
     def chains(self) -> str:
         """ZSET: ids of delay chains with the due time of the latest step; an empty id where chains are in use."""
-        return f"{self.prefix}delayq:chains"
+        return self._of_all("chains")
 
     @property
     def lease(self) -> str:
         """STRING with a TTL: name of the leading transfer worker."""
-        return f"{self.prefix}delayq:transfer"
+        return self._of_all("transfer")
 
     @property
     def deputy(self) -> str:
         """STRING with a TTL: name of a transfer worker that leads next."""
-        return f"{self.prefix}delayq:deputy"
+        return self._of_all("deputy")
 
     @property
     def second_deputy(self) -> str:
         """STRING with a TTL: name of another deputy."""
-        return f"{self.prefix}delayq:deputy:2"
+        return self._of_all("deputy:2")
 
     @property
     def leases(self) -> list[str]:
@@ -166,28 +154,35 @@ class Keys:
         return [self.lease, self.deputy, self.second_deputy]
 
     @property
-    def unacked(self) -> str:
+    def renaming(self) -> str:
+        """STRING with a TTL, in Redis Cluster only: name of the one caller that moves messages from earlier names."""
+        return self._of_all("renaming")
+
+    def unacked(self, share: str) -> str:
         """HASH of kombu's: delivery tag of each message in hand, with the message, its exchange and routing key."""
-        return self.prefix + self.unacked_key
+        return self._of_share(self.unacked_key, share)
 
-    @property
-    def unacked_index(self) -> str:
+    def unacked_index(self, share: str) -> str:
         """ZSET of kombu's: delivery tag of each message in hand, with the time of its delivery, s since the epoch."""
-        return self.prefix + self.unacked_index_key
+        return self._of_share(self.unacked_index_key, share)
 
-    @property
-    def consumers(self) -> str:
+    def consumers(self, share: str) -> str:
         """ZSET: names of the consumers, with the end of their leases, ms since the epoch; 0 while one is reclaimed."""
-        return f"{self.prefix}delayq:consumers"
+        return self._of_queue(share, "consumers") if share else self._of_all("consumers")
+
+    def consumed(self, share: str) -> str:
+        """HASH: names of the consumers, with the names of the queues that each consumes, a JSON list."""
+        return self._of_queue(share, "consumed") if share else self._of_all("consumers:queues")
 
     @property
-    def consumed(self) -> str:
-        """HASH: names of the consumers, with the names of the queues that each consumes, a JSON list."""
-        return f"{self.prefix}delayq:consumers:queues"
+    def consumed_queues(self) -> str:
+        """SET, in Redis Cluster only: names of the queues that have or had consumers, whose leases are by queue."""
+        return self._of_all("consumed_queues")
 
     def bindings(self, exchange: str) -> str:
         """SET of kombu's: the queues bound to an exchange, each with routing key and pattern before its name."""
-        return f"{self.prefix}_kombu.binding.{exchange}"
+        tag = "{_kombu.binding}" if self.slots else "_kombu.binding"
+        return f"{self.prefix}{tag}.{exchange}"
 
     def landing(self, queue: str, step: int, consumer: str) -> str:
         """LIST: message on its way from one of a queue's lists, by its number, into the hand of a consumer."""
@@ -202,7 +197,7 @@ class Keys:
         """Returns queue, number of the list and consumer of a landing list, or None for another key."""
         tagged, _, rest = key.removeprefix(f"{self.prefix}delayq:").rpartition(":landing:")
         step, _, consumer = rest.partition(":")
-        queue = tagged.removeprefix("tagged:") if tagged.startswith("tagged:") else tagged[1:-1]
+        queue = self._queue_in(tagged)
         if step.isdecimal() and key == self.landing(queue, int(step), consumer):
             return queue, int(step), consumer
         return None
@@ -210,27 +205,30 @@ class Keys:
     @property
     def dead_letters(self) -> str:
         """SET: names of the queues into which dead letters were put."""
-        return f"{self.prefix}delayq:dead_letters"
+        return self._of_all("dead_letters")
+
+    @property
+    def spread(self) -> str:
+        """SET: names of the parts of queues that are spread over several, such as ``orders.0``."""
+        return self._of_all("spread")
 
     @property
     def audit(self) -> str:
         """STREAM: the latest of who did what to waiting messages, through ``delayq serve``."""
-        return f"{self.prefix}delayq:audit"
+        return self._of_all("audit")
 
-    @property
-    def journal(self) -> str:
+    def journal(self, share: str = "") -> str:
         """HASH: marker of the journal that this Redis belongs to: its id, and term, epoch and beat of its promoter."""
-        return f"{self.prefix}delayq:journal"
+        return self._of_queue(share, "journal") if share else self._of_all("journal")
 
-    @property
-    def journal_guard(self) -> str:
+    def journal_guard(self, share: str = "") -> str:
         """HASH: number of each row of the journal that is being promoted or taken out, with its state and the time."""
-        return f"{self.prefix}delayq:journal:guard"
+        return self._of_queue(share, "journal:guard") if share else self._of_all("journal:guard")
 
     @property
     def journal_lease(self) -> str:
         """STRING with a TTL: token of the process that promotes rows of the journal."""
-        return f"{self.prefix}delayq:journal:lease"
+        return self._of_all("journal:lease")
 
     def answer(self, key: str) -> str:
         """HASH with a TTL: a request of the HTTP API with an idempotency key, and the first answer to it."""
@@ -238,49 +236,48 @@ class Keys:
 
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
-        return f"{self.prefix}delayq:replaying:{queue}"
+        return self._of_all(f"replaying:{queue}")
 
-    def sender(self, name: str) -> str:
-        """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
-        return f"{self.prefix}delayq:sender:{name}"
+    def sender(self, name: str, queue: str) -> str:
+        """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition.
+
+        In a cluster a sender has one for each queue.
+        """
+        return self._of_queue(queue, f"sender:{name}") if self.slots else f"{self.prefix}delayq:sender:{name}"
 
     @property
     def runs(self) -> str:
         """STRING: count of the runs of bulk jobs."""
-        return f"{self.prefix}delayq:runs"
+        return self._of_all("runs")
 
-    def job(self, name: str) -> str:
+    def job(self, name: str, share: str = "") -> str:
         """HASH with a TTL: state of a bulk job, so that its tasks cannot write after its end."""
-        return f"{self.prefix}delayq:job:{name}"
+        return self._of_job("job", name, share)
 
-    def guard(self, name: str) -> str:
+    def guard(self, name: str, share: str = "") -> str:
         """SET with a TTL: ids that a bulk job has sent so far, until it is committed."""
-        return f"{self.prefix}delayq:guard:{name}"
+        return self._of_job("guard", name, share)
 
-    def staged(self, name: str) -> str:
+    def staged(self, name: str, share: str = "") -> str:
         """LIST with a TTL: messages that a bulk job sends when it is committed, five entries each."""
-        return f"{self.prefix}delayq:staged:{name}"
+        return self._of_job("staged", name, share)
 
-    def stream(self, name: str) -> str:
+    def parts(self, name: str) -> str:
+        """SET with a TTL, in a cluster: names of the queues in whose slots a bulk job has a part."""
+        return self._of_all(f"parts:{name}")
+
+    def begun(self, name: str) -> str:
+        """STRING with a TTL, in a cluster: number of the run that has begun in all parts of a bulk job."""
+        return self._of_all(f"begun:{name}")
+
+    def stream(self, name: str, share: str = "") -> str:
         """STRING with a TTL: name of the bulk job that a stream works on."""
-        return f"{self.prefix}delayq:stream:{name}"
+        return self._of_job("stream", name, share)
 
     @property
     def wake(self) -> str:
         """Channel: ``<due ms> <queue>`` of every new head."""
         return f"{self.prefix}delayq:wake:{self.db}"
-
-    def _of_queue(self, queue: str, what: str) -> str:
-        # The hash tag puts a queue's keys into the cluster slot of its own list. The name of a queue that contains a
-        # hash tag gets another form, so that the queues "a" and "{a}" share no key.
-        tagged = f"tagged:{queue}" if "{" in queue else f"{{{queue}}}"
-        return f"{self.prefix}delayq:{tagged}:{what}"
-
-    def _of_redisson(self, name: str, queue: str) -> str:
-        # For Redisson, the name of a queue is the name of the list to which its messages go.
-        # Source: RedissonObject.suffixName
-        ready = self.prefix + queue
-        return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
 
 
 def glob_escaped(text: str) -> str:

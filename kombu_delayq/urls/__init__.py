@@ -7,44 +7,53 @@ behaviour, without TLS, or on localhost. ``settle`` reads the URL itself, so tha
 
 import logging
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlparse
 
-from kombu import connection, transport
 from kombu.log import get_logger
 from kombu.utils.url import as_url, maybe_sanitize_url, parse_url
 
 from kombu_delayq.errors import InvalidBrokerURL
+from kombu_delayq.urls import hosts
+from kombu_delayq.urls.schemes import (
+    CLUSTER,
+    CLUSTER_SCHEMES,
+    IN_CLUSTER,
+    OUR_SCHEMES,
+    SENTINEL,
+    STOCK_SCHEMES,
+    ClusterHost,
+    is_cluster,
+    ours,
+    register,
+    scheme_of,
+    split,
+    transport_of,
+    with_scheme,
+)
+
+__all__ = [
+    "CLUSTER",
+    "OUR_SCHEMES",
+    "STOCK_SCHEMES",
+    "describe",
+    "is_cluster",
+    "ours",
+    "register",
+    "settle",
+    "split",
+    "transport_of",
+    "warn_once",
+]
 
 logger = get_logger(__name__)
 
 #: Warnings that this process has logged.
 _warned: set[str] = set()
 
-_PLAIN = "kombu_delayq.transport:Transport"
-_SENTINEL = "kombu_delayq.transport:SentinelTransport"
-
-#: The stock scheme that means the same, by our scheme.
-STOCK_SCHEMES = {"delayq": "redis", "delayqs": "rediss", "delayq+sentinel": "sentinel", "delayq+socket": "socket"}
-OUR_SCHEMES = {stock: ours for ours, stock in STOCK_SCHEMES.items()}
-
 #: Parameters of a connection that the parts or the query of a URL may set. Source: kombu.Connection
 _PARAMETERS = {"port", "userid", "password", "virtual_host", "ssl", "connect_timeout", "credential_provider"}
-
-
-class _KnownAs(str):
-    """A transport name that stock tools know. Unpickled with its connection, it becomes the name of our transport."""
-
-    def __new__(cls, name: str, transport: str) -> "_KnownAs":
-        known = super().__new__(cls, name)
-        known.transport = transport
-        return known
-
-    transport: str
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (self.transport,)
 
 
 class _SentinelHost(str):
@@ -53,56 +62,39 @@ class _SentinelHost(str):
     __slots__ = ()
 
 
-def register() -> None:
-    """Makes our schemes known to kombu."""
-    transport.TRANSPORT_ALIASES.update(
-        {scheme: _SENTINEL if scheme == "delayq+sentinel" else _PLAIN for scheme in STOCK_SCHEMES}
-    )
-    plain, sentinel = _KnownAs("redis", _PLAIN), _KnownAs("sentinel", _SENTINEL)
-    connection.resolve_aliases.update({"delayq": plain, "delayqs": _KnownAs("rediss", _PLAIN), _PLAIN: plain})
-    connection.resolve_aliases.update({"delayq+sentinel": sentinel, _SENTINEL: sentinel})
-
-
-def split(given: str | Sequence[str]) -> list[str]:
-    """Returns the URLs of ``broker_url``, which may be one, several separated by ``;``, or a sequence."""
-    return [url.strip() for urls in ([given] if isinstance(given, str) else given) for url in urls.split(";")]
-
-
-def ours(given: str | Sequence[str]) -> str:
-    """Returns broker URLs, separated by ``;``, with our schemes in place of the stock ones.
-
-    ``rediss`` stays, because it means the same with this transport's dotted path as in a stock app: the server's
-    certificate is not checked unless the app asks for it.
-    """
-    schemes = {**OUR_SCHEMES, "redis+socket": "delayq+socket", "rediss": "rediss"}
-    return ";".join(_with_scheme(url, schemes) for url in split(given))
-
-
-def settle(client: Any, *, sentinel: bool = False) -> str:
+def settle(client: Any, *, sentinel: bool = False, cluster: bool = False) -> str:
     """Gives a connection the host, port, credentials and TLS of its URL, and keeps it on this transport.
+
+    A connection to a cluster gets a list of hosts, unless there is only one.
 
     Args:
         client: A ``kombu.Connection`` whose URL kombu has not parsed, or one that this function has settled before.
         sentinel: Whether the connection names the transport for Sentinel.
+        cluster: Whether the connection is to a cluster.
 
     Returns:
-        The stock scheme of the same meaning: ``redis``, ``rediss``, ``sentinel`` or ``socket``.
+        The stock scheme of the same meaning: ``redis``, ``rediss``, ``sentinel`` or ``socket``; of a cluster our own.
 
     Raises:
         InvalidBrokerURL: The URL, or one of its alternates, would not lead to this transport.
     """
-    _check_scheme(client.hostname or "")
+    if not (cluster and "," in (client.hostname or "")):
+        _check_scheme(client.hostname or "")
     given = urlparse(client.hostname).scheme if "://" in (client.hostname or "") else ""
-    scheme = _meant(client, given, sentinel)
+    scheme = _meant_of_cluster(client, given) if cluster else _meant(client, given, sentinel)
     _settle_alternates(client, scheme)
     if given and scheme != "socket":
-        _take(client, parse_url(client.hostname))
+        _take(client, parse_url(hosts.with_one_host(client.hostname) if cluster else client.hostname))
     client.uri_prefix = None
-    if scheme == "rediss" or client.ssl:
+    if scheme in ("rediss", "delayqs+cluster") or client.ssl:
         first = client._initial_params
-        _take_tls(client, checked="delayqs" in (given, first["transport"], _scheme(first["hostname"] or "")))
+        named = (given, str(first["transport"]), scheme_of(first["hostname"] or ""))
+        _take_tls(client, checked=bool({"delayqs", "delayqs+cluster"} & {*named}))
+    if cluster:
+        _settle_nodes(client)
+        return "delayqs+cluster" if client.ssl else "delayq+cluster"
     if scheme == "sentinel":
-        client.transport_cls = _SENTINEL
+        client.transport_cls = SENTINEL
         client.hostname = _SentinelHost(client.hostname or "localhost")
     return "rediss" if client.ssl and scheme == "redis" else scheme
 
@@ -111,33 +103,39 @@ def describe(client: Any, scheme: str, include_password: bool = False, mask: str
     """Returns a settled connection as the URL that stock tools such as Flower know."""
     if scheme == "socket":
         return "redis+" + str(client.hostname if include_password else maybe_sanitize_url(client.hostname, mask))
+    host = client.hostname or "localhost"
+    several = "," in host  # the nodes of a cluster, each with its port
     password: Any = client.password
     if include_password and callable(password):
         password = password()
     uri: str = as_url(
         scheme,
-        client.hostname or "localhost",
-        client.port or client.transport.default_port,
+        host,
+        0 if several else client.port or client.transport.default_port,
         client.userid,
         password if include_password or not password else mask,
         quote(client.virtual_host or "/"),
         sanitize=not include_password,
         mask=mask,
     )
-    return uri
+    return uri.replace(quote(host, safe=""), host, 1) if several else uri
 
 
 class _OurAlternates:
     """kombu's cycle of alternates, but with our schemes, because kombu takes the transport from the scheme."""
 
-    def __init__(self, urls: Iterator[str]) -> None:
+    def __init__(self, urls: Iterator[str], *, cluster: bool = False) -> None:
         self._urls = urls
+        self._cluster = cluster
 
     def __iter__(self) -> "_OurAlternates":
         return self
 
     def __next__(self) -> str:
-        return _with_scheme(next(url for url in self._urls if url.strip()), OUR_SCHEMES)
+        url = next(url for url in self._urls if url.strip())
+        if self._cluster:
+            return hosts.with_one_host(with_scheme(url, IN_CLUSTER))
+        return with_scheme(url, OUR_SCHEMES)
 
 
 def _check_scheme(url: str) -> None:
@@ -173,15 +171,48 @@ def _meant(client: Any, given: str, sentinel: bool) -> str:
         instead = _instead("sentinel" if sentinel else given)
         raise InvalidBrokerURL(
             f"broker URL {given}://… cannot be used{' with Sentinel' * sentinel}{instead and '; write ' + instead}. "
-            f"kombu-delayq takes {', '.join([*STOCK_SCHEMES, *OUR_SCHEMES])}"
+            f"kombu-delayq takes {', '.join([*STOCK_SCHEMES, *CLUSTER_SCHEMES, *OUR_SCHEMES])}"
         )
     return scheme
+
+
+def _meant_of_cluster(client: Any, given: str) -> str:
+    """Returns our scheme of what a connection to a cluster means if its URL has the scheme ``given``."""
+    if client.uri_prefix:
+        given = f"{client.uri_prefix}+{given}"
+    if not given:
+        name = str(client.transport_cls)
+        return name if name in CLUSTER_SCHEMES else "delayq+cluster"
+    scheme: str = IN_CLUSTER.get(given, given)
+    if scheme not in CLUSTER_SCHEMES:
+        why = {"socket": ": its nodes are reached over TCP", "sentinel": ": it has no Sentinels"}
+        raise InvalidBrokerURL(
+            f"broker URL {given}://… cannot be used with Redis Cluster{why.get(STOCK_SCHEMES.get(given, given), '')}; "
+            "write delayq+cluster://host1,host2/0, or delayqs+cluster://… for TLS"
+        )
+    return scheme
+
+
+def _settle_nodes(client: Any) -> None:
+    """Checks what a settled connection to a cluster has, and gives each of its nodes a port."""
+    nodes = hosts.parse(client.hostname or "localhost", client.port)
+    database = str(client.virtual_host or "/").strip("/")
+    if database not in ("", "0"):
+        raise InvalidBrokerURL(
+            f"the broker URL names the database {database}, but Redis Cluster has only the database 0; write "
+            "delayq+cluster://…/0, and tell apps apart by the transport option global_keyprefix"
+        )
+    host, client.port = (hosts.written(nodes), None) if len(nodes) > 1 else nodes[0]
+    client.hostname, client.virtual_host = ClusterHost(host), "0"
+    client.transport_cls = CLUSTER
 
 
 def _instead(given: str) -> str:
     """Returns a URL's beginning to write in place of a scheme that kombu does not know; empty without a good guess."""
     tls, kind = given.startswith(("delayqs", "rediss")), given.rpartition("+")[2]
     kind = STOCK_SCHEMES.get(kind, kind)
+    if kind == "cluster":
+        return f"{CLUSTER_SCHEMES[tls]}://…"
     if tls and kind == "redis":
         kind = "rediss"
     with_tls = " and the setting broker_use_ssl" if tls and kind == "sentinel" else ""
@@ -191,20 +222,24 @@ def _instead(given: str) -> str:
 def _settle_alternates(client: Any, scheme: str) -> None:
     """Keeps each switch to an alternate on this transport, and refuses alternates for which that is impossible."""
     urls = [url for url in client.alt if url.strip()]
-    found = {_scheme(url) for url in urls if "://" in url or scheme == "sentinel"}
-    kinds = {STOCK_SCHEMES.get(name, name) for name in found}
+    found = {scheme_of(url) for url in urls if "://" in url or scheme == "sentinel"}
+    cluster = scheme in CLUSTER_SCHEMES
+    kinds = {(IN_CLUSTER if cluster else STOCK_SCHEMES).get(name, name) for name in found}
     settled = {"rediss"} if scheme == "redis" and client.ssl else set()
+    if cluster and client.ssl:
+        settled = {"delayqs+cluster"}
     if len(kinds) > 1 or kinds - settled - {scheme} or (scheme == "socket" and len(urls) > 1):
         schemes = ", ".join(f"{name}://…" if name else "one without a scheme" for name in sorted(found))
         raise InvalidBrokerURL(
-            f"a list of broker URLs must be all delayq://, all delayqs:// or all delayq+sentinel://; found {schemes}"
+            "a list of broker URLs must be all delayq://, all delayqs://, all delayq+sentinel:// or all of one cluster "
+            f"scheme; found {schemes}"
         )
     for url in urls:
         _check_scheme(url)
     # SentinelChannel finds its nodes among the alternates, by the stock scheme.
-    client.alt[:] = [_with_scheme(url, STOCK_SCHEMES if scheme == "sentinel" else {}) for url in urls]
+    client.alt[:] = [with_scheme(url, STOCK_SCHEMES if scheme == "sentinel" else {}) for url in urls]
     if client.cycle is not None and not isinstance(client.cycle, _OurAlternates):
-        client.cycle = _OurAlternates(client.cycle)
+        client.cycle = _OurAlternates(client.cycle, cluster=cluster)
 
 
 def _take(client: Any, url: dict[str, Any]) -> None:
@@ -252,12 +287,3 @@ def _has_handler(logger: logging.Logger | None) -> bool:
             return True
         logger = logger.parent if logger.propagate else None
     return False
-
-
-def _with_scheme(url: str, schemes: dict[str, str]) -> str:
-    _, separator, rest = url.strip().partition("://")
-    return schemes.get(_scheme(url), _scheme(url)) + separator + rest if separator else url.strip()
-
-
-def _scheme(url: str) -> str:
-    return url.strip().partition("://")[0].lower() if "://" in url else ""

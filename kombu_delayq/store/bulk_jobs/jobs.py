@@ -1,110 +1,17 @@
-"""The store's operations on bulk jobs, which send each id once, however often their tasks run."""
+"""The store's operations on bulk jobs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kombu_delayq.connection.text import Command, as_text
-from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
+from kombu_delayq.store.bulk_jobs.known import KnownJobs
+from kombu_delayq.store.bulk_jobs.parts import JobParts, longer
+from kombu_delayq.store.bulk_jobs.types import PUBLISH_BYTES, PUBLISH_COUNT, Begun, Enqueued, JobRun, Staged
+from kombu_delayq.store.client import QueueRegistry, StoreClient
 from kombu_delayq.store.types import Offer
 
-#: Largest number of staged messages, and about the largest number of bytes, that one call sends.
-PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000
-#: Entries of the LIST that one staged message takes.
-ENTRIES = 5
 
-
-class JobRun(NamedTuple):
-    """One run of a bulk job, and how it writes.
-
-    Attributes:
-        name: Name of the job.
-        run: Number of the run; later runs have larger ones.
-        ttl_ms: For how long Redis remembers the job, in ms.
-        staged: Whether the job's messages stay invisible until the job is committed, and are sent then.
-        max_rate: Messages a second for the whole job, 0 for no limit.
-        max_depth: Largest number of messages that a queue may hold, delayed ones included, 0 for no limit.
-    """
-
-    name: str
-    run: int
-    ttl_ms: int
-    staged: bool = False
-    max_rate: float = 0.0
-    max_depth: int = 0
-
-
-class Begun(NamedTuple):
-    """Whether a run may write.
-
-    Attributes:
-        word: ``open`` if it may. Otherwise ``committed``, ``aborted``, ``superseded`` by a later run, or ``mixed``: an
-            earlier run has sent messages and this one would stage them, or the reverse.
-        base_ms: When the job began, ms since the epoch; the same for all its runs.
-    """
-
-    word: str
-    base_ms: float
-
-
-class Enqueued(NamedTuple):
-    """The result of sending messages of a bulk job.
-
-    Attributes:
-        word: ``enqueued``. With any other word nothing has changed: ``wait`` (the rate is used up), ``deep`` (the queue
-            is full), or the reason why the run may not write: ``committed``, ``aborted``, ``superseded`` or
-            ``unknown``.
-        fresh: Number of ids that are new in the job.
-        repeated: Number of ids that the job had before.
-        wait_ms: With ``wait``: how long to wait, in ms.
-        depth: With ``deep``: number of messages in the queue.
-    """
-
-    word: str
-    fresh: int = 0
-    repeated: int = 0
-    wait_ms: float = 0.0
-    depth: int = 0
-
-
-class Staged(NamedTuple):
-    """Staged messages that a caller has read before it sends them.
-
-    Attributes:
-        most: How many it has read.
-        left: How many were staged then.
-        cutoff_ms: Due time after which messages wait elsewhere, ms since the epoch. They are not sent.
-    """
-
-    most: int
-    left: int
-    cutoff_ms: float
-
-
-@dataclass(frozen=True)
-class Job:
-    """A bulk job as Redis remembers it.
-
-    Attributes:
-        name: Name of the job.
-        state: ``open``, ``committed``, ``publishing`` (staged messages are being sent) or ``aborted``.
-        run: Number of the job's latest run.
-        base_ms: When the job began, ms since the epoch.
-        enqueued: Number of messages that the job has sent or staged.
-        staged: Number of staged messages that are still to be sent.
-        tier: Where its far rows go, as of ``pin_tier``; None for a job that has not pinned it.
-    """
-
-    name: str
-    state: str
-    run: int
-    base_ms: float
-    enqueued: int
-    staged: int
-    tier: str | None = None
-
-
-class BulkJobs(StorePart):
+class BulkJobs(KnownJobs):
     """Begins, writes and ends bulk jobs.
 
     One call checks that the run may still write, notes the ids, and sends the messages, all or nothing.
@@ -125,9 +32,14 @@ class BulkJobs(StorePart):
             job: The run.
             stream: Name of the stream that the job belongs to, if any; ``of_stream`` finds the job by it.
         """
-        args = [job.run, job.ttl_ms, job.name if stream else "", int(job.staged)]
+        if self._parts is not None:
+            self._parts.complete(job)
+        args = [job.run, job.ttl_ms, job.name if stream else "", int(job.staged), ""]
         word, base = self._client.run("begin", [*self._of_job(job.name), self._keys.stream(stream)], args)
-        return Begun(as_text(word), float(base))
+        begun = Begun(as_text(word), float(base))
+        if self._parts is not None and begun.word == "open":
+            self._parts.begin(job, begun.base_ms)
+        return begun
 
     def enqueue(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Enqueued:
         """Sends messages to one queue, or stages them, unless their ids have been sent by the job.
@@ -142,25 +54,53 @@ class BulkJobs(StorePart):
         """
         if not offers:
             return Enqueued("enqueued")
+        word = self._enter(queue, job)
+        if word != "open":
+            return Enqueued(word)
+        admitted = 0 if job.staged or self._parts is None else sum(bool(offer.body) for offer in offers)
+        wait_ms = self.pace(job, admitted)
+        if wait_ms:
+            return Enqueued("wait", wait_ms=wait_ms)
 
         def run(forms: Sequence[str]) -> Any:
             return self._registry.run("enqueue", queue, *self._enqueue_call(queue, job, offers, forms))
 
         word, *numbers = self._client.in_each_form(run)
-        return _enqueued(as_text(word), numbers)
+        done = _enqueued(as_text(word), numbers)
+        self.pace(job, min(done.fresh - admitted, 0))
+        return done
+
+    def pace(self, job: JobRun, count: int) -> float:
+        """Asks, where Redis has hash slots, whether the rate of a job as a whole lets messages through now.
+
+        Args:
+            job: The run.
+            count: How many; less than 0 for those that were let through and not sent.
+
+        Returns:
+            For how long to wait, in ms; 0 if they may be sent.
+        """
+        if not (job.max_rate and count):
+            return 0.0
+        return float(self._client.run("pace", [self._keys.job(job.name)], [job.max_rate, count]))
 
     def enqueue_commands(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[Command]:
         """Returns the commands of ``enqueue``, for a caller that sends them itself; ``enqueued`` reads the replies.
 
         If these commands fail, ``enqueue`` may still succeed: it loads a script that Redis does not know, and leaves
         out the form of backup that the ACL forbids. It does not repeat messages that the commands have sent.
+        Without commands, ``enqueue`` has more to ask for.
         """
+        if self._parts is not None and (job.max_rate or self._enter(queue, job) != "open"):
+            return []
         keys, args = self._enqueue_call(queue, job, offers, self._client.forms)
         return self._registry.around(queue, self._client.evalsha_command("enqueue", keys, args))
 
-    def enqueued(self, replies: Sequence[Any]) -> Enqueued:
-        """Returns the result that is in the replies to ``enqueue_commands``."""
+    def enqueued(self, queue: str, replies: Sequence[Any]) -> Enqueued:
+        """Returns the result that is in the replies to ``enqueue_commands`` for a queue."""
         word, *numbers = replies[1]
+        if numbers and numbers[-1] in (b"first", "first"):
+            self._registry.confirm(queue)
         return _enqueued(as_text(word), numbers)
 
     def finish(self, job: JobRun, word: str) -> str:
@@ -176,7 +116,8 @@ class BulkJobs(StorePart):
             The state of the job: ``committed``, ``publishing`` (``publish`` must send the staged messages) or
             ``aborted``; or ``superseded``, with nothing changed, because a later run has begun.
         """
-        return as_text(self._client.run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms]))
+        state = as_text(self._client.run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms, ""]))
+        return state if self._parts is None or state == "superseded" else self._parts.close(job, state)
 
     def publish(self, job: JobRun) -> Enqueued:
         """Sends some of the messages that a committed job has staged.
@@ -188,22 +129,43 @@ class BulkJobs(StorePart):
         """
         return self._client.in_each_form(lambda forms: self._publish(job, forms))
 
-    def _publish(self, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
+    def _publish(self, job: JobRun, forms: Sequence[str]) -> Enqueued:
+        if self._parts is not None:
+            return self._publish_parts(self._parts, job, forms)
+        head = self._client.redis.lindex(self._keys.staged(job.name), 0)
+        return Enqueued("enqueued") if head is None else self._publish_to(as_text(head), job, forms)
+
+    def _publish_parts(self, parts: JobParts, job: JobRun, forms: Sequence[str]) -> Enqueued:
+        """Sends staged messages of one queue, the first that has room."""
+        staged = parts.staged_in(job.name)
+        if not staged:
+            parts.end_publishing(job)
+            return Enqueued("enqueued")
+        admitted = min(PUBLISH_COUNT, max(staged.values()))
+        wait_ms = self.pace(job, admitted)
+        if wait_ms:
+            return Enqueued("wait", wait_ms=wait_ms)
+        done = Enqueued("enqueued")
+        for queue in staged:
+            done = self._publish_to(queue, job, forms)
+            if done.word != "deep":
+                break
+        self.pace(job, min(done.fresh - admitted, 0))
+        return done
+
+    def _publish_to(self, queue: str, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
         """Calls the script.
 
         Args:
+            queue: The queue of the first staged messages.
             job: As of ``publish``.
             forms: The forms of backup by which to count.
             read: What the caller has read. If other messages are staged now, nothing is sent and the caller reads anew.
         """
-        staged = self._keys.staged(job.name)
-        head = self._client.redis.lindex(staged, 0)
-        if head is None:
-            return Enqueued("enqueued")
-        queue = as_text(head)
-        keys = [self._keys.job(job.name), staged, *self._counted(queue, forms)]
+        key, _, staged = self._part(job.name, queue)
+        keys = [key, staged, *self._counted(queue, forms)]
         count = read.most if read else PUBLISH_COUNT
-        limits = [count, PUBLISH_BYTES, job.max_rate, job.max_depth, job.ttl_ms]
+        limits = [count, PUBLISH_BYTES, *self._rate_and_depth(job), self._ttl_of(job)]
         only = [read.left, repr(read.cutoff_ms)] if read else ["", ""]
         args = [self._client.wake(queue), queue, *limits, *only, *self._client.list_of_priority]
         word, *numbers = self._registry.run("publish", queue, keys, args)
@@ -226,6 +188,8 @@ class BulkJobs(StorePart):
             pipe.hsetnx(key, "far", tier)
             pipe.hmget(key, "far", "enqueued")
             is_new, (found, enqueued) = pipe.execute()
+        if self._parts is not None and is_new:
+            enqueued = self._parts.sent(job.name)
         return bool(as_text(found) == tier and not (is_new and int(enqueued or 0)))
 
     def choose(self, job: JobRun, fresh_ms: float) -> str | int:
@@ -238,50 +202,57 @@ class BulkJobs(StorePart):
         word, *chosen = self._client.run("choose", [self._keys.job(job.name)], [job.run, fresh_ms, job.ttl_ms])
         return int(chosen[0]) if chosen else as_text(word)
 
-    def withhold(self, name: str, ttl_ms: int, ids: Sequence[str]) -> list[bool] | None:
+    def withhold(self, name: str, ttl_ms: int, rows: Sequence[tuple[str, str]]) -> list[bool] | None:
         """Claims ids, a few hundred at a time, so that no run of a job sends them, not even one that is to begin.
 
+        Args:
+            name: Name of the job.
+            ttl_ms: Redis remembers the ids for so long at least, in ms.
+            rows: Queue and id of each row.
+
         Returns:
-            For each id, whether it was free until now; None, with nothing changed, when the job is committed. Redis
-            remembers the ids for ``ttl_ms`` at least.
+            For each id, whether it was free until now; None, with nothing changed, when the job is committed.
         """
-        word, *free = self._client.run("withhold", [self._keys.job(name), self._keys.guard(name)], [ttl_ms, *ids])
-        return None if as_text(word) == "committed" else list(map(bool, free))
-
-    def sent(self, name: str, ids: Sequence[str]) -> list[bool]:
-        """Returns for each id whether an open job has sent or claimed it; False for all once the job is committed."""
-        return list(map(bool, self._client.redis.smismember(self._keys.guard(name), list(ids)))) if ids else []
-
-    def find(self, name: str) -> Job | None:
-        """Returns what Redis remembers of a job, or None."""
-        with self._client.redis.pipeline(transaction=False) as pipe:
-            pipe.hgetall(self._keys.job(name))
-            pipe.llen(self._keys.staged(name))
-            found, staged = pipe.execute()
-        fields = {as_text(field): as_text(value) for field, value in found.items()}
-        if not fields:
+        if self._parts is not None and self._parts.is_committed(name):
             return None
-        run, enqueued = int(fields["run"]), int(fields.get("enqueued", 0))
-        base_ms, tier = float(fields["base"]), fields.get("far")
-        return Job(name, fields["state"], run, base_ms, enqueued, int(staged) // ENTRIES, tier)
-
-    def of_stream(self, stream: str) -> str | None:
-        """Returns the name of the job that a stream last worked on, or None."""
-        name = self._client.redis.get(self._keys.stream(stream))
-        return None if name is None else as_text(name)
+        free: dict[tuple[str, str], bool] = {}
+        for queue, ids in self._by_part(rows).items():
+            job, guard, _ = self._part(name, queue)
+            word, *found = self._client.run("withhold", [job, guard], [ttl_ms, *ids])
+            if as_text(word) == "committed":
+                if self._parts is None:
+                    return None
+                found = [0] * len(ids)
+            free |= {(queue, one): bool(is_free) for one, is_free in zip(ids, found, strict=True)}
+        return [free[self._keys.share(queue), one] for queue, one in rows]
 
     def _enqueue_call(
         self, queue: str, job: JobRun, offers: Sequence[Offer], forms: Sequence[str]
     ) -> tuple[list[str], list[Any]]:
-        keys = [*self._of_job(job.name), *self._counted(queue, forms)]
-        limits = [job.run, job.ttl_ms, job.max_rate, job.max_depth, int(job.staged)]
+        keys = [*self._part(job.name, queue), *self._counted(queue, forms)]
+        limits = [job.run, self._ttl_of(job), *self._rate_and_depth(job), int(job.staged)]
         args: list[Any] = [self._client.wake(queue), queue, *limits, *self._client.list_of_priority]
         for offer in offers:
             args += offer
         return keys, args
 
-    def _of_job(self, name: str) -> list[str]:
-        return [self._keys.job(name), self._keys.guard(name), self._keys.staged(name)]
+    def _enter(self, queue: str, job: JobRun) -> str:
+        """Begins the part of a queue, where jobs have parts. Returns ``open``, or why the run may not write."""
+        if self._parts is None:
+            return "open"
+        if self._parts.is_due(job):
+            word = self._parts.look(job)
+            word = self.begin(job).word if word == "open" else word
+            if word != "open":
+                return word
+        return self._parts.join(queue, job)
+
+    def _rate_and_depth(self, job: JobRun) -> tuple[float, int]:
+        # ``pace`` knows the rate of all parts together.
+        return (job.max_rate if self._parts is None else 0, job.max_depth)
+
+    def _ttl_of(self, job: JobRun) -> int:
+        return job.ttl_ms if self._parts is None else longer(job.ttl_ms)
 
     def _counted(self, queue: str, forms: Sequence[str]) -> list[str]:
         """Returns the keys that messages of a queue go into, and the keys by which they are counted."""

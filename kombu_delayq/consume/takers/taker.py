@@ -1,4 +1,4 @@
-"""Takes messages for a channel: sends the script, and waits where queues are empty."""
+"""Takes messages: sends the script, and waits where queues are empty."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from kombu.log import get_logger
-from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
+from kombu.utils.scheduling import round_robin_cycle
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from kombu_delayq.connection import pools
@@ -17,16 +17,16 @@ from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.deliveries import Deliveries
 from kombu_delayq.consume.line import Line
 from kombu_delayq.consume.lookout import Lookout
+from kombu_delayq.consume.takers.credit import Among, Credit
+from kombu_delayq.consume.waiters import Room
 from kombu_delayq.message.fields import Message
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.taking import LeaseEnded, Request, Taken
+from kombu_delayq.store.consuming.types import LeaseEnded, Request, Taken
 
 logger = get_logger(__name__)
 
 #: Errors of a Redis that does not let this user run a command of the script.
 _DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
-#: Most messages that one call takes.
-BATCH = 8
 #: Connections of a channel beside those that wait for messages: two of kombu's, and that of the taker.
 OTHER_CONNECTIONS = 3
 #: For how long a taker is busy with a message before its other messages go back, in s.
@@ -38,27 +38,32 @@ OVERDUE_S = 25.0
 class Taker:
     """Takes messages for the consumers of one channel.
 
-    At any time it does one of three things: it awaits the reply to a request for messages; or, where its queues are
-    empty, it waits for messages; or, without credit, it does nothing. All methods but ``ack`` and ``help`` are for the
-    thread that consumes.
+    It awaits the reply to a request for messages; or, where its queues are empty, it waits for messages; or, without
+    credit, it does nothing. All methods but ``ack`` and ``help`` are for the thread that consumes.
 
     Args:
         channel: A channel of one of our transports.
         poller: The poller of its transport.
+        among: Of a channel with several takers, what this one shares with the others.
     """
 
-    def __init__(self, channel: Any, poller: Any) -> None:
+    def __init__(self, channel: Any, poller: Any, among: Among | None = None) -> None:
         self._channel = channel
         self._poller = poller
         if "max_connections" not in channel.connection.client.transport_options:
             pools.make_room(channel.async_pool, channel.options.max_waiters + OTHER_CONNECTIONS)
+        self._among = among or Among(
+            *("", partial(pools.node_of, channel.async_pool, ""), poller.watch, Credit(channel, poller, [self])),
+            *(self.pause, Room(channel.options.max_waiters)),
+        )
+        self._share = self._among.share
         overdue_s = float(getattr(channel, "health_check_interval", None) or OVERDUE_S)
-        new_line = partial(Line, channel.async_pool, poller.watch, poller.forget, overdue_s)
+        new_line = partial(Line, self._among.pool_of, self._among.watch, poller.forget, overdue_s)
         self._line: Line = new_line()
-        self._lookout = Lookout(new_line, channel.options.max_waiters, self._line.send)
+        self._lookout = Lookout(new_line, self._among.room, self._line.send)
         self.held: dict[str, str] = channel.consumer.held
-        self._acks = Acks(self.held)
-        self.deliveries = Deliveries(channel, self.ack, self._on_priority)
+        self._acks = Acks(self.held, self._share)
+        self.deliveries = Deliveries(channel, self.ack, self._lookout.note_priority)
         self._unnoted: set[str] = set()
         self._request: Request | None = None
         self._by_text = False
@@ -66,6 +71,32 @@ class Taker:
         self._is_closed = False
         self._is_unsure = False
         self._kept_store: TransportStore | None = None
+
+    @property
+    def queues(self) -> list[str]:
+        """Names of the queues that it takes messages from now."""
+        active: list[str] = self._channel.active_queues
+        return [queue for queue in active if queue == self._share] if self._share else active
+
+    @property
+    def waiting(self) -> int:
+        """How many messages were taken and not delivered."""
+        return len(self.deliveries)
+
+    @property
+    def asked(self) -> int:
+        """How many messages may come in reply to the request on its way; 0 for a late one, which nobody waits for."""
+        return 0 if self._request is None or self._line.is_late else self._request.most
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether it asks for messages as soon as it may."""
+        return self._request is None and not self.deliveries and self._lookout.may_have_more and bool(self.queues)
+
+    @property
+    def lines(self) -> list[Line]:
+        """Its connections: the one over which it asks for messages, and then those that wait for messages."""
+        return [self._line, *self._lookout.lines]
 
     def begin(self, queue: str, *, no_ack: bool) -> None:
         """Takes messages of a queue from now on, too."""
@@ -78,48 +109,47 @@ class Taker:
     def end(self, queue: str) -> None:
         """Takes no further messages of a queue, and puts those back that have not been delivered."""
         self._lookout.end(self._store, queue)
-        self._lookout.keep(self._channel.active_queues)
-        if not self._channel.active_queues:
+        self._lookout.keep(self.queues)
+        if not self.queues:
             self._read_last()
         self.deliveries.put_back(self._store, queue)
 
     def get(self, queue: str, *, no_ack: bool) -> Message | None:
         """Takes one message of a queue, a round trip; None if there is none."""
         request = Request("", 0, 1, [queue], unnoted=[queue] if no_ack else [])
-        try:
-            found = self._take_now(self._named(request))
-        except LeaseEnded:
-            self._consumer.renew(self._store)
-            found = self._take_now(self._named(request))
+        found = self._consumer.take(self._store, self._share, request)
         return next((self.deliveries.message_of(self.deliveries.hold(taken)) for taken in found), None)
+
+    def note_turn(self) -> None:
+        """Notes that the thread that consumes is not busy."""
+        self._turned_at = monotonic()
 
     def turn(self) -> None:
         """Delivers what is left of the turn before; otherwise sends requests, waits and acknowledgements."""
-        self._turned_at = monotonic()
+        self.note_turn()
         self._line.check()
         self._lookout.check()
         if self._request is not None and not self._line.is_open:
             self._lost()
         if self._is_unsure:
-            self._consumer.recover(self._store)
+            self._consumer.recover(self._store, self._share)
             self._is_unsure = False
         if self.deliveries:
             self._send_acks()  # the rest may keep this thread busy
             self._deliver()
         elif self._request is None:
-            queues = self._channel.active_queues
-            credit = self._credit() if queues else 0
-            if not credit:
-                self._pause()
-            elif self._lookout.may_have_more:
+            queues = self.queues
+            if not (queues and self._among.credit.left):
+                self.pause()
+            elif not self._lookout.may_have_more:
+                self._lookout.wait(self._store, self._consumer.name_in(self._share), queues)
+            elif credit := self._among.credit.of(self):
                 self._take(queues, credit)
-            else:
-                self._lookout.wait(self._store, self._consumer.name, queues)
         self._send_acks()
 
     def deliver_one(self) -> bool:
         """Delivers the next message that was taken. Returns whether there was one."""
-        self._turned_at = monotonic()
+        self.note_turn()
         return self.deliveries.deliver() is not None
 
     def ack(self, tag: str) -> None:
@@ -132,17 +162,18 @@ class Taker:
         elif self.deliveries.are_under_way:
             self._send_acks()  # a solo pool runs the task now, and the loop turns only afterwards
 
-    def help(self, store: TransportStore) -> None:
+    def help(self, store: TransportStore, busy_s: float = 0.0) -> None:
         """Does for a taker whose thread is busy what cannot wait; another thread calls this now and then.
 
         Args:
             store: A store of the caller's own.
+            busy_s: For how long a callback of another taker has kept the thread busy, in s.
         """
         is_late = monotonic() - self._turned_at > BUSY_S
         if is_late:
             self._acks.send(store)
             self.deliveries.put_back(store)
-        if self.deliveries.busy_s > BUSY_S or (is_late and self._poller.is_left):
+        if max(self.deliveries.busy_s, busy_s) > BUSY_S or (is_late and self._poller.is_left):
             self._lookout.end(store)
 
     def close(self) -> None:
@@ -150,7 +181,7 @@ class Taker:
         self._is_closed = True
         self._read_last()
         self._lookout.end(self._store)
-        self._consumer.recover(self._store)
+        self._consumer.recover(self._store, self._share)
         self.deliveries.put_back(self._store)
         self._acks.repeat()
         self._acks.send(self._store)
@@ -187,15 +218,6 @@ class Taker:
         self._acks.repeat()
         self._lookout.may_have_more = True
 
-    def _take_now(self, request: Request) -> list[Taken]:
-        try:
-            return self._store.taking.take(request)
-        except (ResponseError, LeaseEnded):
-            raise
-        except BaseException:
-            self._consumer.lose(request)
-            raise
-
     @property
     def _store(self) -> TransportStore:
         if self._channel.connection is not None or self._kept_store is None:
@@ -207,41 +229,21 @@ class Taker:
         consumer: Consumer = self._channel.consumer
         return consumer
 
-    def _credit(self) -> int:
-        """Returns how many messages to take at most."""
-        qos = self._channel.qos
-        if not qos.can_consume():
-            return 0
-        credit = qos.can_consume_max_estimate()
-        if credit is None and not self._poller.loop_turns:
-            return 1  # such a consumer gets a message with each call, and leaves the others to other consumers
-        # Celery's worker_disable_prefetch replaces the method, and a cycle of the user's own may ask anything.
-        if "can_consume" in vars(qos) or type(self._cycle) not in (round_robin_cycle, priority_cycle, sorted_cycle):
-            return 1
-        return BATCH if credit is None else min(credit - len(self.deliveries), BATCH)
-
-    @property
-    def _cycle(self) -> Any:
-        return self._channel._queue_cycle
-
-    def _named(self, request: Request) -> Request:
-        """Returns a request in the name of the consumer, with numbers that are not used."""
-        name = self._consumer.name
-        return request._replace(consumer=name, first=self._consumer.numbers(request.most))
-
     def _take(self, queues: Sequence[str], credit: int) -> None:
-        # Without a loop, whoever gets the message may keep this thread busy.
+        # Without a loop, the callback that gets the message may keep this thread busy.
         commands, landings = self._lookout.landings(end=not self._poller.loop_turns)
         request = Request(
-            *("", 0, credit, self._cycle.consume(len(queues))),
-            in_turns=type(self._cycle) is round_robin_cycle,
+            *("", 0, credit, queues if self._share else self._channel._queue_cycle.consume(len(queues))),
+            in_turns=type(self._channel._queue_cycle) is round_robin_cycle,
             unnoted=frozenset(self._unnoted) if self._channel.ack_emulation else frozenset(queues),
             landings=tuple(landings),
         )
-        self._ask(commands, self._named(request))
+        self._ask(commands, self._consumer.named(request, self._share))
 
-    def _pause(self) -> None:
-        """Sees to it that no message comes while there is no credit."""
+    def pause(self) -> None:
+        """Sees to it that no message comes while there is no credit. Does nothing while a request is on its way."""
+        if self._request is not None:
+            return
         commands, landings = self._lookout.landings(end=True)
         if landings:
             self._ask(commands, Request("", 0, 0, (), landings=tuple(landings)))
@@ -278,7 +280,7 @@ class Taker:
             try:
                 self._note(self._store.taking.taken(request, reply), request.most)
             except LeaseEnded:
-                self._consumer.renew(self._store)
+                self._consumer.renew(self._store, self._share)
                 return
             if self._poller.loop_turns and not self._is_closed:
                 self._deliver()
@@ -287,12 +289,11 @@ class Taker:
         self._lookout.may_have_more = len(found) == most
         self.deliveries.add(found)
         for taken in found:
-            self._cycle.rotate(taken.queue)
-        if found and not self._is_closed and not self._credit():
-            self._pause()
-
-    def _on_priority(self, queue: str, priority: int) -> None:
-        self._lookout.note_priority(queue, self._store.taking.step_of(priority))
+            self._channel._queue_cycle.rotate(taken.queue)
+        # Without a loop, a callback may keep this thread busy. The request has ended only the waits of this taker.
+        is_last = not self._among.credit.left or (self._share and not self._poller.loop_turns)
+        if found and not self._is_closed and is_last:
+            self._among.pause()
 
     def _deliver(self) -> None:
         if self.deliveries.deliver_turn():

@@ -1,0 +1,1 @@
+"""Queues that are spread over several: how an app declares them, and how they are seen as one."""

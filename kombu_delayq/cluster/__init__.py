@@ -1,0 +1,5 @@
+"""The transport for Redis Cluster: everything that knows that there are several nodes."""
+
+from kombu_delayq.cluster.transport import Transport
+
+__all__ = ["Transport"]

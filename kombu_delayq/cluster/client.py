@@ -1,0 +1,266 @@
+"""A Redis client that sends each command to the node of its keys."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import redis
+from redis.exceptions import AskError, MovedError, ResponseError, WatchError
+
+from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
+from kombu_delayq.cluster.pubsub import ClusterPubSub
+from kombu_delayq.cluster.slots import ON_ALL, slot_of
+from kombu_delayq.cluster.topology import Node, NoNode
+from kombu_delayq.cluster.trip import PASSING, Patience, Trip, follow
+from kombu_delayq.connection.pools import OF_USE
+from kombu_delayq.connection.text import Command
+
+
+class ClusterPool(NodePools):
+    """Pools of connections to the nodes, with what sends commands over them."""
+
+    def client(self) -> "ClusterClient":
+        """Returns a client that sends each command to the node of its keys."""
+        return ClusterClient(connection_pool=self)
+
+    def trip(self, commands: Sequence[Command]) -> Trip:
+        """Sends commands to the nodes of their keys. Returns what has their replies."""
+        made = Trip(self, [(command, {}) for command in commands])
+        made.send()
+        return made
+
+
+class _Reading:
+    """A mixin, to the left of redis-py's client and of its pipeline."""
+
+    parse_response: Any  # redis-py's
+
+    def _read(self, connection: Any, command: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        options.pop("keys", None)  # redis-py's, for its cache
+        return self.parse_response(connection, command[0], **options)
+
+
+class ClusterClient(_Reading, redis.Redis):
+    """redis-py's client of one server, over the nodes of a cluster.
+
+    It knows the slot of a command by the first key. A command without a key runs at some node, and ``SCRIPT LOAD`` at
+    all. kombu and the store use it like a client of one server. It is no ``RedisCluster``: that one would repeat an
+    ``LPUSH`` whose reply is lost, and has no transactions with ``WATCH``.
+
+    Args:
+        connection_pool: The connections.
+        **kwargs: The other arguments of ``redis.Redis``.
+    """
+
+    connection_pool: ClusterPool
+
+    def __init__(self, connection_pool: ClusterPool, **kwargs: Any) -> None:
+        super().__init__(connection_pool=connection_pool, **kwargs)
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Runs a command. Returns its reply as ``redis.Redis`` does."""
+        if args[0] in ON_ALL:
+            return self._run_on_all(args, options)
+        slot = slot_of(args)
+        node = None if slot is None else self.connection_pool.topology.sure_of(slot)
+        if slot is not None and node is not None:
+            try:
+                return self._run_at(node, slot, args, options)
+            except (*PASSING, AskError) as error:  # it has not run
+                if isinstance(error, MovedError):
+                    follow(self.connection_pool, error, node)
+            except NoNode:
+                pass
+        trip = Trip(self.connection_pool, [(args, options)], self._read)
+        trip.send()
+        [reply] = trip.replies()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def pipeline(self, transaction: Any = True, shard_hint: str | None = None) -> "ClusterPipeline":
+        """Returns a pipeline, whose commands may have keys in several slots if it is no transaction."""
+        return ClusterPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+    def pubsub(self, **kwargs: Any) -> ClusterPubSub:
+        """Returns subscriptions at some node: nodes pass on what is published."""
+        return ClusterPubSub(self.connection_pool, **kwargs)
+
+    def nodes(self, replicas: bool = False) -> dict[str, redis.Redis]:
+        """Returns clients of the primaries, and with ``replicas`` of all nodes, by host and port. Connects to none."""
+        topology = self.connection_pool.topology
+        topology.know()
+        found = [*topology.primaries, *(topology.replicas if replicas else ())]
+        return {str(node): redis.Redis(connection_pool=self.connection_pool.of(node)) for node in found}
+
+    def scan_iter(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Goes through the keys of all nodes. While a slot moves, a key may be missed or come twice."""
+        for client in self.nodes().values():
+            yield from client.scan_iter(*args, **kwargs)
+
+    def _run_at(self, node: Node, slot: int, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Runs a command at a node that should have its keys, as almost all commands are run: a trip costs more.
+
+        Raises:
+            NoNode: The node was not reached.
+        """
+        pool = self.connection_pool.of(node)
+        try:
+            connection = pool.get_connection(*OF_USE)
+        except LOST as error:
+            if is_full(error):
+                raise
+            self.connection_pool.topology.suspect(node)
+            raise NoNode(str(error)) from error
+        try:
+            connection.send_command(*args)
+            self.connection_pool.await_reply(connection, slot)
+            return self._read(connection, args, options)
+        except ResponseError:
+            raise
+        except BaseException as error:
+            if isinstance(error, LOST):
+                self.connection_pool.topology.suspect(node)
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection)
+
+    def _run_on_all(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        found: list[Any] = []
+        lost: Exception | None = None
+        for client in self.nodes().values():
+            try:
+                found.append(client.execute_command(*args, **options))
+            except LOST as error:  # a node that takes its place gets a script when it is first run there
+                lost = error
+        if lost is not None and (args[0] != "SCRIPT LOAD" or not found):
+            raise lost
+        return found[-1]
+
+
+class ClusterPipeline(_Reading, redis.client.Pipeline):
+    """redis-py's pipeline, over the nodes of a cluster.
+
+    Without a transaction the commands go to the nodes of their keys at once, and the replies keep the order of the
+    commands. With ``raise_on_error=False`` the error of a node that is away is among the replies, once for each of its
+    commands, so that those of other nodes count. All keys of a transaction must be in one slot.
+    """
+
+    connection_pool: ClusterPool
+    # The type stubs of redis-py know these only in part.
+    command_stack: list[tuple[tuple[Any, ...], dict[str, Any]]]
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """Runs all commands. Returns their replies.
+
+        Args:
+            raise_on_error: Whether to raise the first error of Redis among the replies.
+        """
+        commands = list(self.command_stack)
+        if not commands and not self.watching:
+            return []
+        try:
+            if self.scripts:
+                self.load_scripts()
+            if self.watching:
+                return self._end_watch(commands, raise_on_error)
+            if vars(self)["transaction"] or self.explicit_transaction:
+                return self._run_transaction(commands, raise_on_error)
+            return self._run_each(commands, raise_on_error)
+        finally:
+            self.reset()
+
+    def load_scripts(self) -> None:
+        """Makes the scripts of this pipeline known to all nodes."""
+        for script in list(self.scripts):
+            script.sha = ClusterClient(self.connection_pool).script_load(script.script)
+
+    def immediate_execute_command(self, *args: Any, **options: Any) -> Any:
+        """Runs a command while keys are watched, or begins to watch them."""
+        patience = Patience(self.connection_pool)
+        while True:
+            if self.connection is None:
+                self.connection = self._connect(slot_of(args), patience)
+            connection = self.connection
+            try:
+                return super().immediate_execute_command(*args, **options)
+            except (*PASSING, AskError) as error:
+                self._redirected(error, node_of(connection), patience)
+                if self.watching:
+                    self.reset()
+                    raise WatchError("the slot of a watched key has moved to another node") from error
+                self._release(connection)
+            patience.wait_if_held()
+
+    def _run_each(self, commands: list[tuple[tuple[Any, ...], dict[str, Any]]], raise_on_error: bool) -> list[Any]:
+        trip = Trip(self.connection_pool, commands, self._read)
+        trip.send()
+        replies = trip.replies()
+        if raise_on_error:
+            for reply in replies:
+                if isinstance(reply, LOST):
+                    raise reply
+            self.raise_first_error(commands, replies)
+        return replies
+
+    def _run_transaction(self, commands: list[Any], raise_on_error: bool) -> list[Any]:
+        slots = {slot_of(args) for args, _ in commands} - {None}
+        if len(slots) > 1:
+            raise ResponseError("CROSSSLOT the keys of a transaction are in several hash slots")
+        slot = next(iter(slots), None)
+        patience = Patience(self.connection_pool)
+        asked: redis.ConnectionPool | None = None
+        while True:
+            connection = self.connection = self._connect(slot, patience, asked)
+            try:
+                if asked is not None:
+                    connection.send_command("ASKING")
+                    connection.read_response()
+                return list(self._execute_transaction(connection, commands, raise_on_error))
+            except (*PASSING, AskError) as error:
+                node = self._redirected(error, node_of(connection), patience)
+                asked = None if node is None else self.connection_pool.of(node)
+                self._release(connection)
+            except LOST:
+                connection.disconnect()
+                self.connection_pool.topology.suspect(node_of(connection))
+                raise
+            patience.wait_if_held()
+
+    def _end_watch(self, commands: list[Any], raise_on_error: bool) -> list[Any]:
+        connection: Any = self.connection
+        try:
+            return list(self._execute_transaction(connection, commands, raise_on_error))
+        except (*PASSING, AskError) as error:
+            self._redirected(error, node_of(connection), Patience(self.connection_pool))
+            connection.disconnect()  # and so it watches nothing any more
+            self.watching = False
+            raise WatchError("the slot of a watched key has moved to another node") from error
+        except LOST:
+            connection.disconnect()
+            raise
+
+    def _connect(self, slot: int | None, patience: Patience, pool: redis.ConnectionPool | None = None) -> Any:
+        while True:
+            try:
+                if pool is None:
+                    pool = self.connection_pool if slot is None else self.connection_pool.for_slot(slot)
+                return pool.get_connection(*OF_USE)
+            except LOST as error:
+                pool = None
+                if slot is not None and not isinstance(error, NoNode):
+                    self.connection_pool.topology.suspect(self.connection_pool.topology.node_of(slot))
+                patience.hold(error)
+            patience.wait()
+
+    def _redirected(self, error: Exception, node: Any, patience: Patience) -> Any:
+        if isinstance(error, AskError):
+            if not patience.redirect():
+                patience.hold(error)
+            return follow(self.connection_pool, error, node)
+        patience.hold(error)
+        return None
+
+    def _release(self, connection: Any) -> None:
+        self.connection = None
+        self.connection_pool.release(connection)

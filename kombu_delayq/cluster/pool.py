@@ -1,0 +1,250 @@
+"""Pools of connections to the nodes of a cluster, which look like one pool."""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from time import monotonic
+from typing import Any
+from weakref import WeakValueDictionary
+
+import redis
+from redis import cluster
+from redis.connection import Connection, SSLConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from kombu_delayq.cluster.topology import ASK_S, Node, NoNode, Topology
+from kombu_delayq.connection.pools import OF_USE
+from kombu_delayq.connection.slots import slot_of_key
+
+#: How long a command waits for a node that can run it, in s: by default, and where other queues have to be served
+#: meanwhile. The caller may try again.
+PATIENCE_S, SHORT_PATIENCE_S = 5.0, 1.0
+#: Errors of a connection that is lost, or of a node that does not answer.
+LOST: tuple[type[Exception], ...] = (RedisConnectionError, redis.TimeoutError, OSError)
+#: How late a reply is when the cluster is asked whether its node is still the one that has the slot, in s.
+LATE_S = 0.5
+#: In earlier versions of redis-py only this parser knows MOVED and its like as errors of their own.
+_ClusterParser: Any = getattr(cluster, "ClusterParser", None)
+#: The topologies in use, by seeds and parameters of connections.
+_shared: WeakValueDictionary[str, Topology] = WeakValueDictionary()
+
+
+class NodePools(redis.ConnectionPool):
+    """A pool for each node of a cluster, all with the same parameters.
+
+    What is asked of the pool itself is for commands without a key: it gives connections to some node that answers.
+
+    Args:
+        topology: The nodes, which several pools may share.
+        connection_class: Class of the connections.
+        max_connections: The most connections to each node.
+        **params: Parameters of the connections; host and port say where the pool looks for the cluster.
+
+    Attributes:
+        patience_s: How long a command waits for a node that can run it.
+        serves_others: Whether the time counts in which a node has been away already, because a caller that waits for
+            it keeps other nodes waiting.
+    """
+
+    patience_s = PATIENCE_S
+    serves_others = False
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        connection_class: type[Any] = Connection,
+        max_connections: int | None = None,
+        **params: Any,
+    ) -> None:
+        self.topology = topology
+        self._pools: dict[Node, redis.ConnectionPool] = {}
+        self._making = Lock()
+        self._home: Node | None = None
+        self._params = dict(params)  # redis-py adds to those of a pool what belongs to that pool alone
+        self._version = -1
+        super().__init__(connection_class=connection_class, max_connections=max_connections, **params)
+
+    @property
+    def max_connections(self) -> int:
+        """The most connections to each node."""
+        return self._max_connections
+
+    @max_connections.setter
+    def max_connections(self, most: int) -> None:
+        self._max_connections = most
+        for pool in list(self._pools.values()):
+            pool.max_connections = max(pool.max_connections, most)
+
+    def hurry(self) -> None:
+        """Lets no command wait for long, because queues of other nodes are served as well."""
+        self.patience_s, self.serves_others = SHORT_PATIENCE_S, True
+
+    def of(self, node: Node) -> redis.ConnectionPool:
+        """Returns the pool of a node. It stays the same one."""
+        pool = self._pools.get(node)
+        if pool is None:
+            self._checkpid()
+            with self._making:
+                pool = self._pools.get(node)
+                if pool is None:
+                    pool = self._pools[node] = self._new_pool(node)
+        return pool
+
+    def for_key(self, key: str | bytes) -> redis.ConnectionPool:
+        """Returns the pool of the primary that has a key now.
+
+        Raises:
+            NoNode: None is known, or it does not answer.
+        """
+        return self.for_slot(slot_of_key(key))
+
+    def for_slot(self, slot: int) -> redis.ConnectionPool:
+        """Returns the pool of the primary that has a slot now. The rest is as with ``for_key``."""
+        node = self.topology.node_of(slot)
+        if not self.topology.may_answer(node):
+            raise NoNode(f"the node {node} does not answer")
+        if self._version != self.topology.version:
+            self._tidy()
+        return self.of(node)
+
+    def refresh(self) -> bool:
+        """Asks the cluster for its nodes again, unless that was just done. Returns whether anything changed."""
+        return self.topology.refresh()
+
+    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a connection to some primary, the same one as long as it answers."""
+        lost: Exception = NoNode("no node of the cluster answers")
+        order = self.topology.any_order()
+        if self._home in order:
+            order.sort(key=lambda node: node != self._home)
+        for node in order:
+            if not self.topology.may_answer(node):
+                continue
+            try:
+                connection = self.of(node).get_connection(*OF_USE)
+            except LOST as error:
+                if is_full(error):
+                    raise
+                self.topology.suspect(node)
+                lost = error
+            else:
+                self.topology.trust(node)
+                self._home = node
+                return connection
+        self.topology.refresh(wait=False)
+        raise lost
+
+    def await_reply(self, connection: Any, slot: int) -> None:
+        """Waits for a reply as long as its node may bring it: a replica takes the place of a node that hangs.
+
+        Args:
+            connection: The connection over which a command was sent.
+            slot: The hash slot of the command's keys.
+
+        Raises:
+            redis.exceptions.TimeoutError: The reply is late, and another node has the slot now.
+        """
+        node, given_s = node_of(connection), connection.socket_timeout
+        until = float("inf") if given_s is None else monotonic() + given_s
+        while not connection.can_read(LATE_S) and monotonic() < until:
+            self.topology.suspect(node)
+            self.topology.refresh()
+            if self.topology.owner_of(slot) not in (node, None):
+                raise redis.TimeoutError(f"{node} does not answer, and another node has its hash slots now")
+
+    def release(self, connection: Any) -> None:
+        """Gives a connection back to the pool of its node."""
+        self.of(node_of(connection)).release(connection)
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        """Closes all connections, to all nodes."""
+        for pool in list(self._pools.values()):
+            pool.disconnect(inuse_connections)
+
+    def reset(self) -> None:
+        """Begins anew, such as after a fork."""
+        self._making = Lock()
+        super().reset()
+
+    def _new_pool(self, node: Node) -> redis.ConnectionPool:
+        timeout_s = self.connection_kwargs.get("socket_timeout")
+        given = {**self._params, "socket_timeout": timeout_s, "host": node.host, "port": node.port}
+        given["redis_connect_func"] = _greet
+        return redis.ConnectionPool(
+            connection_class=self.connection_class, max_connections=self.max_connections, **given
+        )
+
+    def _tidy(self) -> None:
+        """Closes what is not in use of the connections to nodes that have gone."""
+        self._version = self.topology.version
+        nodes = {*self.topology.primaries, *self.topology.replicas}
+        for node, pool in list(self._pools.items()):
+            if node not in nodes:
+                pool.disconnect(inuse_connections=False)
+
+
+def _greet(connection: Any) -> None:
+    """Begins a connection. A node that hangs takes connections, and greets nobody: that is not waited for as long."""
+    if _ClusterParser is not None:
+        connection.set_parser(_ClusterParser)
+    connection._sock.settimeout(min(ASK_S, connection.socket_timeout or ASK_S))
+    connection.on_connect()
+    connection._sock.settimeout(connection.socket_timeout)
+
+
+def node_of(connection: Any) -> Node:
+    """Returns the node to which a connection leads."""
+    return Node(connection.host, connection.port)
+
+
+def is_full(error: Exception) -> bool:
+    """Whether an error says only that a pool has no connection left."""
+    return "Too many connections" in str(error) or type(error).__name__ == "MaxConnectionsError"
+
+
+def shared_topology(seeds: Sequence[Node], params: Mapping[str, Any]) -> Topology:
+    """Returns the nodes and slots of a cluster as this process knows them: what one connection learns, all know.
+
+    Args:
+        seeds: The nodes that the broker URL names.
+        params: Parameters of connections to the nodes.
+    """
+    # Not the class of the channel, which would live as long as what is shared.
+    plain = SSLConnection if issubclass(params["connection_class"], SSLConnection) else Connection
+    known_by = repr(
+        (
+            sorted(seeds),
+            plain,
+            sorted((name, repr(value)) for name, value in params.items() if name != "connection_class"),
+        )
+    )
+    return _shared.setdefault(known_by, Topology(seeds, slots_asker(plain, params)))
+
+
+def slots_asker(connection_class: type[Any], params: Mapping[str, Any]) -> Callable[[Node, float], list[Any]]:
+    """Returns a function that asks a node for its ``CLUSTER SLOTS``, over a connection of its own, with a timeout in s.
+
+    Args:
+        connection_class: Class of the connection.
+        params: Parameters of the connection.
+    """
+    given = {name: value for name, value in params.items() if name not in ("connection_class", "max_connections")}
+
+    def ask(node: Node, timeout_s: float) -> list[Any]:
+        made = {
+            **given,
+            "host": node.host,
+            "port": node.port,
+            "socket_timeout": min(timeout_s, given.get("socket_timeout") or timeout_s),
+            "socket_connect_timeout": min(timeout_s, given.get("socket_connect_timeout") or timeout_s),
+        }
+        connection = connection_class(**made)
+        try:
+            connection.connect()
+            connection.send_command("CLUSTER", "SLOTS")
+            found: Sequence[Any] = connection.read_response()
+        finally:
+            connection.disconnect()
+        return list(found)
+
+    return ask

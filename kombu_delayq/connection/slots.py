@@ -1,0 +1,73 @@
+"""Whether a Redis keeps its keys in the hash slots of Redis Cluster."""
+
+from collections.abc import Mapping
+
+from redis import Redis
+from redis.crc import key_slot
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    ClusterDownError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+
+from kombu_delayq.connection.text import as_bytes, as_text
+
+#: How many hash slots every Redis Cluster has.
+SLOTS = 16_384
+
+
+def are_used(client: Redis) -> bool:
+    """Returns whether a server keeps keys in hash slots, be it one of many nodes or a single one.
+
+    Such a server refuses commands and scripts whose keys are in different slots. Managed services enforce that also
+    where they show one node only. No ACL forbids the question; a server that does not answer it has no slots.
+
+    Args:
+        client: A plain Redis client.
+    """
+    try:
+        found = client.execute_command("HELLO")
+    except ResponseError:  # unknown, or renamed by the server
+        return False
+    fields = found if isinstance(found, Mapping) else dict(zip(found[::2], found[1::2], strict=True))
+    return {as_text(name): value for name, value in fields.items()}.get("mode") in (b"cluster", "cluster")
+
+
+def primaries(client: Redis) -> int:
+    """Counts the nodes among which a server with hash slots divides them, as far as it says.
+
+    Args:
+        client: A plain Redis client.
+
+    Returns:
+        The number; 1 where the server does not answer, as a managed service that shows one node only.
+    """
+    try:
+        found = client.execute_command("CLUSTER", "SLOTS")
+    except ResponseError:
+        return 1
+    return len({(as_text(primary[0]), primary[1]) for _, _, primary, *_ in found}) or 1
+
+
+def slot_of_key(key: str | bytes) -> int:
+    """Returns the hash slot of a key."""
+    return int(key_slot(as_bytes(key)))
+
+
+def share_one(key: str, other: str) -> bool:
+    """Returns whether two keys are in the same hash slot."""
+    return slot_of_key(key) == slot_of_key(other)
+
+
+def is_of_node(error: Exception) -> bool:
+    """Whether an error of the Redis client says only that a node is away, or has not the slot, at the moment.
+
+    Otherwise the same command would fail at every node.
+    """
+    if isinstance(error, ResponseError) and not isinstance(error, OSError):
+        return isinstance(error, (AskError, TryAgainError, ClusterDownError, ReadOnlyError))  # MOVED is an AskError
+    return not isinstance(error, (AuthenticationError, AuthorizationError))

@@ -1,0 +1,257 @@
+"""The transport options of kombu-delayq: the only place that knows their names, defaults and units."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kombu_delayq.errors import DelayTooLong
+from kombu_delayq.options.checks import Check, choice, number, or_none, queue_name, switch, text
+from kombu_delayq.options.limits import POLICIES, QueueLimits, limits_of, per_queue, rate
+from kombu_delayq.options.spread import part_of, parts_of, split_part, spread_queues
+
+#: The forms in which delayed messages can be kept.
+BACKUPS = ("hash", "list")
+
+
+def _option(default: Any, check: Check, unit: str, text: str) -> Any:
+    return dataclasses.field(default=default, metadata={"check": check, "unit": unit, "help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Transport options, checked. ``dataclasses.fields`` gives the default, unit and help of each option."""
+
+    backup: str = _option(
+        "hash",
+        choice(*BACKUPS),
+        "",
+        "How delayed messages are kept: 'hash', or 'list' in the form of Redisson's RDelayedQueue, to share them with "
+        "JVM services. Messages in the other form are delivered too.",
+    )
+    transfer: bool = _option(
+        True,
+        switch,
+        "",
+        "Whether a consumer of this connection also runs a transfer worker. With False, run "
+        "`delayq transfer` beside your workers.",
+    )
+    hash_slots: bool | None = _option(
+        None,
+        or_none(switch),
+        "",
+        "Whether the names of keys are those for Redis Cluster, where all keys of a queue share a hash slot. None: as "
+        "the server is, which is asked once a connection. All processes of a broker need the same names; set it where "
+        "a managed service does not say that it is a cluster.",
+    )
+    consume: str = _option(
+        "take",
+        choice("take", "brpop"),
+        "",
+        "How a consumer gets its messages: 'take' notes them as unacked in the same step in which they leave their "
+        "queue, so that none is lost with a worker, and takes several at once; 'brpop' is kombu's own way.",
+    )
+    consumer_ttl: float = _option(
+        60.0,
+        number(1, 3600),
+        "s",
+        "How long a consumer may be silent before what it holds goes back to the queues. Keep it above the longest "
+        "time for which a task holds the interpreter, or, with gevent and eventlet, does not yield.",
+    )
+    delivery_limit: int | None = _option(
+        None,
+        or_none(number(1, whole=True)),
+        "deliveries",
+        "How often a message may be in the hands of a consumer that dies. With the last time it goes to the queue "
+        "delivery_limit_queue, if it is the one that the consumer has held for longest. None: no limit.",
+    )
+    delivery_limit_queue: str = _option(
+        "dead_letters",
+        queue_name,
+        "",
+        "The queue of dead letters for messages that have reached delivery_limit. The process that puts them there "
+        "runs no task, so it does not know the dead_letter_queue of a task.",
+    )
+    max_waiters: int = _option(
+        32,
+        number(1, 1000, whole=True),
+        "connections",
+        "The most connections on which a consumer waits for messages, one for each queue, and for each list of another "
+        "priority that is in use. It looks at all other lists every second.",
+    )
+    max_delay: float | None = _option(
+        None,
+        or_none(number(0)),
+        "s",
+        "The longest delay that may be published; a longer one raises DelayTooLong. None: no limit.",
+    )
+    poll_interval: float = _option(
+        1.0,
+        number(0.05, 60),
+        "s",
+        "About how often the leading transfer worker and its deputies look at Redis when nothing wakes them. A lost "
+        "wake message or a lost connection delays messages by about as much, once Redis answers. The other workers "
+        "look eight to twelve times more rarely.",
+    )
+    lease_ttl: float = _option(
+        3.0,
+        number(0.2, 600),
+        "s",
+        "How long the leading transfer worker, or a deputy, may be silent before another takes its place. Keep it "
+        "above two poll intervals.",
+    )
+    transfer_batch: int = _option(
+        200,
+        number(1, 5000, whole=True),
+        "messages",
+        "The most messages that one call of the transfer script moves. In Redisson's form it moves half as many.",
+    )
+    transfer_batch_bytes: int = _option(
+        1_000_000,
+        number(1, 100_000_000, whole=True),
+        "bytes",
+        "About the most bytes that one call of the transfer script moves, which limits how long it keeps Redis busy. "
+        "In Redisson's form it moves a sixteenth of them.",
+    )
+    overdue: str | Mapping[str, str] = _option(
+        "run",
+        per_queue(choice(*POLICIES)),
+        "",
+        "What happens to a message that is later than max_lateness when it is its turn: 'run' transfers it, "
+        "'dead-letter' puts it into overdue_queue, 'drop' removes it. One value for all queues, or a mapping such as "
+        "{'reminders': 'drop', '*': 'run'}, where '*' stands for all others.",
+    )
+    max_lateness: float | Mapping[str, float | None] | None = _option(
+        None,
+        per_queue(or_none(number(1))),
+        "s",
+        "From how late on a message is too late, by Redis's clock; the time for which transfer_rate holds it back "
+        "counts. One value, or a mapping of queues to values, with '*' for all others.",
+    )
+    overdue_queue: str = _option(
+        "dead_letters",
+        queue_name,
+        "",
+        "The queue of dead letters for messages that are too late, with overdue='dead-letter'. The process that puts "
+        "them there runs no task, so it does not know the dead_letter_queue of a task.",
+    )
+    transfer_rate: float | Sequence[float] | Mapping[str, Any] | None = _option(
+        None,
+        per_queue(rate),
+        "messages/s",
+        "How many due messages of a queue all transfer workers together transfer in a second at most: a number, or "
+        "[number, burst], where burst is how many may go at once after a pause, by default those of a second. One "
+        "value for each queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no "
+        "limit.",
+    )
+    queue_parts: Mapping[str, int] | None = _option(
+        None,
+        or_none(spread_queues),
+        "parts",
+        "Queues that are spread over several, such as {'orders': 8}: a publisher puts each message of `orders` into "
+        "one of `orders.0` to `orders.7`, by the task id. See `celery_ext.spread`.",
+    )
+    cancelled_ttl: float = _option(
+        86_400.0,
+        number(1),
+        "s",
+        "For how long a delay chain that was cancelled while one of its steps ran takes no further step. Keep it "
+        "above the longest time from a step's due time to its end.",
+    )
+    forget_after: float | None = _option(
+        86_400.0,
+        or_none(number(1)),
+        "s",
+        "After how long without delayed messages and without a consumer the leading transfer worker forgets the name "
+        "of a queue. Each known name makes each look at Redis a little slower. The next delayed message makes the "
+        "queue known again. None: never.",
+    )
+    redis_timeout: float = _option(
+        5.0,
+        number(0.1, 600),
+        "s",
+        "How long a transfer worker waits for an answer of Redis before it takes the connection for dead. "
+        "The option socket_timeout, if set, is used instead.",
+    )
+    journal_url: str | None = _option(
+        None,
+        or_none(text),
+        "",
+        "The database of the journal, as a URL of SQLAlchemy, such as 'postgresql+psycopg://user@host/db' or "
+        "'sqlite:////var/lib/app/journal.db'. Needs kombu-delayq[journal]. None: all delayed messages wait in Redis "
+        "alone.",
+    )
+    journal: str = _option(
+        "far",
+        choice("far", "all"),
+        "",
+        "Which delayed messages the journal has: 'far' those that are due later than journal_horizon, until they are "
+        "promoted to Redis; 'all' every one, so that a Redis that has lost its data can be filled again.",
+    )
+    journal_horizon: float = _option(
+        86_400.0,
+        number(1),
+        "s",
+        "A message that is due later than this from now waits in the journal instead of Redis. Keep it well above "
+        "journal_lead.",
+    )
+    journal_lead: float = _option(
+        1_800.0,
+        number(1),
+        "s",
+        "How long before its due time a message is promoted from the journal to Redis. For as long, the database may "
+        "be away and no message is late.",
+    )
+    journal_retention: float = _option(
+        86_400.0,
+        number(0),
+        "s",
+        "How long the journal keeps messages that have left for their queue.",
+    )
+    journal_restore: str = _option(
+        "ask",
+        choice("ask", "auto"),
+        "",
+        "What happens when Redis has lost its data: 'ask' tells it, and waits for `delayq journal restore`; 'auto' "
+        "fills Redis again at once.",
+    )
+
+    @property
+    def counts_kept_ms(self) -> int:
+        """For how long counters are kept that do not go with their queue, in ms; 0 for good."""
+        return round((self.forget_after or 0.0) * 1000)
+
+    @property
+    def spreads(self) -> Mapping[str, int]:
+        """The queues that are spread over several, with their numbers of parts."""
+        return self.queue_parts or {}
+
+    def limits_of(self, queue: str) -> QueueLimits | None:
+        """Returns what limits the transfer of a queue's messages; None if nothing does.
+
+        Each part of a queue that is spread has its share of the queue's rate.
+        """
+        whole, part = split_part(queue)
+        count = self.spreads.get(whole, 0)
+        is_part = part is not None and part < count
+        limits = limits_of(whole if is_part else queue, self.overdue, self.max_lateness, self.transfer_rate)
+        return limits.shared(count) if limits is not None and is_part else limits
+
+    def parts_of(self, queue: str) -> list[str]:
+        """Returns the queues over which a queue is spread; none for any other queue."""
+        return parts_of(queue, self.spreads[queue]) if queue in self.spreads else []
+
+    def part_of(self, queue: str, identity: str | bytes) -> str:
+        """Returns the queue that gets a message: one of the parts of a queue that is spread, else the queue itself."""
+        return part_of(queue, self.spreads[queue], identity) if queue in self.spreads else queue
+
+    def check_delay(self, delay_s: float, of: str = "") -> None:
+        """Raises DelayTooLong if a delay is longer than ``max_delay``. ``of`` names the message in the error."""
+        if self.max_delay is not None and delay_s > self.max_delay:
+            raise DelayTooLong(
+                f"a delay of {delay_s:.0f} s is longer than the transport option max_delay allows, "
+                f"{self.max_delay:g} s{of and f' ({of})'}"
+            )
+
+
+NAMES = frozenset(field.name for field in dataclasses.fields(Options))

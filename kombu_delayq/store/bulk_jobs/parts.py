@@ -1,0 +1,181 @@
+"""Bulk jobs where Redis has hash slots: each has a part in the slot of each queue that it writes to."""
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from kombu_delayq.connection.replies import checked
+from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.store.bulk_jobs.types import ENTRIES, JobRun
+from kombu_delayq.store.client import StoreClient, StorePart
+
+#: Parts are kept for so much longer than the job as a whole, which therefore never outlives what they have sent. In
+#: this share of ``ttl_ms`` their time begins anew.
+SHARE = 1 / 4
+#: States of a job that has sent everything, or is about to.
+_COMMITTED = ("committed", "publishing")
+
+
+class JobParts(StorePart):
+    """Begins and ends the parts of jobs, behind the job as a whole.
+
+    A part is a job of its own in the slot of its queue: state, run, guard, staged messages. The script that writes
+    there asks it alone. The names of the queues are noted before their parts begin, and read after the job as a whole
+    has changed. So a run that begins a part of a job that has ended, or has a later run, learns that, or is seen.
+
+    Args:
+        client: The client of the store.
+    """
+
+    def __init__(self, client: StoreClient) -> None:
+        super().__init__(client)
+        #: By job and run: when all its parts began last; by job, run and queue: when a part did. In s of ``monotonic``.
+        self._begun: dict[tuple[str, int], float] = {}
+        self._joined: set[tuple[str, int, str]] = set()
+
+    def queues(self, name: str) -> list[str]:
+        """Returns the names of the queues in whose slots a job has a part."""
+        return sorted(map(as_text, self._client.ask("SMEMBERS", self._keys.parts(name))))
+
+    def begin(self, job: JobRun, base_ms: float) -> None:
+        """Lets a run that has begun write to all parts of its job, and earlier runs to none."""
+        ready, queues = self._client.send(
+            [("GET", self._keys.begun(job.name)), ("SMEMBERS", self._keys.parts(job.name))]
+        )
+        if ready is None or int(ready) != job.run:
+            names = [as_text(queue) for queue in queues]
+            for queue, word in zip(names, self._begin_parts(job, base_ms, names), strict=True):
+                if word == "mixed":  # it was aborted as a whole, by somebody who died before he came to this part
+                    self._finish_parts(job.name, [queue], 0, "aborted", job.ttl_ms, base_ms)
+                    self._begin_parts(job, base_ms, [queue])
+            self._client.send(
+                [
+                    ("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms)),
+                    ("SET", self._keys.begun(job.name), job.run, "PX", max(int(job.ttl_ms * SHARE), 1)),
+                ]
+            )
+        self._begun[job.name, job.run] = monotonic()
+
+    def is_due(self, job: JobRun) -> bool:
+        """Whether a run that began in this process should begin again, so that Redis keeps the job for longer."""
+        begun = self._begun.get((job.name, job.run))
+        return begun is not None and monotonic() - begun > job.ttl_ms / 1000 * SHARE
+
+    def look(self, job: JobRun) -> str:
+        """Returns ``open``, or why a run may not write to the job as a whole."""
+        state, run = self._client.ask("HMGET", self._keys.job(job.name), "state", "run")
+        return _fence(state, run, job)
+
+    def join(self, queue: str, job: JobRun) -> str:
+        """Begins the part of a queue, once a process. Returns ``open``, or why the run may not write."""
+        if (job.name, job.run, queue) in self._joined:
+            return "open"
+        _, _, (state, run, base) = self._client.send(
+            [
+                ("SADD", self._keys.parts(job.name), as_bytes(queue)),
+                ("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms)),
+                ("HMGET", self._keys.job(job.name), "state", "run", "base"),
+            ]
+        )
+        word = _fence(state, run, job)
+        if word == "open":
+            [word] = self._begin_parts(job, float(base), [queue])
+        if word == "open":
+            self._joined.add((job.name, job.run, queue))
+        return word
+
+    def close(self, job: JobRun, state: str) -> str:
+        """Ends the parts of a job that has ended as a whole, unless that is done. Whoever meets such a job may do it.
+
+        Args:
+            job: A run of the job.
+            state: State of the job as a whole.
+
+        Returns:
+            The state of the job; ``publishing`` if a part has staged messages that are to be sent now.
+        """
+        key = self._keys.job(job.name)
+        (run, closed, base), queues = self._client.send(
+            [("HMGET", key, "run", "closed", "base"), ("SMEMBERS", self._keys.parts(job.name))]
+        )
+        if run is None or closed == run:
+            return state
+        ended = "aborted" if state == "aborted" else "committed"
+        names = [as_text(queue) for queue in queues]
+        words = self._finish_parts(job.name, names, int(run), ended, job.ttl_ms, float(base))
+        if state == "committed" and "publishing" in words:
+            state = "publishing"
+        note = ["closed", run, *(["state", state] if state == "publishing" else [])]
+        self._client.send([("HSET", key, *note), ("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))])
+        return state
+
+    def complete(self, job: JobRun) -> None:
+        """Ends the parts of a job whose end was cut short, before another run begins."""
+        state, run, closed = self._client.ask("HMGET", self._keys.job(job.name), "state", "run", "closed")
+        if state is not None and as_text(state) != "open" and closed != run:
+            self.close(job, as_text(state))
+
+    def is_committed(self, name: str) -> bool:
+        """Whether a job as a whole has sent everything, or is about to."""
+        state = self._client.ask("HGET", self._keys.job(name), "state")
+        return state is not None and as_text(state) in _COMMITTED
+
+    def staged_in(self, name: str) -> dict[str, int]:
+        """Returns the queues for which messages are staged, with their numbers."""
+        queues = self.queues(name)
+        keys = [self._keys.staged(name, self._keys.share(queue)) for queue in queues]
+        lengths = self._client.send([("LLEN", key) for key in keys]) if keys else []
+        return {queue: length // ENTRIES for queue, length in zip(queues, lengths, strict=True) if length}
+
+    def sent(self, name: str) -> int:
+        """Returns the number of messages that all parts have sent or staged."""
+        keys = [self._keys.job(name, self._keys.share(queue)) for queue in self.queues(name)]
+        found = self._client.send([("HGET", key, "enqueued") for key in keys]) if keys else []
+        return sum(int(one or 0) for one in found)
+
+    def end_publishing(self, job: JobRun) -> None:
+        """Notes that no message is staged any more."""
+        key = self._keys.job(job.name)
+        if as_text(self._client.ask("HGET", key, "state") or b"") == "publishing":
+            self._client.send([("HSET", key, "state", "committed"), ("PEXPIRE", key, job.ttl_ms)])
+
+    def keys_of(self, name: str, queue: str) -> list[str]:
+        """Returns the keys of a part: job, guard and staged messages."""
+        share = self._keys.share(queue)
+        return [of(name, share) for of in (self._keys.job, self._keys.guard, self._keys.staged)]
+
+    def _begin_parts(self, job: JobRun, base_ms: float, queues: Sequence[str]) -> list[str]:
+        args = [job.run, longer(job.ttl_ms), "", int(job.staged), f"{base_ms:.17g}"]
+        calls = [
+            ([*self.keys_of(job.name, queue), self._keys.stream(job.name, self._keys.share(queue))], args)
+            for queue in queues
+        ]
+        return [as_text(word) for word, _ in self._each("begin", calls)]
+
+    def _finish_parts(
+        self, name: str, queues: Sequence[str], run: int, word: str, ttl_ms: int, base_ms: float
+    ) -> list[str]:
+        args = [run, word, longer(ttl_ms), f"{base_ms:.17g}"]
+        return [as_text(one) for one in self._each("finish", [(self.keys_of(name, queue), args) for queue in queues])]
+
+    def _each(self, operation: str, calls: Sequence[tuple[list[str], list[object]]]) -> list[Any]:
+        if not calls:
+            return []
+        return checked(self._client.run_each(operation, [(*call, self._client.backup) for call in calls])[0])
+
+
+def longer(ttl_ms: int) -> int:
+    """Returns for how long Redis keeps the parts of a job that is kept for ``ttl_ms``, in ms."""
+    return round(ttl_ms * (1 + SHARE))
+
+
+def _fence(state: bytes | None, latest: bytes | None, job: JobRun) -> str:
+    """Returns ``open``, or why a run may not write, as the scripts do."""
+    if state is None or latest is None:
+        return "unknown"
+    word = as_text(state)
+    if word in _COMMITTED:
+        return "committed"
+    if int(latest) == job.run:
+        return word
+    return "superseded" if job.run < int(latest) else "unknown"

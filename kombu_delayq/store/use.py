@@ -1,0 +1,181 @@
+"""Which queues are in use, and which may be forgotten."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from redis.exceptions import RedisError, ResponseError
+
+from kombu_delayq.connection.nodes import clients_of
+from kombu_delayq.connection.replies import checked, time_ms
+from kombu_delayq.connection.text import Command, as_bytes, as_text
+from kombu_delayq.store.client import ScriptCall, StorePart
+
+#: Consumers note the use of a queue, and the leader looks for unused ones, every 1/24 of ``forget_after``.
+FORGET_SHARE = 1 / 24
+#: For how many times ``forget_after`` the time of last use is kept of a queue that nobody knows any more.
+KEPT_FOR = 3
+
+
+class QueueUse(StorePart):
+    """Notes which queues are in use, and forgets the others."""
+
+    def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
+        """Notes that a queue is in use, so that it expires later and is not forgotten; one round trip, in a cluster 2.
+
+        In Redisson's form it also registers the queue: the first message may come from a JVM service, which registers
+        nothing.
+
+        Args:
+            queue: Its name.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+        """
+
+        def note(forms: Sequence[str]) -> None:
+            args = [expire_ms, queue, int(self._client.backup == "list"), self._keys.counts(queue)]
+            shared = [] if self._keys.slots else [self._keys.queues, self._keys.used]
+            calls: list[ScriptCall] = [([*self._client.stored(queue, form), *shared], args, form) for form in forms]
+            checked(self._client.run_each("keep_alive", calls)[0])
+
+        self._client.in_each_form(note)
+        if self._keys.slots:
+            self.note_use(queue)
+
+    def note_use(self, queue: str) -> None:
+        """Does for ``keep_alive`` what its script cannot do in a cluster, where the names of queues are elsewhere."""
+        args = [queue, int(self._client.backup == "list")]
+        self._client.run("note_use", [self._keys.queues, self._keys.used], args)
+
+    def forget(self, queues: Sequence[str], after_s: float, heard: Collection[str] = ()) -> list[str]:
+        """Forgets queues without messages that have been unused for some time; one round trip, in a cluster four.
+
+        A queue is in use if it has a message or a consumer (see ``keep_alive``), or if a JVM service listens to its new
+        heads. The first time that a queue is seen, its time begins. Its counters go with it, but for those of a
+        queue that is forgotten at once: they are kept for ``forget_after``.
+
+        Args:
+            queues: Names, about a hundred.
+            after_s: For how long they must have been unused, in s; 0 forgets an empty queue at once.
+            heard: Names of the queues in Redisson's form to whose new heads transfer workers listen, the caller among
+                them. So JVM services are those listeners that are more than the transfer workers.
+
+        Returns:
+            Names of the forgotten queues.
+
+        In a cluster the names are in another slot than a queue. So a name leaves first, and comes back if the queue has
+        a message then, see ``QueueRegistry``. Meanwhile its time of last use stays: if the caller dies in between,
+        ``half_forgotten`` finds the name.
+        """
+        if self._keys.slots:
+            return self._client.in_each_form(lambda forms: self._forget_apart(queues, after_s, heard, forms))
+
+        def act(forms: Sequence[str]) -> list[str]:
+            is_alone = "list" not in forms
+            asks = after_s > 0 and not is_alone  # whether a JVM service listens
+            keys = [self._keys.queues, self._keys.used]
+            args = [str(after_s * 1000), self._keys.wake, str(self._client.options.counts_kept_ms)]
+            for queue in queues:
+                other_due = self._client.due(queue, "hash" if is_alone else "list")
+                keys += [*self._client.stored(queue, "hash"), other_due]
+                args += [
+                    queue,
+                    self._keys.counts(queue),
+                    self._keys.channel(queue) if asks else "",
+                    str(int(queue in heard)),
+                ]
+            return list(map(as_text, self._client.run("forget", keys, args, "hash")))
+
+        return self._client.in_each_form(act)
+
+    def half_forgotten(self) -> list[str]:
+        """Returns names of queues that somebody was about to forget who has died then; only in a cluster are there any.
+
+        ``forget`` makes those known again that have messages.
+        """
+        if self._keys.slots:
+            with suppress(ResponseError):
+                return list(map(as_text, self._client.ask("ZDIFF", 2, self._keys.used, self._keys.queues)))
+        return []
+
+    def vacate(self, queues: Sequence[str], how: str, forms: Sequence[str]) -> list[bool]:
+        """Clears away what is left of queues without messages, or only looks for messages; one round trip.
+
+        Args:
+            queues: Names of the queues.
+            how: ``look`` to clear nothing away; ``at_once`` to keep the counters for ``forget_after``, ``unused`` to
+                remove them as well.
+            forms: The forms of backup in which to look for messages.
+
+        Returns:
+            For each queue, whether it has messages.
+        """
+        other = "list" if "list" in forms else "hash"
+        kept_ms = str(self._client.options.counts_kept_ms)
+        calls: list[ScriptCall] = [
+            (
+                [*self._client.stored(queue, "hash"), self._client.due(queue, other)],
+                [how, kept_ms, self._keys.counts(queue)],
+                "hash",
+            )
+            for queue in queues
+        ]
+        replies = checked(self._client.run_each("vacate", calls)[0])
+        return [as_text(reply) == "used" for reply in replies]
+
+    def _forget_apart(
+        self, queues: Sequence[str], after_s: float, heard: Collection[str], forms: Sequence[str]
+    ) -> list[str]:
+        if not queues:
+            return []
+        after_ms, registered, used = after_s * 1000, self._keys.queues, self._keys.used
+        commands: list[Command] = [("TIME",), ("ZMSCORE", used, *queues), ("SMISMEMBER", registered, *queues)]
+        time, lasts, known = self._client.send(commands)
+        now_ms = time_ms(time)
+        has_messages = self.vacate(queues, "look", forms)
+        listened = self._listened_to(queues, heard) if after_s > 0 and "list" in forms else set[str]()
+        leaving: list[str] = []
+        notes: list[Command] = []
+        for queue, last_ms, is_known, is_full in zip(queues, lasts, known, has_messages, strict=True):
+            is_used = is_full or queue in listened
+            if not is_used and (not after_ms or (last_ms is not None and now_ms - last_ms >= after_ms)):
+                leaving.append(queue)
+            elif last_ms is None or (is_used and now_ms - last_ms > after_ms * FORGET_SHARE):
+                notes.append(("ZADD", used, now_ms, queue))
+            if is_full and not is_known:
+                notes.append(("SADD", registered, queue))
+        if leaving:
+            noted = [item for queue in leaving for item in (now_ms, queue)]
+            notes += [("ZADD", used, "NX", *noted), ("SREM", registered, *leaving)]
+        if after_ms:
+            notes.append(("ZREMRANGEBYSCORE", used, "-inf", now_ms - KEPT_FOR * after_ms))
+        self._client.send(notes)
+        if not leaving:
+            return []
+        try:
+            is_full_again = self.vacate(leaving, "unused" if after_ms else "at_once", forms)
+        except Exception:
+            self._client.send([("SADD", registered, *leaving)])
+            raise
+        back = [queue for queue, is_full in zip(leaving, is_full_again, strict=True) if is_full]
+        gone = [queue for queue in leaving if queue not in back]
+        ends: list[Command] = [("SADD", registered, *back)] if back else []
+        self._client.send([*ends, ("ZREM", used, *gone)] if gone else ends)
+        return gone
+
+    def _listened_to(self, queues: Sequence[str], heard: Collection[str]) -> set[str]:
+        """Returns those of some queues to whose new heads a JVM service listens, on any node; all if one is silent.
+
+        Args:
+            queues: Names of the queues.
+            heard: As of ``forget``.
+        """
+        channels = {queue: as_bytes(self._keys.channel(queue)) for queue in queues}
+        counts = Counter[bytes]()
+        try:
+            for node in clients_of(self._client.redis, replicas=True).values():
+                found = node.pubsub_numsub(*channels.values(), as_bytes(self._keys.wake))
+                counts.update({as_bytes(channel): int(count) for channel, count in found})
+        except RedisError:
+            return set(queues)
+        ours = counts[as_bytes(self._keys.wake)]
+        return {queue for queue, channel in channels.items() if counts[channel] > (ours if queue in heard else 0)}

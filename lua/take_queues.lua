@@ -1,0 +1,38 @@
+-- Puts a promoter that has taken office into office at one of its queues, where Redis has hash slots.
+-- KEYS[1] journal  HASH  marker of the queue: id, term, epoch and beat of the journal that it belongs to
+-- ARGV[1] id       of the journal
+-- ARGV[2] term     of the promoter
+-- ARGV[3] epoch    as the journal has it; with `anew` the one that begins
+-- ARGV[4] beat     as the journal has it
+-- ARGV[5] is_anew  '1' to write the marker whatever is there, but that of a later term or another journal
+-- Returns 'taken'; or, with nothing changed, 'lost' (there is no marker), 'other' (that of another journal),
+-- 'superseded' (a later term is in office), 'behind' (Redis was set back), 'ahead' (of the journal: who noticed a loss
+-- has died before the journal knew)
+-- Atomic: at any moment one term is in office.
+-- Cost: O(1)
+-- @include wrong_type
+
+local journal = KEYS[1]
+local id, term, epoch, beat, is_anew = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+
+local wrong = wrong_type({ [journal] = 'hash' })
+if wrong then
+  return wrong
+end
+local of, its_term, its_epoch, its_beat = unpack(redis.call('HMGET', journal, 'id', 'term', 'epoch', 'beat'))
+if of and of ~= id then
+  return 'other'
+elseif of and tonumber(its_term) > tonumber(term) then
+  return 'superseded'
+elseif is_anew == '1' then
+  redis.call('HSET', journal, 'id', id, 'term', term, 'epoch', epoch, 'beat', beat)
+  return 'taken'
+elseif not of then
+  return 'lost'
+elseif tonumber(its_beat) < beat - 1 then
+  return 'behind'
+elseif tonumber(its_epoch) > epoch then
+  return 'ahead'
+end
+redis.call('HSET', journal, 'term', term, 'epoch', epoch, 'beat', beat)
+return 'taken'

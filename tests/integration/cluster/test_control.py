@@ -1,0 +1,65 @@
+"""Remote control, events and Flower, over a cluster of several nodes."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from celery_ext import run_now
+from tests.support.conditions import until
+from tests.support.servers.cluster import PrivateCluster
+from tests.support.workers.events import captured
+from tests.support.workers.flower import Flower
+from tests.support.workers.harness import MakeProj, Proj, Worker
+
+
+@pytest.fixture
+def clustered(cluster: PrivateCluster, make_proj: MakeProj) -> Iterator[Proj]:
+    """The app on a cluster; results are on a plain server."""
+    return make_proj(broker_url=cluster.url)
+
+
+@pytest.fixture
+def workers(clustered: Proj) -> list[Worker]:
+    """Two workers, each for a queue of another node, that send events."""
+    started = [
+        clustered.worker("-E", "-Q", queue, pool="solo", wait=False, gossip=True, worker_enable_remote_control=True)
+        for queue in ("q0", "q1")
+    ]
+    return [worker.ready() for worker in started]
+
+
+def test_workers_answer_revoke_and_send_events(clustered: Proj, workers: list[Worker]) -> None:
+    """Workers on different nodes' queues answer a ping, list and revoke what waits, and are heard as events."""
+    assert clustered.await_answers() == sorted(worker.node for worker in workers)
+    with captured(clustered) as seen:
+        until(lambda: {event["hostname"] for event in seen} >= {worker.node for worker in workers})
+        done = clustered.send("record", "done", queue="q1")
+        assert done.get(timeout=20) == "done"
+        until(lambda: any(event["type"] == "task-succeeded" and event["uuid"] == done.id for event in seen))
+    waiting = clustered.send("record", "waits", queue="q0", countdown=3600)
+    kept = clustered.send("record", "kept", queue="q1", countdown=3600)
+    scheduled = clustered.app.control.inspect(timeout=5).scheduled()
+    found = {node: [task["request"]["id"] for task in tasks] for node, tasks in scheduled.items()}
+    assert found == {workers[0].node: [waiting.id], workers[1].node: [kept.id]}
+    clustered.app.control.revoke(waiting.id)
+    until(lambda: clustered.delayed("q0") == 0)
+    assert clustered.delayed("q1") == 1
+    assert all(worker.stop() == 0 for worker in workers)
+
+
+def test_flower_watches_workers_of_a_cluster(clustered: Proj, workers: list[Worker]) -> None:
+    """Flower shows what waits, revokes it, and sees what runs."""
+    with closing(Flower(clustered)) as flower:
+        flower.ready()
+        clustered.await_answers()
+        waiting = clustered.send("record", "waits", queue="q1", countdown=60)
+        kept = clustered.send("record", "kept", queue="q1", countdown=61)
+        node = workers[1].node
+        found = flower.api("GET", "workers", refresh="1", workername=node)
+        assert [task["request"]["id"] for task in found[node]["scheduled"]] == [waiting.id, kept.id]
+        flower.api("POST", f"task/revoke/{waiting.id}")
+        until(lambda: clustered.delayed("q1") == 1)
+        assert run_now(clustered.app, [kept.id]) == {kept.id: "transferred"}
+        assert kept.get(timeout=20) == "kept"
+        until(lambda: flower.api("GET", "tasks", state="SUCCESS").keys() == {kept.id})

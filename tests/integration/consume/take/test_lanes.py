@@ -1,0 +1,96 @@
+"""Consumers where each queue has its own hash slot, and so a taker of its own."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from kombu import Connection
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.looped import Looped, publish, queue_of
+from tests.support.slots import need_slots
+
+QUEUES = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivateRedis]:
+    """A Redis Cluster of one node."""
+    need_slots()
+    with PrivateRedis(slots=True) as server:
+        yield server
+
+
+@pytest.fixture
+def connection(server: PrivateRedis) -> Connection:
+    """A connection with our transport to an empty server."""
+    server.client().flushall()
+    return Connection(server.url, transport="kombu_delayq.transport:Transport")
+
+
+def test_the_credit_is_one_for_all_queues(connection: Connection, server: PrivateRedis) -> None:
+    """With messages in all queues no more are in hand than the prefetch count says, and all come, in their order."""
+    client = server.client()
+    with connection.clone() as sender:
+        for queue in QUEUES:
+            publish(sender, queue, *(f"{queue}{number}" for number in range(20)))
+    most = 0
+    with Looped(connection, *QUEUES, prefetch=4, acks=False) as looped:
+        while len(looped.received) < 60:
+            looped.until(lambda: any(not message.acknowledged for message in looped.messages))
+            looped.turn()
+            most = max(most, sum(client.hlen(f"unacked:{{{queue}}}") for queue in QUEUES))
+            for message in looped.messages:
+                if not message.acknowledged:
+                    message.ack()
+        looped.until(lambda: not client.keys("unacked:*"))
+    assert 1 < most <= 4
+    for queue in QUEUES:
+        of_queue = [payload for payload in looped.received if payload[0] == queue]
+        assert of_queue == [f"{queue}{number}" for number in range(20)]
+    assert not client.keys("delayq:{?}:consumers"), "its leases are given back"
+
+
+def test_no_queue_is_kept_waiting(connection: Connection) -> None:
+    """With room for one message, queues with messages take turns."""
+    with connection.clone() as sender:
+        for queue in QUEUES:
+            publish(sender, queue, *(queue for _ in range(10)))
+    with Looped(connection, *QUEUES, prefetch=1) as looped:
+        looped.until(lambda: len(looped.received) == 30)
+    assert all(set(looped.received[at : at + 9]) == set(QUEUES) for at in range(0, 21, 9))
+
+
+def test_a_message_of_any_queue_comes_without_a_loop(connection: Connection) -> None:
+    """A consumer that drains gets messages one by one, whichever queue they come to."""
+    received = []
+    with connection as drained, drained.clone() as sender:
+        queues = [queue_of(name) for name in QUEUES]
+        with drained.Consumer(queues, callbacks=[lambda body, message: (received.append(body), message.ack())]):
+            for number, queue in enumerate("cabbac"):
+                publish(sender, queue, number)
+                while len(received) <= number:
+                    drained.drain_events(timeout=5)
+    assert received == [*range(6)]
+
+
+def test_what_a_channel_cancels_after_its_end_is_no_error(connection: Connection) -> None:
+    """Celery cancels its consumers also after it has lost its connection."""
+    with Looped(connection, "a") as looped:
+        channel = looped.channel
+        channel.close()
+        channel.taker.end("another")
+
+
+def test_a_message_that_is_next_after_its_loss_comes_again(connection: Connection, server: PrivateRedis) -> None:
+    """What a channel holds when it closes is next in its queue again, marked as redelivered."""
+    client = server.client()
+    with connection.clone() as sender:
+        for queue in QUEUES:
+            publish(sender, queue, queue)
+    with Looped(connection, *QUEUES, acks=False) as looped:
+        looped.until(lambda: len(looped.received) == 3)
+    for queue in QUEUES:
+        [body] = client.lrange(queue, 0, -1)
+        assert json.loads(body)["headers"]["redelivered"] is True
+    assert not client.keys("unacked:*")

@@ -1,0 +1,135 @@
+"""Where Redis has hash slots, single queues can lose their data; the others go on, and each row comes once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.journal import JournaledStore
+from celery_ext.journal.promotion.at_queues import OutOfOffice
+from celery_ext.journal.state import state_of
+from celery_ext.journal.upkeep import check
+from kombu_delayq.options import Options
+from kombu_delayq.store.keys import Keys
+from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, restored
+from tests.support.slots import need_slots
+from tests.support.store.plain_names import client_of
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivateRedis]:
+    """A Redis Cluster of one node."""
+    need_slots()
+    with PrivateRedis(slots=True) as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: PrivateRedis, tmp_path: Path) -> Iterator[JournaledStore]:
+    """A store whose rows are promoted a year before they are due."""
+    server.client().flushall()
+    options = Options(journal_url=f"sqlite:///{tmp_path}/journal.db", journal_lead=365 * 86_400)
+    store = JournaledStore(client_of(server.port, slots=True), Keys(slots=True), (0, 3, 6, 9), options)
+    yield store
+    store.close()
+
+
+def given(store: JournaledStore, queue: str, *ids: str) -> None:
+    """Adds rows that are due in a day or more."""
+    due_ms = store.now_ms() + DAY_MS
+    store.journal.add([addition(name, due_ms + at, queue) for at, name in enumerate(ids)])
+
+
+def lose(store: JournaledStore, queue: str) -> None:
+    """Deletes all keys in the slot of a queue, as if its node came back without data."""
+    store.client.delete(*list(store.client.scan_iter(f"*{{{queue}}}*")))
+
+
+def test_a_lost_queue_is_restored_alone(store: JournaledStore) -> None:
+    """Beats notice it, its rows wait again and come once; rows of other queues are not even looked at."""
+    promoter = Promoter(store)
+    given(store, "a", "a1", "a2")
+    given(store, "b", "b1")
+    assert promoter.beat().round().promoted == 3
+    promoter.beat()
+    lose(store, "a")
+    assert state_of(store).fault == "lost"
+    with pytest.raises(OutOfOffice, match="lost"):
+        promoter.beat()
+    successor = Promoter(store).beat()
+    assert store.journal.epoch() == 2
+    assert store.journal.lost_in(1) == [("a", 1)]
+    assert [loss.messages for loss in state_of(store).losses] == [2]
+    assert restored(store)[:2] == (2, 2)
+    assert successor.round().promoted == 2
+    assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
+    lose(store, "b")  # whose rows were given in the epoch before the last
+    Promoter(store).beat()
+    assert store.journal.lost_in(2) == [("b", 1)]
+    assert restored(store)[:2] == (1, 1)
+    assert Promoter(store).round().promoted == 1
+    assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
+    assert sum(page.missing for page in check(store)) == 0
+
+
+def test_who_notices_a_lost_queue_may_die_half_way(store: JournaledStore) -> None:
+    """A marker of the next epoch without its end in the journal: the next promoter ends it, once."""
+    promoter = Promoter(store)
+    given(store, "a", "a1")
+    promoter.round()
+    lose(store, "a")
+    words = store.promotion.take_queues(store.journal.id, promoter.office.term, 2, 0, ["a"], anew=True)
+    assert words == {"a": "taken"}
+    Promoter(store).beat()
+    Promoter(store).beat()
+    assert (store.journal.epoch(), store.journal.lost_in(1)) == (2, [("a", 1)])
+
+
+def test_a_queue_that_was_set_back_is_lost(store: JournaledStore) -> None:
+    """A marker that is two beats behind, such as that of a replica, shows an older state of the queue."""
+    promoter = Promoter(store)
+    given(store, "a", "a1")
+    promoter.round()
+    promoter.beat()
+    marker = store.keys.journal("a")
+    old = store.client.dump(marker)
+    promoter.beat().beat()
+    store.client.restore(marker, 0, old, replace=True)
+    with pytest.raises(OutOfOffice, match="lost"):
+        promoter.beat()
+    Promoter(store).beat()
+    assert store.journal.lost_in(1) == [("a", 1)]
+
+
+def test_the_slot_of_the_fleet_may_be_lost(store: JournaledStore) -> None:
+    """Promotion goes on under a later term, no row is lost by that, and the names of the queues are known again."""
+    promoter = Promoter(store)
+    given(store, "a", "a1")
+    promoter.round()
+    store.client.delete(*list(store.client.scan_iter("*{delayq}*")))
+    with pytest.raises(OutOfOffice, match="lost"):
+        promoter.beat()
+    successor = Promoter(store).beat()
+    assert successor.office.term > promoter.office.term
+    assert (store.journal.epoch(), store.queues.registered()) == (1, ["a"])
+    given(store, "a", "a2")
+    with pytest.raises(OutOfOffice, match="superseded"):
+        promoter.round()
+    assert successor.round().promoted == 1
+
+
+def test_a_row_that_is_cancelled_before_its_queue_is_taken(store: JournaledStore) -> None:
+    """The promoter reads rows again once it has a queue, so claims before that are needless, and leave nothing."""
+    given(store, "a", "a1", "a2")
+    promoter, promotable = Promoter(store), store.journal.promotable
+
+    def cancelled_meanwhile(*args: object) -> object:
+        found = promotable(*args)  # type: ignore[arg-type]
+        assert list(store.lookup.cancel(["a"], ["a1"])) == ["a1"]
+        return found
+
+    store.journal.promotable = cancelled_meanwhile  # type: ignore[method-assign,assignment]
+    assert promoter.round().promoted == 1
+    assert in_redis(store, "a") == ["a2"]
+    assert not store.client.exists(store.keys.journal_guard("a"))

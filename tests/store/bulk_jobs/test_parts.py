@@ -1,0 +1,172 @@
+"""Where Redis has hash slots, a bulk job has a part in the slot of each of its queues; together they are one job."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.bulk_jobs import Begun, Enqueued, JobRun
+from kombu_delayq.store.bulk_jobs.parts import JobParts
+from kombu_delayq.store.keys import Keys
+from tests.support.slots import need_slots
+from tests.support.store.jobs import TTL_MS, begun, now, published, several
+from tests.support.store.keyspace import popped
+
+Make = Callable[[], DelayStore]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivateRedis]:
+    """A Redis Cluster of one node: it refuses each script whose keys are in several slots."""
+    need_slots()
+    with PrivateRedis(slots=True) as server:
+        yield server
+
+
+@pytest.fixture
+def make(server: PrivateRedis) -> Iterator[Make]:
+    """Makes stores on an empty server."""
+    with redis.Redis(port=server.port) as client:
+        client.flushall()
+        yield lambda: DelayStore(client, Keys("app:", slots=True))
+
+
+@pytest.fixture
+def store(make: Make) -> DelayStore:
+    return make()
+
+
+def test_one_job_in_many_slots(store: DelayStore) -> None:
+    """Each queue gets its rows once, the counts are those of the whole job, and nothing is sent after its end."""
+    job = begun(store)
+    for _ in range(2):
+        for queue in ("a", "b", "c"):
+            store.jobs.enqueue(queue, job, several(3))
+    found = store.jobs.find("j")
+    assert found is not None
+    assert (found.state, found.enqueued) == ("open", 9)
+    assert store.jobs.finish(job, "committed") == "committed"
+    assert store.jobs.enqueue("a", job, [now("late")]) == Enqueued("committed")
+    assert store.jobs.enqueue("d", job, [now("late")]) == Enqueued("committed")
+    assert [len(popped(store.client, f"app:{queue}")) for queue in "abcd"] == [3, 3, 3, 0]
+    assert not [key for key in store.client.scan_iter() if key.endswith((b":guard", b":staged"))]
+
+
+def test_a_later_run_takes_all_parts_over(make: Make) -> None:
+    """An earlier run writes neither to queues that it knows nor to others; the later one sends what is missing."""
+    store, other = make(), make()
+    earlier = begun(store)
+    store.jobs.enqueue("a", earlier, several(2))
+    later = begun(other)
+    assert store.jobs.enqueue("a", earlier, several(3)).word == "superseded"
+    assert store.jobs.enqueue("b", earlier, several(3)).word == "superseded"
+    assert other.jobs.enqueue("a", later, several(3)) == Enqueued("enqueued", 1, 2)
+    assert other.jobs.finish(earlier, "aborted") == "superseded"
+    assert other.jobs.finish(later, "committed") == "committed"
+    assert store.jobs.begin(begun_again(store)) == Begun("committed", found_base(store))
+    assert len(popped(store.client, "app:a")) == 3
+
+
+def begun_again(store: DelayStore) -> JobRun:
+    return JobRun("j", store.jobs.new_run(), TTL_MS)
+
+
+def found_base(store: DelayStore) -> float:
+    found = store.jobs.find("j")
+    assert found is not None
+    return found.base_ms
+
+
+def test_a_part_that_begins_late_learns_of_the_end(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A straggler that was stopped between its look at the job and its part's beginning finds that part at its end."""
+    job = begun(store)
+    begin_parts = JobParts._begin_parts
+
+    def late(parts: JobParts, run: JobRun, base_ms: float, queues: list[str]) -> list[str]:
+        monkeypatch.undo()
+        assert store.jobs.finish(job, word) == word
+        return begin_parts(parts, run, base_ms, queues)
+
+    for word in ("aborted", "committed"):
+        monkeypatch.setattr(JobParts, "_begin_parts", late)
+        assert store.jobs.enqueue("a", job, [now("i")]) == Enqueued(word)
+        job = begun(store) if word == "aborted" else job
+    assert not store.client.exists("app:a")
+
+
+@pytest.mark.parametrize("word", ["committed", "aborted"])
+def test_an_end_that_was_cut_short_is_completed(store: DelayStore, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    """A driver that dies between the end of the job and those of its parts leaves that to whoever comes next."""
+    job = begun(store, staged=True)
+    store.jobs.enqueue("a", job, several(2))
+    monkeypatch.setattr(JobParts, "close", lambda *_: (_ for _ in ()).throw(ConnectionError))
+    with pytest.raises(ConnectionError):
+        store.jobs.finish(job, word)
+    monkeypatch.undo()
+    again = begun_again(store)._replace(staged=word == "committed")
+    if word == "committed":
+        assert store.jobs.begin(again).word == "committed"
+        assert store.jobs.finish(again, "committed") == "publishing"
+        assert published(store, again) == 2
+        assert store.jobs.finish(again, "committed") == "committed"
+    else:
+        assert store.jobs.begin(again).word == "open"  # also with another delivery, as nothing was sent
+        assert store.jobs.enqueue("a", again, several(3)).fresh == 3
+        assert store.jobs.finish(again, "committed") == "committed"
+    assert len(popped(store.client, "app:a")) == (2 if word == "committed" else 3)
+
+
+def test_staged_messages_of_all_parts_are_published(store: DelayStore) -> None:
+    """A queue that is full does not hold up the others; the last message ends the job."""
+    job = begun(store, staged=True, max_depth=3)
+    for queue in ("a", "b"):
+        store.jobs.enqueue(queue, job, several(5))
+    assert store.jobs.finish(job, "committed") == "publishing"
+    assert [store.jobs.publish(job) for _ in range(3)] == [
+        Enqueued("enqueued", 3),
+        Enqueued("enqueued", 3),
+        Enqueued("deep", depth=3),
+    ]
+    assert [len(popped(store.client, f"app:{queue}")) for queue in "ab"] == [3, 3]
+    assert published(store, job) == 4
+    found = store.jobs.find("j")
+    assert found is not None
+    assert (found.state, found.enqueued, found.staged) == ("committed", 10, 0)
+
+
+def test_the_rate_is_that_of_the_whole_job(store: DelayStore) -> None:
+    """A second's messages to one queue hold up another one; ids that were sent before take none of the rate."""
+    job = begun(store, max_rate=100.0)
+    assert store.jobs.enqueue("a", job, several(50)).fresh == 50
+    reply = store.jobs.enqueue("b", job, several(1))
+    assert (reply.word, 0 < reply.wait_ms <= 500) == ("wait", True)
+    assert store.jobs.enqueue_commands("b", job, several(1)) == []
+    quick = job._replace(max_rate=0.0)
+    assert store.jobs.enqueue("b", quick, several(1)).fresh == 1
+
+
+def test_parts_live_longer_than_their_job(store: DelayStore) -> None:
+    """What was sent is remembered at least as long as the job, and a new job of its name begins all parts anew."""
+    job = begun(store)
+    store.jobs.enqueue("a", job, several(2))
+    keys = store.keys
+    assert store.client.pttl(keys.guard("j", "a")) > TTL_MS >= store.client.pttl(keys.job("j"))
+    store.jobs.finish(job, "committed")
+    store.client.delete(keys.job("j"), keys.parts("j"), keys.begun("j"))  # its time is over
+    assert store.jobs.enqueue("a", job, several(2)).word == "committed"
+    new = begun(store)
+    assert store.jobs.enqueue("a", new, several(2)).fresh == 2
+
+
+def test_ids_are_withheld_from_the_part_of_their_queue(store: DelayStore) -> None:
+    """Ids are claimed before a job begins and while it runs; of a job that has sent all, Redis decides."""
+    rows = [("a", "i0"), ("b", "i0"), ("b", "i1")]
+    assert store.jobs.withhold("j", TTL_MS, rows[:2]) == [True, True]
+    job = begun(store)
+    assert store.jobs.enqueue("a", job, several(2)).fresh == 1
+    assert store.jobs.withhold("j", TTL_MS, [*rows, ("a", "i1")]) == [False, False, True, False]
+    assert store.jobs.sent("j", [("a", "i1"), ("b", "i1"), ("c", "i1")]) == [True, True, False]
+    store.jobs.finish(job, "committed")
+    assert store.jobs.withhold("j", TTL_MS, rows) is None
