@@ -9,9 +9,11 @@ from pathlib import Path
 import click
 
 from tests.chaos.brokers.behind_sentinel import SentinelRedis
+from tests.chaos.brokers.clustered import ClusterRedis
 from tests.chaos.brokers.journaled import JournaledRedis
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.fleet.posts import Plan
+from tests.chaos.fleet.setup import SPREAD
 from tests.chaos.report import lines
 from tests.chaos.run import Chaotic
 
@@ -25,6 +27,7 @@ from tests.chaos.run import Chaotic
 @click.option("--consume", default="take", show_default=True, type=click.Choice(["take", "brpop"]))
 @click.option("--ours-only", is_flag=True, help="Without stock workers and stock publishers.")
 @click.option("--sentinel", is_flag=True, help="A primary with replicas and Sentinels, which fail over.")
+@click.option("--cluster", is_flag=True, help="A Redis Cluster of three primaries with a replica each.")
 @click.option(
     "--journal/--no-journal",
     "journal",
@@ -45,6 +48,7 @@ def main(
     consume: str,
     ours_only: bool,
     sentinel: bool,
+    cluster: bool,
     journal: bool | None,
     rate: float,
     publishers: int,
@@ -57,8 +61,8 @@ def main(
     The exit code is 1 if a task of ours was lost, early or stuck, ran twice without a reason, or if something is left.
     """
     seed = random.randrange(10**6) if seed is None else seed
-    journal = seed % 4 == 0 and not sentinel if journal is None else journal
-    given = {"stock_pools": ()} if ours_only or journal else {}
+    journal = seed % 4 == 0 and not (sentinel or cluster) if journal is None else journal
+    given = {"stock_pools": ()} if ours_only or journal or cluster else {}
     plan = Plan(
         seed=seed,
         seconds=hours * 3600 if hours else seconds,
@@ -69,19 +73,25 @@ def main(
         rate=rate,
         publishers=publishers,
         sentinel=sentinel,
+        cluster=cluster,
         journal=journal,
         **given,
     )
     directory = directory or Path(tempfile.mkdtemp(prefix="delayq-chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
     click.echo(f"seed {plan.seed}; ledger and logs are in {directory}")
-    broker_of = SentinelRedis if sentinel else JournaledRedis if journal else SingleRedis
-    with broker_of(directory) as broker:
+    with _broker(plan, directory) as broker:
         outcome = Chaotic(plan, broker, directory, click.echo).run()
     click.echo("\n".join(lines(outcome)))
     if json_file:
         json_file.write_text(json.dumps(outcome.as_dict(), indent=2) + "\n")
     sys.exit(any(outcome.wrong().values()))
+
+
+def _broker(plan: Plan, directory: Path) -> SingleRedis:
+    if plan.cluster:
+        return ClusterRedis(directory, SPREAD, plan.seed)
+    return (SentinelRedis if plan.sentinel else JournaledRedis if plan.journal else SingleRedis)(directory)
 
 
 if __name__ == "__main__":

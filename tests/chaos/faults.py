@@ -9,6 +9,7 @@ from itertools import count
 
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.fleet.members import Fleet, Member
+from tests.chaos.fleet.posts import Plan
 
 #: How often each fault comes, in proportion to the others.
 WEIGHTS = {
@@ -27,10 +28,20 @@ WEIGHTS = {
 }
 #: Behind Sentinels, Redis itself is killed as a primary whose replica takes its place.
 SENTINEL_WEIGHTS = {**WEIGHTS, "redis kill": 0, "failover": 2, "primary kill": 3}
+#: In a cluster, a primary is killed whose replica takes its place, slots move and nodes come and go.
+CLUSTER_WEIGHTS = {
+    **WEIGHTS,
+    "redis kill": 0,
+    "failover": 10,
+    "primary kill": 10,
+    "node stopped": 8,
+    "node added": 8,
+    "slot move": 20,
+}
 #: With a journal Redis also loses its data, and the database goes away.
 JOURNAL_WEIGHTS = {**WEIGHTS, "redis flush": 4, "postgres restart": 5, "postgres crash": 4}
-#: Longest times in s: a short stop, DEBUG SLEEP, Redis away, Redis full.
-SHORT_STOP_S, SLEEP_S, AWAY_S, FULL_S = 1.5, 1.5, 1.5, 2.0
+#: Longest times in s: a short stop, DEBUG SLEEP, Redis or a node away, Redis full, another node in use.
+SHORT_STOP_S, SLEEP_S, AWAY_S, FULL_S, ADDED_S = 1.5, 1.5, 1.5, 2.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,13 @@ class Draw:
     kind: str
     lot: float
     strength: float
+
+
+def weights_of(plan: Plan) -> dict[str, int]:
+    """Returns how often each fault comes in a run."""
+    if plan.cluster:
+        return CLUSTER_WEIGHTS
+    return SENTINEL_WEIGHTS if plan.sentinel else JOURNAL_WEIGHTS if plan.journal else WEIGHTS
 
 
 def drawn(seed: int, every_s: float, weights: dict[str, int]) -> Iterator[Draw]:
@@ -129,6 +147,9 @@ class Chaos:
             "redis full": lambda: broker.fill(FULL_S * strength),
             "failover": broker.fail_over,
             "primary kill": lambda: broker.kill(AWAY_S * strength),
+            "node stopped": lambda: broker.stop_node(AWAY_S * strength),
+            "node added": lambda: broker.change_nodes(ADDED_S * strength),
+            "slot move": broker.move_slot,
             "redis flush": broker.lose_data,
             "postgres restart": lambda: broker.restart_database(AWAY_S * strength, crash=False),
             "postgres crash": lambda: broker.restart_database(AWAY_S * strength, crash=True),

@@ -15,7 +15,8 @@ KEYS_SHOWN = 4
 def lines(outcome: Outcome) -> Iterator[str]:
     """Yields the lines of the report."""
     plan, seconds, tasks = outcome.plan, outcome.seconds, outcome.tasks
-    kind = ", Sentinel" if plan.sentinel else ", journal" if plan.journal else ""
+    kinds_of_run = {"Sentinel": plan.sentinel, "journal": plan.journal, "cluster": plan.cluster}
+    kind = "".join(f", {name}" for name, is_so in kinds_of_run.items() if is_so)
     yield f"seed {plan.seed}, consume={plan.consume}, lease {plan.lease_s:g} s{kind}"
     yield f"published for {seconds['published']:.0f} s, drained after {seconds['drained']:.0f} s"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in tasks.items() if kind not in ("all", "runs", "confirmed"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.brokers.single import SingleRedis
-from tests.chaos.faults import JOURNAL_WEIGHTS, SENTINEL_WEIGHTS, WEIGHTS, Chaos, Draw, drawn
+from tests.chaos.faults import Chaos, Draw, drawn, weights_of
 from tests.chaos.fleet.members import Fleet
 from tests.chaos.fleet.posts import Plan, posts
 from tests.chaos.fleet.setup import OURS, STOCK
@@ -103,8 +103,7 @@ class Chaotic:
         self._directory = directory
         self._tell = tell
         self._broker = broker
-        weights = SENTINEL_WEIGHTS if plan.sentinel else JOURNAL_WEIGHTS if plan.journal else WEIGHTS
-        self._draws = draws or drawn(plan.seed, plan.every_s, weights)
+        self._draws = draws or drawn(plan.seed, plan.every_s, weights_of(plan))
         self._faults = broker.faults
 
     def run(self) -> Outcome:
@@ -219,7 +218,7 @@ class Chaotic:
         """Waits until the leases of dead consumers have ended and a transfer worker has seen it; not for ever."""
         deadline = time.monotonic() + 4 * self._plan.lease_s + 10
         with broker.client() as client:
-            while client.exists("delayq:consumers") and time.monotonic() < deadline:
+            while leftovers.leases(client) and time.monotonic() < deadline:
                 time.sleep(0.2)
 
     def _so_far(self) -> str:

@@ -61,6 +61,10 @@ class SingleRedis:
         """Returns a client of the server that takes writes."""
         return redis.Redis(port=self._primary().port, decode_responses=True, client_name=HARNESS, socket_timeout=10)
 
+    def node_client(self) -> redis.Redis:
+        """Returns a client of one server, for commands that concern it alone."""
+        return self.client()
+
     def kill(self, away_s: float) -> None:
         """Kills the server, and starts it again after a while."""
         begin = time.time()
@@ -84,6 +88,15 @@ class SingleRedis:
     def waiting_beside(self) -> int:
         """Counts messages that wait elsewhere than in Redis."""
         return 0
+
+    def move_slot(self) -> None:
+        """Does nothing: there are no slots."""
+
+    def change_nodes(self, for_s: float) -> None:
+        """Does nothing: there is one node."""
+
+    def stop_node(self, for_s: float) -> None:
+        """Does nothing: no other would take its place."""
 
     def lose_data(self) -> None:
         """Does nothing: nobody could fill Redis again."""
@@ -119,7 +132,7 @@ class SingleRedis:
         for connection in psutil.net_connections("tcp"):
             if connection.laddr and connection.pid:
                 owners[f"{connection.laddr.ip}:{connection.laddr.port}"] = connection.pid
-        with self.client() as client:
+        with self.node_client() as client:
             theirs = [
                 entry
                 for entry in client.client_list()

@@ -22,7 +22,7 @@ def make_app(setup: Setup) -> Celery:
     """Makes the app of a process. Tasks are acknowledged late, and a lost pool process gives its task back."""
     app = Celery("chaos", broker=setup.broker, set_as_current=False)
     app.conf.update(
-        broker_transport=TRANSPORT if setup.by == OURS and "sentinel" not in setup.broker else None,
+        broker_transport=TRANSPORT if setup.by == OURS and "+" not in setup.broker.partition(":")[0] else None,
         broker_transport_options=setup.options_in_use(),
         broker_connection_max_retries=None,
         broker_connection_retry_on_startup=True,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.fleet.members import Post
-from tests.chaos.fleet.setup import OURS, QUEUES, STOCK, Setup
+from tests.chaos.fleet.setup import OURS, QUEUES, SPREAD, STOCK, Setup
 
 #: Pools with their concurrency; those whose library is missing are left out.
 POOLS = {"prefork": 2, "threads": 4, "solo": 1, "gevent": 20, "eventlet": 20}
@@ -36,6 +36,7 @@ class Plan:
         backlog: Messages in a queue above which publishers wait.
         standstill_s: For how long nothing may change while Redis drains, in s, before what is left counts as stuck.
         sentinel: Whether a primary with replicas and Sentinels is used.
+        cluster: Whether a Redis Cluster is used; there are no stock workers then, because stock knows none.
         journal: Whether a journal is used; there are no stock workers then, because stock knows none.
     """
 
@@ -54,6 +55,7 @@ class Plan:
     backlog: int = 2000
     standstill_s: float = 90.0
     sentinel: bool = False
+    cluster: bool = False
     journal: bool = False
 
 
@@ -78,11 +80,17 @@ def _installed(pools: tuple[str, ...]) -> list[str]:
     return [pool for pool in pools if pool not in ("gevent", "eventlet") or find_spec(pool)]
 
 
+def _queues(plan: Plan, by: str) -> tuple[str, ...]:
+    if plan.cluster:
+        return SPREAD
+    return (QUEUES[by], QUEUES["mixed"]) if plan.stock_pools else (QUEUES[by],)
+
+
 def _worker(plan: Plan, broker: SingleRedis, directory: Path, by: str, pool: str) -> Post:
     options = [
         *("-m", "celery", "-A", "tests.chaos.fleet.app", "worker", "-n", f"{by}-{pool}@%h"),
         *("-l", "WARNING", "-P", pool),
-        *("-Q", f"{QUEUES[by]},{QUEUES['mixed']}" if plan.stock_pools else QUEUES[by]),
+        *("-Q", ",".join(_queues(plan, by))),
         *("--without-gossip", "--without-mingle"),
         *(() if pool == "solo" else ("-c", str(POOLS[pool]))),
     ]
@@ -101,6 +109,9 @@ def _setup(plan: Plan, broker: SingleRedis, directory: Path, name: str, by: str)
         **broker.transport_options(),
     }
     kinds = KINDS if by == OURS else tuple(kind for kind in KINDS if kind != "chain")
+    if plan.cluster:
+        # A worker that is killed loses those, as Celery's users know; without a log of Redis nobody could tell.
+        kinds = tuple(kind for kind in kinds if kind != "early")
     audiences = tuple(QUEUES) if plan.stock_pools else (OURS,)
     return Setup(
         name=name,
@@ -113,4 +124,5 @@ def _setup(plan: Plan, broker: SingleRedis, directory: Path, name: str, by: str)
         backlog=plan.backlog,
         kinds=kinds,
         audiences=audiences,
+        queues=SPREAD if plan.cluster else (),
     )

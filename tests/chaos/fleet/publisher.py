@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from celery_ext import Call, send_many
 from celery_ext.journal.store import tiers
 from tests.chaos.fleet.app import CHAIN_S, eta_of, make_app
-from tests.chaos.fleet.setup import OURS, QUEUES, Setup
+from tests.chaos.fleet.setup import OURS, QUEUES, Setup, owner_of
 from tests.chaos.ledger.events import Ledger
 
 #: Names of the tasks by kind.
@@ -66,12 +66,13 @@ class Publisher:
         self._ledger = Ledger(setup.ledger, setup.name, setup.by)
         self._random = random.Random(f"{setup.seed} {setup.name} {setup.incarnation}")
         self._ids = self._numbered()
+        self._queues = setup.queues or tuple(QUEUES[by] for by in setup.audiences)
 
     def run(self) -> None:
         """Publishes in turns, as fast as the setup allows."""
         begun, published = time.monotonic(), 0
         while not self._stopping.is_set():
-            queue = QUEUES[self._random.choice(self._setup.audiences)]
+            queue = self._random.choice(self._queues)
             if self._is_full(queue):
                 self._stopping.wait(PAUSE_S)
                 begun, published = time.monotonic(), 0
@@ -120,7 +121,7 @@ class Publisher:
 
     def _kind(self, queue: str) -> str:
         # A delay chain is followed by our workers only.
-        kinds = [kind for kind in self._setup.kinds if kind != "chain" or queue == QUEUES[OURS]]
+        kinds = [kind for kind in self._setup.kinds if kind != "chain" or owner_of(queue) == OURS]
         return self._random.choice(kinds)
 
     def _planned(self, kind: str, queue: str) -> Planned:

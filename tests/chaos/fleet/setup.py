@@ -12,6 +12,13 @@ VARIABLE = "CHAOS_SETUP"
 OURS, STOCK = "ours", "stock"
 #: Queues by who consumes them. A loss in the first two has one suspect.
 QUEUES = {OURS: "chaos.ours", STOCK: "chaos.stock", "mixed": "chaos.mixed"}
+#: Queues of ours in a cluster: by their slots, each of three primaries has one.
+SPREAD = ("chaos.ours.1", "chaos.ours.2", "chaos.ours.3")
+
+
+def owner_of(queue: str) -> str:
+    """Returns who consumes a queue: ``ours``, ``stock``, ``mixed``, or an unknown queue's name."""
+    return OURS if queue in SPREAD else next((by for by, name in QUEUES.items() if name == queue), queue)
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,7 @@ class Setup:
         backlog: Messages in a queue above which a publisher waits.
         kinds: Kinds of tasks that a publisher publishes.
         audiences: Keys of ``QUEUES`` into which a publisher publishes.
+        queues: Queues into which a publisher publishes; by default those of its audiences.
         clock_off_s: By how much the clock is off by which the process tells what is due late.
     """
 
@@ -44,6 +52,7 @@ class Setup:
     backlog: int = 2000
     kinds: tuple[str, ...] = ()
     audiences: tuple[str, ...] = (OURS,)
+    queues: tuple[str, ...] = ()
     clock_off_s: float = 0.0
 
     @classmethod

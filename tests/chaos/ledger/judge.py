@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.chaos.fleet.setup import OURS, QUEUES, STOCK
+from tests.chaos.fleet.setup import OURS, STOCK, owner_of
 from tests.chaos.ledger.events import Fault, Writer
 
 #: By how much two readings of the clock may differ: due times are written in whole ms.
@@ -26,6 +26,8 @@ REASONS = {
     "debug sleep": "Redis was away",
     "failover": "Redis failed over",
     "primary kill": "Redis failed over",
+    "cluster failover": "Redis failed over",
+    "node stopped": "Redis failed over",
     "redis full": "Redis was full",
     "redis flush": "Redis had lost its data",
     "postgres restart": "the database was away",
@@ -173,10 +175,12 @@ class Judge:
     def _of_task(self, task_id: str, task: Task) -> Iterator[Finding]:
         runs = sorted(task.runs, key=lambda run: run.start)
         if task_id in self._stuck:
-            yield Finding("stuck", task_id, _owner(task), f"in {self._stuck[task_id]}", _story(task, runs))
+            yield Finding("stuck", task_id, owner_of(task.queue), f"in {self._stuck[task_id]}", _story(task, runs))
         elif task.confirmed and not any(run.number >= task.tries for run in runs):
             after = f", after try {runs[-1].number}" if runs else ""
-            yield Finding("lost", task_id, _owner(task), f"never ran, of {task.queue}{after}", _story(task, runs))
+            yield Finding(
+                "lost", task_id, owner_of(task.queue), f"never ran, of {task.queue}{after}", _story(task, runs)
+            )
         for run in runs:
             due = _due_of(task, run)
             if run.start < due - CLOCK_S:
@@ -228,10 +232,6 @@ class Judge:
 
     def _overlapping(self, begin: float, end: float, main: int) -> Iterator[Fault]:
         return (fault for fault in self._by_main.get(main, []) if fault.begin <= end and fault.end >= begin)
-
-
-def _owner(task: Task) -> str:
-    return next((by for by, queue in QUEUES.items() if queue == task.queue), task.queue)
 
 
 def _due_of(task: Task, run: Run) -> float:

@@ -16,13 +16,14 @@ PERMANENT = {
     r"delayq:\{.*\}:counts": "what is counted of a queue, for good",
     r"delayq:queues": "names of the queues that hold or held delayed messages; forgotten after a day",
     r"delayq:used": "when these queues were last used",
+    r"delayq:consumed_queues": "names of the queues that consumers have consumed, in a cluster",
     r"delayq:chains": "ids of delay chains in use, bounded",
-    r"delayq:sender:.*": "the last page of a send_many, with a TTL",
+    r"delayq:(\{.*\}:)?sender:.*": "the last page of a send_many, with a TTL",
     r"delayq:(transfer|deputy.*)": "a lease of a transfer worker, with a TTL",
     r"delayq:journal(:guard|:lease)?": "to which journal Redis belongs, what it promoted lately, and who promotes",
     r"unacked_mutex": "the lock of stock's sweep, with a TTL",
 }
-WHILE_RUNNING = {r"delayq:consumers.*": "leases of consumers"}
+WHILE_RUNNING = {r"delayq:(\{.*\}:)?consume(rs.*|d)": "leases of consumers"}
 #: How many members of a key that must not stay are named.
 SAMPLE = 20
 #: Task ids as publishers make them.
@@ -55,7 +56,9 @@ def left(client: redis.Redis, *, running: bool) -> list[Left]:
     for key in sorted(client.scan_iter(count=1000)):
         kind = str(client.type(key))
         if kind != "none":
-            why = next((why for pattern, why in expected.items() if re.fullmatch(pattern, key)), "")
+            # Where Redis has hash slots, keys of the fleet share one, and so do kombu's bindings.
+            plain = re.sub(r"^\{(delayq|_kombu\.binding)\}", r"\1", key)
+            why = next((why for pattern, why in expected.items() if re.fullmatch(pattern, plain)), "")
             sample = () if why else tuple(_members(client, key, kind))[:SAMPLE]
             found.append(Left(key, kind, _length(client, key, kind), why, sample))
     return found
@@ -64,6 +67,11 @@ def left(client: redis.Redis, *, running: bool) -> list[Left]:
 def waiting(client: redis.Redis) -> int:
     """Counts what is in keys that hold messages."""
     return sum(entry.length for entry in left(client, running=True) if not entry.why)
+
+
+def leases(client: redis.Redis) -> list[str]:
+    """Returns the keys with leases of consumers."""
+    return list(client.scan_iter("*delayq*:consumers", count=1000))
 
 
 def ids_in(client: redis.Redis, entries: list[Left]) -> dict[str, str]:
