@@ -7,7 +7,21 @@ from pathlib import Path
 import click
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import batch, burst, cancel, counting, journal, publish, serve, serve_page, transfer, waiting
+from tests.bench.targets import (
+    batch,
+    burst,
+    cancel,
+    capacity,
+    cluster,
+    counting,
+    journal,
+    publish,
+    serve,
+    serve_page,
+    transfer,
+    waiting,
+)
+from tests.bench.targets.capacity import check
 from tests.bench.targets.consume import begun, idle, latency, rates
 from tests.bench.targets.failover import leaders
 from tests.bench.targets.report import Figure, heading, machine
@@ -28,6 +42,9 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "serve": serve.measure,
     "page": serve_page.measure,
     "journal": journal.measure,
+    "cluster": cluster.measure,
+    "capacity": capacity.measure,
+    "predicted": check.measure,
 }
 
 
@@ -35,7 +52,8 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
 @click.option("--quick", is_flag=True, help="Smaller sizes: a minute or two, and rougher figures.")
 @click.option("--only", multiple=True, type=click.Choice(list(ROOMS)), help="Only this measure; may be repeated.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file.")
-def main(quick: bool, only: tuple[str, ...], json_file: Path | None) -> None:
+@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Write what capacity.py reckons with.")
+def main(quick: bool, only: tuple[str, ...], json_file: Path | None, write: Path | None) -> None:
     """Prints each measure with its target and whether it is met.
 
     Every measure starts a private Redis and ends it. Messages are task messages of 1,000 bytes, or of about this size
@@ -56,6 +74,8 @@ def main(quick: bool, only: tuple[str, ...], json_file: Path | None) -> None:
         if len(figures) == before:
             click.echo(f"{name}: cannot be measured here: it needs kombu 5.7")
     _notes(figures)
+    if write:
+        capacity.write(figures, about, write)
     if json_file:
         report = {"machine": about, "quick": quick, "figures": [figure.as_dict() for figure in figures]}
         json_file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")

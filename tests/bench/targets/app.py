@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import redis
@@ -24,7 +25,7 @@ def make_app(broker_url: str, transport: str = "", options: Mapping[str, Any] | 
     """Makes the app; everything but the broker is at its default.
 
     Args:
-        broker_url: A Redis database.
+        broker_url: A Redis database, or a cluster.
         transport: ``broker_transport``; empty for stock Celery.
         options: ``broker_transport_options``.
     """
@@ -33,20 +34,20 @@ def make_app(broker_url: str, transport: str = "", options: Mapping[str, Any] | 
         app.conf.broker_transport = transport
     if options:
         app.conf.broker_transport_options = dict(options)
-    journal = journal_of(broker_url)
 
     @app.task(name="bench.arrive", shared=False)
     def arrive(due: float) -> None:
         late_s = time.time() - due
-        journal.rpush("late_s", late_s)
+        journal_of(broker_url).rpush("late_s", late_s)
 
     @app.task(name="bench.begin", shared=False)
-    def begin(due: float) -> None:
+    def begin(due: float, pad: str = "") -> None:
         note(due)
 
     return app
 
 
+@cache
 def journal_of(broker_url: str) -> Any:
     """Returns a client of the database in which ``bench.arrive`` writes, db 15 of the broker's server."""
     return redis.Redis.from_url(broker_url.rpartition("/")[0] + "/15", decode_responses=True)

@@ -58,6 +58,7 @@ def machine(client: redis.Redis) -> dict[str, Any]:
     server: Any = client.info()
     return {
         "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         **{package: version(package) for package in ("celery", "kombu", "redis")},

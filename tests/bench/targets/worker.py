@@ -62,6 +62,6 @@ def started(
         process.wait(10)
 
 
-def answers(broker_url: str) -> None:
-    """Returns when a worker answers."""
-    until(lambda: make_app(broker_url).control.ping(timeout=0.5), 60, "the worker answers")
+def answers(broker_url: str, transport: str = "") -> None:
+    """Returns when a worker answers an app with this transport."""
+    until(lambda: make_app(broker_url, transport).control.ping(timeout=0.5), 60, "the worker answers")
