@@ -20,12 +20,12 @@ from tests.support.workers.chains import (
     watched,
 )
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.visibility import give_back
 
 
 def redeliver(proj: Proj, runs: dict[str, int]) -> None:
-    """Gives back all that is unacked, as is done after the visibility timeout, and waits for numbers of runs by id."""
-    with proj.connection(visibility_timeout=0) as connection:
-        connection.default_channel.qos.restore_visible(num=None, interval=1)
+    """Gives back all that is unacked, and waits for numbers of runs by id."""
+    give_back(proj)
     until(lambda: all(len(retries_of(proj, each)) >= count for each, count in runs.items()), 30, f"runs: {runs}")
 
 

@@ -4,6 +4,10 @@ from typing import Any
 
 from kombu.transport import redis as stock
 
+from celery_ext.waiting.control import store_of_app
+from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.message.unacked import read_note
+from kombu_delayq.store.consuming.types import Requeued
 from tests.support.workers.harness import Proj
 
 #: The sweep for messages that were unacked for too long, each second in every worker; kombu has it from 5.7.
@@ -21,3 +25,24 @@ def sweep(proj: Proj) -> None:
     if not WORKERS_SWEEP:
         with proj.connection() as connection:
             connection.default_channel.qos.restore_visible(num=None, interval=1)
+
+
+def give_back(proj: Proj) -> None:
+    """Gives back all that is unacked, while those who hold it may go on with it.
+
+    On a plain server it is the sweep after the visibility timeout. With hash slots there is none: this does what a
+    transfer worker does for consumers that were silent for too long.
+    """
+    if not proj.server.slots:
+        with proj.connection(visibility_timeout=0) as connection:
+            connection.default_channel.qos.restore_visible(num=None, interval=1)
+        return
+    with store_of_app(proj.app) as store:
+        for share in store.consumers.shares():
+            holders = store.consumers.counts(share)
+            tags = [tag for held in store.consumers.tags_of(holders, share).values() for tag in held]
+            for held in store.consumers.notes(tags, share) if tags else ():
+                note = read_note(as_bytes(held.note))
+                assert note is not None, held
+                row = Requeued(held.tag, note.routing_key, note.priority, note.given_back())
+                store.taking.requeue([row], "next", redelivers=True)

@@ -1,0 +1,102 @@
+"""A step of a delay chain against a cancel: their calls in each order, where each takes several."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting import by_id
+from kombu_delayq import scripts
+from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Offer
+from tests.support.slots import need_slots
+from tests.support.store.interleaved import each_order
+from tests.support.store.keyspace import FUTURE_MS, waiting
+from tests.support.store.plain_names import client_of
+
+CHAIN = "[chain]"
+
+
+def step(number: int) -> Offer:
+    """Makes a step of the chain ``i``."""
+    return waiting("i", FUTURE_MS, f'{{"headers": {{"retries": {number}}}, "chain": "{CHAIN} {CHAIN_ID}"}}')
+
+
+def stored(number: int) -> Callable[[DelayStore], str]:
+    """Returns a caller that stores a step, as a worker whose task has failed. It returns the word."""
+    return lambda store: store.chains.step("q", CHAIN, step(number))
+
+
+def cancelled(store: DelayStore) -> str:
+    """Cancels the chain, as ``delayq cancel``. Returns the outcome."""
+    [done] = by_id.cancel(store, ["i"])
+    return done.outcome
+
+
+def discarded(store: DelayStore) -> str:
+    """Removes the step that it finds waiting, as a cancel of a selection. Returns the word."""
+    [found] = store.lookup.get(["q"], ["i"]).get("i", [None])
+    return "nothing" if found is None else store.lookup.discard("q", [(found, "i")])[0]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivateRedis]:
+    """A Redis Cluster of one node."""
+    need_slots()
+    with PrivateRedis(slots=True) as server:
+        yield server
+
+
+@pytest.fixture(params=BACKUPS)
+def store(server: PrivateRedis, request: pytest.FixtureRequest) -> Iterator[DelayStore]:
+    """A store on it, in each form. The server has the scripts, so that no call is made twice."""
+    store = DelayStore(client_of(server.port, slots=True), Keys(slots=True), options=Options(backup=request.param))
+    for operation in ("admit", "cancel", "discard", "get", "refuse", "retract", "step"):
+        store.client.script_load(scripts.load(operation, request.param).text)
+    yield store
+    store.close()
+
+
+def runs(store: DelayStore) -> None:
+    """The first step of the chain runs."""
+    assert store.chains.admit(step(1))
+
+
+def waits(store: DelayStore) -> None:
+    """The first step waits still, as its run was delivered twice."""
+    assert store.chains.step("q", CHAIN, step(1)) == "first"
+
+
+def test_a_step_and_a_cancel_of_a_chain_that_runs(store: DelayStore) -> None:
+    """Whoever comes first: after the cancel no step waits, either of both says so, and no further step comes."""
+    seen = set()
+    for order, (word, outcome) in each_order(store, runs, stored(2), cancelled):
+        seen.add((word, outcome))
+        assert (store.queues.size("q"), stored(3)(store)) == (0, "cancelled"), order
+    assert seen == {("first", "cancelled"), ("cancelled", "chain_ended")}
+
+
+def test_a_step_and_a_cancel_of_a_step_that_waits(store: DelayStore) -> None:
+    """Where an earlier step waits still, the cancel removes that one, or the one that replaces it, or neither is left.
+
+    The worker may have replaced the earlier step, and taken its own one back, before the cancel searches.
+    """
+    seen = set()
+    for order, (word, outcome) in each_order(store, waits, stored(2), cancelled):
+        seen.add((word, outcome))
+        assert (store.queues.size("q"), stored(3)(store)) == (0, "cancelled"), order
+    assert seen == {("first", "cancelled"), ("cancelled", "chain_ended"), ("cancelled", "cancelled")}
+
+
+def test_a_step_and_a_cancel_of_what_a_selection_found(store: DelayStore) -> None:
+    """A step that is removed as it was read ends its chain; one that was replaced meanwhile leaves the chain alone."""
+    seen = set()
+    for order, (word, removed) in each_order(store, waits, stored(2), discarded):
+        ended = removed == "cancelled"
+        seen.add((word, removed))
+        assert store.queues.size("q") == (0 if ended else 1), (order, word, removed)
+        assert (stored(3)(store) == "cancelled") is ended, (order, word, removed)
+    assert seen == {("first", "cancelled"), ("first", "changed"), ("cancelled", "cancelled")}
