@@ -57,10 +57,13 @@ def own_server() -> Iterator[PrivateRedis]:
 
 @pytest.fixture(scope="session")
 def shared_cluster() -> "Iterator[PrivateCluster]":
-    """One Redis Cluster of three primaries with a replica each, for all tests that do not harm it."""
+    """One Redis Cluster of three primaries with a replica each, for all tests that do not harm it.
+
+    No node gives up another that waits for the processor for some seconds.
+    """
     from tests.support.servers.cluster import PrivateCluster
 
-    with PrivateCluster() as cluster:
+    with PrivateCluster(node_timeout_ms=15_000) as cluster:
         yield cluster
 
 

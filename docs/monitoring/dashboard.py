@@ -311,6 +311,73 @@ def journal(board: Dashboard) -> Dashboard:
     return board
 
 
+def cluster(board: Dashboard) -> Dashboard:
+    """Adds the row of a Redis Cluster's nodes, which is empty on a server without hash slots."""
+    up = f"max by (node) (delayq_cluster_node_up{OF_JOB})"
+    at = f"max by (node, queue) (delayq_cluster_queue_slot{OF_QUEUE})"
+    board = board.with_row(Row("Cluster"))
+    for panel in (
+        figure(
+            "Nodes down",
+            f"count({up}) - sum({up})",
+            "Nodes that do not answer, that the others have given up, or that have lost their primary.",
+            steps((1, ORANGE)),
+            span=4,
+        ),
+        figure(
+            "Slots without a node",
+            f"max(delayq_cluster_uncovered_slots{OF_JOB})",
+            "Hash slots that no living node serves.",
+            steps((1, RED)),
+            span=4,
+        ),
+        figure(
+            "Queues without a node",
+            f"count({at}) - (count({at} and on (node) {up} == 1) or vector(0))",
+            "Queues whose node does not answer: they can be neither published to nor consumed.",
+            steps((1, RED)),
+            span=4,
+        ),
+        figure(
+            "Replicas are behind by",
+            f"max(max by (node) (delayq_cluster_replica_lag_bytes{OF_JOB}))",
+            "What a failover of the worst primary would lose now.",
+            steps((1_000_000, ORANGE)),
+            unit="bytes",
+            span=6,
+        ),
+        figure(
+            "Nodes",
+            f"count({up})",
+            "Primaries and replicas.",
+            steps(base="text"),
+            span=6,
+        ),
+        lines(
+            "Queues, by node",
+            "Queues whose hash slot the node serves. After a failover they are with another node.",
+            query(f"count by (node) ({at})", "{{node}}"),
+            span=8,
+        ),
+        lines(
+            "Memory, by node",
+            "Memory that a node uses.",
+            query(f"max by (node) (delayq_cluster_node_memory_bytes{OF_JOB})", "{{node}}"),
+            unit="bytes",
+            span=8,
+        ),
+        lines(
+            "Lag, by replica",
+            "How far a replica is behind its primary.",
+            query(f"max by (node) (delayq_cluster_replica_lag_bytes{OF_JOB})", "{{node}}"),
+            unit="bytes",
+            span=8,
+        ),
+    ):
+        board = board.with_panel(panel)
+    return board
+
+
 def dashboard() -> Dashboard:
     """Returns the dashboard."""
     board = (
@@ -324,7 +391,7 @@ def dashboard() -> Dashboard:
         .tooltip(DashboardCursorSync.CROSSHAIR)
     )
     board = now(variables(board).with_row(Row("Now")))
-    return journal(late_and_held_back(ways(board)))
+    return cluster(journal(late_and_held_back(ways(board))))
 
 
 def ways(board: Dashboard) -> Dashboard:

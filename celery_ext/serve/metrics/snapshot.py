@@ -43,7 +43,7 @@ class Snapshot:
         dead_letters: By queue of dead letters, how many it holds.
         journal: How the journal is, with the rows of these queues; None without one.
         cluster: The nodes; None on a server without hash slots.
-        slots: By queue, its hash slot; empty on a server without them.
+        slots: By queue, its hash slot, also while its node is away; empty on a server without them.
     """
 
     leads: bool
@@ -96,6 +96,7 @@ class SnapshotReader:
         for stats in found.values():
             if stats.error:
                 self._warn(f"queue {stats.queue!r}", stats.error)
+        slots = {name: slot for name in names if (slot := store.nodes.slot_of(name)) is not None}
         stats_of = [found[name] for name in names if not found[name].error]
         names = [stats.queue for stats in stats_of]
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
@@ -111,7 +112,7 @@ class SnapshotReader:
             {name: found[name].ready for name in sorted(letters) if not found[name].error},
             journal,
             cluster,
-            {name: slot for name in names if (slot := store.nodes.slot_of(name)) is not None},
+            slots,
         )
         return _as_one(snapshot, spreads, may_see) if spreads.parts else snapshot
 

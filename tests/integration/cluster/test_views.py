@@ -155,9 +155,11 @@ def test_a_node_that_is_away_is_named_and_hides_no_other(own_cluster: PrivateClu
     down = {node for (_, node, _), value in _of("cluster_node_up", series) if not value}
     assert down == {f"127.0.0.1:{node.port}" for node in (lost, replica)}
     assert series["cluster_uncovered_slots",] in (5461, 5462)
+    assert {name: node in down for (_, node, name), _ in _of("cluster_queue_slot", series)}[queue] is True
     own_cluster.restart(replica)
     own_cluster.restart(lost)
-    until(lambda: not report_of(own_cluster)["cluster"]["slots_uncovered"], 30)
+    until(lambda: checked(own_cluster).startswith("DELAYQ OK"), 30)
+    assert report_of(own_cluster)["cluster"]["slots_uncovered"] == 0
 
 
 def test_one_node_of_many_is_refused(cluster: PrivateCluster) -> None:
