@@ -17,6 +17,7 @@ from celery_ext.spark.read.schema import OF_BODY
 from celery_ext.spark.read.seen import Seen
 from celery_ext.spark.read.selection import WaitingSelection
 from celery_ext.spark.read.windows import WindowPartition, store_weights, windows
+from celery_ext.spreading.rows import Spreads
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.formats.hash import id_of, may_be_twin
 from kombu_delayq.store.formats.list import mark_of
@@ -99,7 +100,8 @@ class WaitingReader(DataSourceReader):
                     yield from self._batches(store, Part(form.queue, backup=form.backup), selection, seen)
 
     def _queues(self, store: SparkStore) -> Collection[str]:
-        return store.queues.names() if self._selection.queues is None else self._selection.queues
+        queues = self._selection.queues
+        return store.queues.names() if queues is None else Spreads.of(store).expand(queues)
 
     def _batches(
         self, store: SparkStore, part: Part, selection: WaitingSelection, seen: Seen | None = None

@@ -59,7 +59,8 @@ class JobWriter:
         ttl_ms = round(options.job_ttl * 1000)
         staged = options.delivery == "staged"
         number = self.run if run is None else run
-        return JobRun(name, number, ttl_ms, staged, options.max_rate, options.max_queue_depth)
+        cancels = "op" in self.columns.reserved
+        return JobRun(name, number, ttl_ms, staged, options.max_rate, options.max_queue_depth, cancels)
 
     def write(self, name: str, batches: "Iterator[RecordBatch]", stream: str = "") -> CommitMessage:
         """Sends the rows of one Spark task.

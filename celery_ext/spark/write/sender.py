@@ -1,7 +1,7 @@
 """Sends the messages of one Spark task to Redis in chunks. The next chunk is made while Redis stores the last one."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import sleep
 
@@ -65,6 +65,7 @@ class Sender:
         self._retry = Retry(options.write_timeout, store.database_errors)
         self._ahead = SendAhead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
+        self._spreads_noted: set[str] = set()
         self.rows = self._most
         self._chunks: defaultdict[str, Page[Offer]] = defaultdict(lambda: Page(most, options.chunk_bytes))
 
@@ -78,6 +79,9 @@ class Sender:
         """
         options = self._store.options
         if queue in options.spreads:
+            if queue not in self._spreads_noted:
+                self._retry.until_done(lambda: self._store.queues.note_spread(queue))
+                self._spreads_noted.add(queue)
             for part, own in by_part(options, queue, offers).items():
                 self.add(part, own)
             return
@@ -109,8 +113,8 @@ class Sender:
         """
         self.flush()
         for part in pages(ids, by_id.IDS_A_CALL):
-            # An empty message only claims its id, so that the job does not send it later.
-            self._send(queue, [Offer(task_id, "", 0, "") for task_id in part])
+            # The job does not send them later.
+            self._until_enqueued(queue, lambda part=part: self._store.jobs.exclude(queue, self._job, part))  # type: ignore[misc]
             self.cancelled += len(self._cancelled(part))
 
     def _cancelled(self, ids: Sequence[str]) -> set[str]:
@@ -124,7 +128,7 @@ class Sender:
         return removed
 
     def _flush(self, queue: str) -> None:
-        chunk = self._chunks[queue].take()
+        chunk = self._without_excluded(self._chunks[queue].take())
         if not chunk:
             return
         commands: Sequence[Command] = ()
@@ -145,15 +149,30 @@ class Sender:
         with suppress(RedisError, OSError):
             replies = self._ahead.confirm()
             reply = self._store.jobs.enqueued(queue, replies) if replies else None
-        reply = self._send(queue, chunk, reply)
+        reply = self._until_enqueued(queue, lambda: self._store.jobs.enqueue(queue, self._job, chunk), reply)
         self.enqueued += reply.fresh
         self.repeated += reply.repeated
+        # A cancel that came meanwhile has excluded the id and searched, maybe before the message was there.
+        if excluded := self._excluded(chunk):
+            self.cancelled += len(self._cancelled(sorted(excluded)))
 
-    def _send(self, queue: str, chunk: Sequence[Offer], reply: Enqueued | None = None) -> Enqueued:
-        """Sends a chunk and waits until Redis has it. reply: Of the chunk, if it was sent before and its reply came."""
+    def _without_excluded(self, chunk: Sequence[Offer]) -> Sequence[Offer]:
+        """Returns what is left of a chunk without the ids that the job has cancelled, to whichever queue they go."""
+        excluded = self._excluded(chunk)
+        self.repeated += sum(offer.id in excluded for offer in chunk)
+        return [offer for offer in chunk if offer.id not in excluded] if excluded else chunk
+
+    def _excluded(self, chunk: Sequence[Offer]) -> set[str]:
+        if not chunk or not self._job.cancels:
+            return set()
+        ids = [str(offer.id) for offer in chunk]
+        return self._retry.until_done(lambda: self._store.jobs.excluded(self._job, ids))
+
+    def _until_enqueued(self, queue: str, call: Callable[[], Enqueued], reply: Enqueued | None = None) -> Enqueued:
+        """Calls until Redis has taken something for a queue. reply: That of a first call, if it came."""
         while True:
             if reply is None:
-                reply = self._retry.until_done(lambda: self._store.jobs.enqueue(queue, self._job, chunk), has_room)
+                reply = self._retry.until_done(call, has_room)
             elif has_room(reply):
                 self._retry.progress()
             if reply.word == "enqueued":

@@ -70,6 +70,27 @@ class BulkJobs(KnownJobs):
         self.pace(job, min(done.fresh - admitted, 0))
         return done
 
+    def exclude(self, queue: str, job: JobRun, ids: Sequence[str]) -> Enqueued:
+        """Claims ids, so that the job sends nothing more under them, to whichever queue.
+
+        Where Redis has hash slots, a part of the job does not know of this: whoever sends asks ``excluded``.
+
+        Args:
+            queue: Any queue.
+            job: The run, which has begun.
+            ids: The ids, a few hundred at a time.
+
+        Returns:
+            ``enqueued``, or why the run may not write.
+        """
+        if self._parts is None:
+            return self.enqueue(queue, job, [Offer(one, "", 0, "") for one in ids])
+        word = self._parts.look(job)
+        if word == "open":
+            keys = [self._keys.job(job.name), self._keys.guard(job.name)]
+            word = as_text(self._client.run("withhold", keys, [job.ttl_ms, *ids])[0])
+        return Enqueued("enqueued" if word == "withheld" else word)
+
     def pace(self, job: JobRun, count: int) -> float:
         """Asks, where Redis has hash slots, whether the rate of a job as a whole lets messages through now.
 
@@ -216,15 +237,15 @@ class BulkJobs(KnownJobs):
         if self._parts is not None and self._parts.is_committed(name):
             return None
         free: dict[tuple[str, str], bool] = {}
-        for queue, ids in self._by_part(rows).items():
-            job, guard, _ = self._part(name, queue)
+        for share, ids in self._by_share(rows).items():
+            job, guard, _ = self._part(name, share)
             word, *found = self._client.run("withhold", [job, guard], [ttl_ms, *ids])
             if as_text(word) == "committed":
                 if self._parts is None:
                     return None
                 found = [0] * len(ids)
-            free |= {(queue, one): bool(is_free) for one, is_free in zip(ids, found, strict=True)}
-        return [free[self._keys.share(queue), one] for queue, one in rows]
+            free |= {(share, one): bool(is_free) for one, is_free in zip(ids, found, strict=True)}
+        return [free[self._share(*row), row[1]] for row in rows]
 
     def _enqueue_call(
         self, queue: str, job: JobRun, offers: Sequence[Offer], forms: Sequence[str]

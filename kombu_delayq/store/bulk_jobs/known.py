@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.store.bulk_jobs.parts import JobParts
-from kombu_delayq.store.bulk_jobs.types import ENTRIES, Job
+from kombu_delayq.store.bulk_jobs.types import ENTRIES, Job, JobRun
 from kombu_delayq.store.client import StoreClient, StorePart
 
 
@@ -49,17 +49,31 @@ class KnownJobs(StorePart):
             rows: Queue and id of each row.
         """
         known: dict[tuple[str, str], bool] = {}
-        for queue, ids in self._by_part(rows).items():
-            found = self._client.redis.smismember(self._part(name, queue)[1], ids)
-            known |= {(queue, one): bool(is_known) for one, is_known in zip(ids, found, strict=True)}
-        return [known[self._keys.share(queue), one] for queue, one in rows]
+        for share, ids in self._by_share(rows).items():
+            found = self._client.redis.smismember(self._part(name, share)[1], ids)
+            known |= {(share, one): bool(is_known) for one, is_known in zip(ids, found, strict=True)}
+        return [known[self._share(*row), row[1]] for row in rows]
 
-    def _by_part(self, rows: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-        """Returns the ids of rows by the share of their queues."""
+    def excluded(self, job: JobRun, ids: Sequence[str]) -> set[str]:
+        """Returns, where Redis has hash slots, which ids an open job has excluded.
+
+        Who sends messages asks before and after. On a plain server the script that sends knows it.
+        """
+        if self._parts is None or not job.cancels:
+            return set()
+        found = self._client.ask("SMISMEMBER", self._keys.guard(job.name), *ids)
+        return {one for one, is_excluded in zip(ids, found, strict=True) if is_excluded}
+
+    def _by_share(self, rows: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+        """Returns the ids of rows by the share of the queues that get them."""
         found: dict[str, list[str]] = {}
         for queue, one in rows:
-            found.setdefault(self._keys.share(queue), []).append(one)
+            found.setdefault(self._share(queue, one), []).append(one)
         return found
+
+    def _share(self, queue: str, one: str) -> str:
+        """Returns the share of the queue that gets a message: of one part, if the queue is spread over several."""
+        return self._keys.share(self._client.options.part_of(queue, one))
 
     def _part(self, name: str, queue: str) -> list[str]:
         """Returns the keys of a job: job, guard and staged messages; where it has parts, those for a queue."""

@@ -19,6 +19,7 @@ class JobRun(NamedTuple):
         staged: Whether the job's messages stay invisible until the job is committed, and are sent then.
         max_rate: Messages a second for the whole job, 0 for no limit.
         max_depth: Largest number of messages that a queue may hold, delayed ones included, 0 for no limit.
+        cancels: Whether it may ``exclude`` ids, so that no task of it sends them.
     """
 
     name: str
@@ -27,6 +28,7 @@ class JobRun(NamedTuple):
     staged: bool = False
     max_rate: float = 0.0
     max_depth: int = 0
+    cancels: bool = False
 
 
 class Begun(NamedTuple):

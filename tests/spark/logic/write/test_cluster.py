@@ -1,27 +1,49 @@
 """The rows of a job reach the queues of a Redis Cluster of several nodes, each once."""
 
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from celery_ext import spread
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.write.sender import Sender
+from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.servers.cluster import PrivateCluster
 
+OPTIONS: Any = SimpleNamespace(chunk_size=50, chunk_bytes=500_000, max_rate=0, max_queue_depth=0, write_timeout=30.0)
+ORDERS = spread("orders", 8)
+LATER_MS = 4_102_444_800_000.0
 
-def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster) -> None:
+
+@pytest.fixture
+def store(cluster: PrivateCluster) -> Iterator[SparkStore]:
+    """The store of a broker on which the queue ``orders`` is spread."""
+    store = Broker.of(cluster.url, None, ORDERS.transport_options).connect()
+    yield store
+    store.close()
+
+
+def begun(store: SparkStore, **how: Any) -> JobRun:
+    job = JobRun("j", store.jobs.new_run(), 600_000, **how)
+    assert store.jobs.begin(job).word == "open"
+    return job
+
+
+def later(*ids: str) -> list[Offer]:
+    return [Offer(one, repr(LATER_MS), 0, f"body {one}") for one in ids]
+
+
+def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster, store: SparkStore) -> None:
     """Queues on all nodes get their rows from the first run; the second finds that all were sent, and commits."""
-    store = Broker.of(cluster.url, None, {}).connect()
-    options: Any = SimpleNamespace(
-        chunk_size=50, chunk_bytes=500_000, max_rate=0, max_queue_depth=0, write_timeout=30.0
-    )
     queues = "abcd"
     assert len({cluster.node_of(queue) for queue in queues}) > 1
     for sent, repeated in ((400, 0), (0, 400)):
-        job = JobRun("j", store.jobs.new_run(), 600_000)
-        assert store.jobs.begin(job).word == "open"
-        sender = Sender(store, job, options)
+        job = begun(store)
+        sender = Sender(store, job, OPTIONS)
         for queue in queues:
             sender.add(queue, [Offer(f"i{number}", "", 0, f"body {number}") for number in range(100)])
         sender.flush()
@@ -29,4 +51,63 @@ def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster) -> None:
         assert (sender.enqueued, sender.repeated) == (sent, repeated)
     assert store.jobs.finish(job, "committed") == "committed"
     assert [store.client.llen(queue) for queue in queues] == [100] * 4
-    store.close()
+
+
+def waiting(store: SparkStore, *queues: str) -> list[str]:
+    """Returns the ids that wait in queues, sorted."""
+    return sorted(str(message.id) for queue in queues for message in store.scan.browse(queue).messages)
+
+
+def test_what_a_job_cancels_it_does_not_send_to_any_node(store: SparkStore) -> None:
+    """An id that a job cancels is taken back from each queue, and no queue gets it later; a later job may send it."""
+    job = begun(store, cancels=True)
+    sender = Sender(store, job, OPTIONS)
+    ids = [f"i{number}" for number in range(6)]
+    sender.add("a", later(*ids[:3]))
+    sender.cancel("celery", ["i1", "i4"])
+    sender.add("b", later(*ids[3:]))
+    sender.add("a", later("i1"))
+    sender.flush()
+    assert (waiting(store, "a"), waiting(store, "b")) == (["i0", "i2"], ["i3", "i5"])
+    assert (sender.enqueued, sender.repeated, sender.cancelled) == (5, 2, 1)
+    assert store.jobs.finish(job, "committed") == "committed"
+    again = Sender(store, JobRun("another", store.jobs.new_run(), 600_000), OPTIONS)
+    store.jobs.begin(again._job)
+    again.add("b", later("i4"))
+    again.flush()
+    assert waiting(store, "b") == ["i3", "i4", "i5"]
+
+
+def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: SparkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that asked before another one cancelled, and stored after its search, takes the message back itself."""
+    job = begun(store, cancels=True)
+    sender, other = (Sender(store, job, OPTIONS) for _ in range(2))
+    excluded, asked = store.jobs.excluded, []
+
+    def ask(of: JobRun, ids: Sequence[str]) -> set[str]:
+        found = excluded(of, ids)
+        asked.append(sorted(found))
+        if len(asked) == 1:
+            other.cancel("celery", ["i1"])
+        return found
+
+    monkeypatch.setattr(store.jobs, "excluded", ask)
+    sender.add("a", later("i0", "i1"))
+    sender.flush()
+    assert asked == [[], ["i1"]]
+    assert waiting(store, "a") == ["i0"]
+    assert (sender.cancelled, other.cancelled) == (1, 0)
+
+
+def test_rows_of_a_spread_queue_are_known_in_their_parts(store: SparkStore) -> None:
+    """``sent`` and ``withhold`` look where the sender has sent, also for rows that name the whole queue."""
+    job = begun(store)
+    rows = [("orders", f"i{number}") for number in range(20)]
+    assert store.jobs.withhold("j", 600_000, rows[:5]) == [True] * 5
+    sender = Sender(store, job, OPTIONS)
+    sender.add("orders", later(*(one for _, one in rows)))
+    sender.flush()
+    assert (sender.enqueued, sender.repeated) == (15, 5)
+    assert store.jobs.sent("j", [*rows, ("orders", "unknown")]) == [True] * 20 + [False]
+    assert store.jobs.withhold("j", 600_000, rows) == [False] * 20
+    assert store.queues.spread() == {"orders": ORDERS.parts}
