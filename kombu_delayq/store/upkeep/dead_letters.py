@@ -1,11 +1,13 @@
 """The store's operations on dead letters, which stand in ordinary queues of kombu."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from time import sleep
 from typing import Literal, NamedTuple
 from uuid import uuid4
+
+from redis.exceptions import ResponseError
 
 from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_bytes, as_text
@@ -111,7 +113,16 @@ class DeadLetters(StorePart):
     def _push(self, letters: Sequence[Letter]) -> None:
         commands = [("LPUSH", self._list_of(letter), letter.body) for letter in letters if letter.to == "queue"]
         if commands:
+            self._check_types(dict.fromkeys(goal for _, goal, _ in commands))
             checked(self._client.replies(commands, once=True))
+
+    def _check_types(self, goals: Iterable[str]) -> None:
+        """Raises a ResponseError if a goal is no list. Else each replay of its letters would send the others again."""
+        goals = list(goals)
+        kinds = map(as_text, self._client.send([("TYPE", goal) for goal in goals]))
+        for goal, kind in zip(goals, kinds, strict=True):
+            if kind not in ("none", "list"):
+                raise ResponseError(f"WRONGTYPE key {goal} holds a {kind}, kombu-delayq keeps a list there")
 
     def _list_of(self, letter: Letter) -> str:
         return self._client.ready(letter.queue)[self._client.list_of_priority[letter.priority]]

@@ -235,7 +235,8 @@ def test_bytes_that_are_no_text_are_ids_too(proj: Proj) -> None:
     assert result.stderr == "\\udcff\\udcfe: not waiting\n"
     run(proj.server, "cancel", "--yes", "-", stdin=b"\xff\n", code=1)
     with proj.connection() as connection:
-        raw = connection.default_channel.store.client.zrange("delayq:cancelled", 0, -1)
+        store = connection.default_channel.store
+        raw = store.client.zrange(store.keys.cancelled, 0, -1)
     assert raw == [b"\xff"]
 
 

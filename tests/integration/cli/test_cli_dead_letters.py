@@ -20,6 +20,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import BIN, lines, run
 from tests.support.conditions import until
+from tests.support.slots import KEYS
 from tests.support.workers.chains import TASKS, messages, waiting_step
 from tests.support.workers.harness import APPS, MakeProj, Proj
 
@@ -244,21 +245,21 @@ def test_replays_at_the_same_time_each_find_all_of_their_letters(broker: Private
         return subprocess.Popen([BIN / "delayq", "--broker", broker.url, "dead-letters", *args])
 
     processes = [
-        work("replay", DEAD, "--task", "proj.t0", "--to-queue", "q0"),
-        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "q1"),
-        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "q1"),
+        work("replay", DEAD, "--task", "proj.t0", "--to-queue", "zero"),
+        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "one"),
+        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "one"),
         work("drop", DEAD, "--task", "proj.t2", "--yes"),
     ]
     codes = [process.wait(60) for process in processes]
     assert (codes[0], codes[3]) == (0, 0)
-    assert Counter(ids(raw_client, "q0")) == Counter(names[::4])
-    assert Counter(ids(raw_client, "q1")) == Counter(names[1::4])
+    assert Counter(ids(raw_client, "zero")) == Counter(names[::4])
+    assert Counter(ids(raw_client, "one")) == Counter(names[1::4])
     assert Counter(ids(raw_client, DEAD)) == Counter(names[3::4])
 
 
 def test_letters_that_come_meanwhile_are_left_alone(raw_client: redis.Redis) -> None:
     """Letters that are buried, and letters that are consumed, while a round is on do not mix it up."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, KEYS)
     bury(raw_client, *(letter(f"t{n}") for n in range(300)))
     seen = []
     newest = datetime.fromisoformat(BURIED)
@@ -304,18 +305,20 @@ def test_a_replay_beside_a_consumer_that_buries_again_ends(broker: PrivateRedis,
 
 
 def test_a_key_of_another_type_hides_no_other_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """A queue that is no list is named, with exit code 1, and the others are listed and replayed."""
+    """A queue that is no list is named, with exit code 1, and the others are listed and replayed, each letter once."""
     raw_client.set("damaged", "x")
     bury(raw_client, letter("a"))
     for command in (["list"], ["replay", "--all"]):
         result = run(broker, "dead-letters", command[0], "damaged", DEAD, *command[1:], code=1)
         assert "queue 'damaged': WRONGTYPE" in result.stderr
     assert ids(raw_client, "orders") == ["a"]
-    bury(raw_client, letter("b"))
+    bury(raw_client, letter("b", routing_key="mail"), letter("c"))
     raw_client.delete("orders")
     raw_client.set("orders", "x")
-    assert "holds a string" in run(broker, "dead-letters", "replay", DEAD, "--all", code=1).stderr
-    assert ids(raw_client, DEAD) == ["b"]
+    for _ in range(2):  # a page of letters is sent as a whole, or not at all
+        stderr = run(broker, "dead-letters", "replay", DEAD, "--all", code=1).stderr
+        assert "WRONGTYPE key orders holds a string" in stderr
+    assert (ids(raw_client, "mail"), ids(raw_client, DEAD)) == ([], ["b", "c"])
 
 
 def test_the_command_of_an_app_that_names_no_queue_asks_for_one(proj: Proj) -> None:
@@ -334,7 +337,7 @@ def test_the_command_of_an_app_that_names_no_queue_asks_for_one(proj: Proj) -> N
 
 def test_large_letters_are_read_in_small_pages(raw_client: redis.Redis) -> None:
     """After letters of 100 KB each, a page holds 10 of them and not 100, so that no call is long."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, KEYS)
     bury(raw_client, *(letter(f"t{n}", error="e" * 100_000) for n in range(150)))
     calls: list[int] = []
     read = store.letters.page

@@ -15,6 +15,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import read_until, run, start_transfer
 from tests.support.conditions import until
+from tests.support.slots import KEYS
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, message, take
 from tests.support.workers.harness import APPS, MakeProj, Proj
 
@@ -88,6 +89,7 @@ def test_status_and_transfer_tell_of_messages_under_other_key_prefixes(make_proj
     assert (report["queues"], report["other_prefixes"]) == ([], {"*[a": 3, "shop.": 2})
     assert json.loads(run(server, "-o", "global_keyprefix=shop.", "status", "--json").stdout) == {
         **report,
+        "cluster": report["cluster"] and unittest.mock.ANY,
         "global_keyprefix": "shop.",
         "queues": unittest.mock.ANY,
         "other_prefixes": {"*[a": 3},
@@ -111,16 +113,18 @@ def test_a_large_database_is_not_searched_for_other_prefixes(own_server: Private
 
 def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Each consumer is there with its place, its queues, what it holds and its lease, and what nobody gives back."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, KEYS)
     gone = "gone:3:00000000"
     lives(store, ME, gone, queues=("q", "ü"))
     lives(store, OTHER, queues=("other",))
-    raw_client.lpush("q", *(json.dumps(message(n)) for n in range(9)))
-    for count, name in ((1, ME), (2, OTHER), (3, gone)):
-        assert len(take(store, count, name=name)) == count
+    for queue in ("q", "other"):
+        raw_client.lpush(queue, *(json.dumps(message(n)) for n in range(4)))
+    for count, queue, name in ((1, "q", ME), (2, "other", OTHER), (3, "q", gone)):
+        assert len(take(store, count, queue, name=name)) == count
     raw_client.zadd("unacked_index", {"of stock": 1})
     end_lease(store, OTHER)
-    store.consumers.leave(gone, "q")
+    for queue in ("q", "ü"):
+        store.consumers.leave(gone, queue)
     report = json.loads(run(broker, "status", "--json").stdout)
     other, me = report["consumers"]
     assert 50 < me.pop("lease_left_s") <= 60
@@ -147,6 +151,7 @@ def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -
 
 def test_leases_of_another_type_hide_no_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Where somebody else's key is in the place of the leases, the queues are listed, and the exit code is 1."""
+    DelayStore(raw_client, KEYS).consumers.note_queues(["q"])
     raw_client.set(CONSUMERS, "x")
     raw_client.sadd("delayq:queues", "q")
     report = json.loads(run(broker, "status", "--json", code=1).stdout)
@@ -158,10 +163,10 @@ def test_leases_of_another_type_hide_no_queue(broker: PrivateRedis, raw_client: 
 def test_status_without_the_rights_for_consumers_shows_the_queues(own_server: PrivateRedis) -> None:
     """A user of an ACL who may not look at consumers sees the rest, is told so, and gets the exit code 0."""
     with own_server.client() as client:
-        client.acl_setuser(
-            "small", True, nopass=True, keys=["delayq:*", "q*"], categories=["+@all"], commands=["-zscan"]
-        )
+        keys = ["delayq:*", "{delayq}:*", "q*", "{q}*"]
+        client.acl_setuser("small", True, nopass=True, keys=keys, categories=["+@all"], commands=["-zscan"])
         client.sadd("delayq:queues", "q")
+        DelayStore(client, KEYS).consumers.note_queues(["q"])
     url = f"redis://small:x@127.0.0.1:{own_server.port}/0"
     done = CliRunner().invoke(delayq, ["--broker", url, "status"])
     assert done.exit_code == 0, done.output

@@ -15,7 +15,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import run
-from tests.support.store.consuming import CONSUMERS, lives
+from tests.support.slots import KEYS
+from tests.support.store.consuming import lives
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
 
 #: State, text, performance data.
@@ -35,7 +36,7 @@ def checked(server: PrivateRedis, state: str, *args: str) -> tuple[str, dict[str
 @pytest.fixture
 def store(raw_client: redis.Redis) -> DelayStore:
     """A store with a leader; of ``orders`` 2 messages are overdue and 3 ready, of ``mail`` 1 is to come."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, KEYS)
     store.delivery.offer("orders", waiting("a", PAST_MS), waiting("b", PAST_MS + 1), waiting("c", FUTURE_MS))
     store.delivery.offer("mail", waiting("d", FUTURE_MS))
     raw_client.lpush("orders", "{}", "{}", "{}")
@@ -95,21 +96,23 @@ def test_a_consumer_is_known(store: DelayStore, broker: PrivateRedis) -> None:
     """With a living consumer of its own a queue is no warning; one that holds its messages counts as well."""
     lives(store, queues=("mail", "orders"))
     checked(broker, "OK", "--consumers")
-    store.client.delete(CONSUMERS)
+    for share in store.consumers.shares():
+        assert store.client.delete(store.keys.consumers(share)) == 1
     checked(broker, "WARNING", "--consumers")
-    store.client.zadd("unacked_index", {"of stock": 1})
-    store.client.hset("unacked", "of stock", json.dumps([{}, "", "orders"]))
+    share = store.keys.share("orders")
+    store.client.zadd(store.keys.unacked_index(share), {"of stock": 1})
+    store.client.hset(store.keys.unacked(share), "of stock", json.dumps([{}, "", "orders"]))
     checked(broker, "OK", "--consumers")
 
 
 def test_many_queues_make_no_long_line(store: DelayStore, broker: PrivateRedis) -> None:
     """Of many queues above a limit the three that are farthest above it are named."""
     for n in range(9):
-        store.client.lpush(f"q{n}", *["{}"] * (n + 4))
-        store.client.sadd(store.keys.queues, f"q{n}")
+        store.client.lpush(f"late{n}", *["{}"] * (n + 4))
+        store.client.sadd(store.keys.queues, f"late{n}")
     text, _ = checked(broker, "CRITICAL", "--max-ready", "1")
-    assert text == "q8: 12 ready (limit 1); q7: 11 ready (limit 1); q6: 10 ready (limit 1)"
-    assert checked(broker, "WARNING", "--consumers")[0] == "no consumer is known of orders, q0, q1 and 7 more"
+    assert text == "late8: 12 ready (limit 1); late7: 11 ready (limit 1); late6: 10 ready (limit 1)"
+    assert checked(broker, "WARNING", "--consumers")[0] == "no consumer is known of late0, late1, late2 and 7 more"
 
 
 def test_what_cannot_be_read_is_unknown(store: DelayStore, broker: PrivateRedis) -> None:
@@ -193,7 +196,7 @@ def test_status_shows_dead_letters_and_queues_without_consumers(store: DelayStor
 
 def test_messages_that_a_rate_holds_back_are_not_late(raw_client: redis.Redis, broker: PrivateRedis) -> None:
     """A queue that is held back is no complaint, until its next message could have left and nobody transfers."""
-    store = DelayStore(raw_client, options=Options(transfer_rate=0.1, overdue={"news": "drop"}, max_lateness=60))
+    store = DelayStore(raw_client, KEYS, options=Options(transfer_rate=0.1, overdue={"news": "drop"}, max_lateness=60))
     store.delivery.offer("sms", *(waiting(str(number), PAST_MS) for number in range(61)))
     store.delivery.offer("news", waiting("too late", PAST_MS))
     store.delivery.transfer("sms")

@@ -11,6 +11,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import BIN, run, terminal
+from tests.support.slots import KEYS
 from tests.support.store.keyspace import FUTURE_MS, waiting
 
 BEGIN, END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -19,7 +20,7 @@ BEGIN, END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 @pytest.fixture
 def store(raw_client: redis.Redis) -> DelayStore:
     """A store with a message in ``orders``."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, KEYS)
     store.delivery.offer("orders", waiting("a", FUTURE_MS))
     return store
 
@@ -30,7 +31,7 @@ def test_a_terminal_is_drawn_in_place_and_left_as_it_was(
 ) -> None:
     """Each report is drawn over the last one; Ctrl-C and SIGTERM restore the terminal and leave the last report."""
     monkeypatch.setenv("TERM", "xterm")
-    with terminal(broker, "status", "--watch=0.2", columns=100) as process:
+    with terminal(broker, "status", "--watch=0.2", columns=140) as process:
         process.read_until("orders        1")
         assert process.script.count(BEGIN) == 1
         assert "every 0.2 s, Ctrl-C ends" in process.script
@@ -51,7 +52,7 @@ def test_a_report_that_is_too_long_is_cut(
     """More lines than the terminal has are counted, so that nothing scrolls; at the end all are printed."""
     monkeypatch.setenv("TERM", "xterm")
     store.client.sadd(store.keys.queues, *(f"queue{n:02}" for n in range(50)))
-    with terminal(broker, "status", "--watch", columns=100) as process:
+    with terminal(broker, "status", "--watch", columns=140) as process:
         process.read_until("more lines")
         assert process.script.partition(BEGIN)[2].count("\n") == 23
         process.process.send_signal(signal.SIGINT)
@@ -62,7 +63,7 @@ def test_a_report_that_is_too_long_is_cut(
 def test_while_redis_is_away_the_last_report_stays(own_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch says why it learns nothing, keeps what it knew, and goes on when Redis is back."""
     monkeypatch.setenv("TERM", "xterm")
-    with terminal(own_server, "status", "--watch=0.2", columns=100) as process:
+    with terminal(own_server, "status", "--watch=0.2", columns=140) as process:
         process.read_until("no queue holds or held")
         own_server.stop()
         process.read_until("as it was before:")
@@ -81,7 +82,7 @@ def test_without_a_terminal_reports_follow_each_other(
     """Into a pipe, and on a terminal that can do nothing else, reports are plain text, without any control."""
     monkeypatch.setenv("TERM", "dumb" if dumb else "xterm")
     streams = {} if dumb else {"stdout": subprocess.PIPE}
-    with terminal(broker, "status", "--watch=0.2", columns=100, **streams) as process:
+    with terminal(broker, "status", "--watch=0.2", columns=140, **streams) as process:
         if dumb:
             process.read_until("leading")
             process.script = ""

@@ -19,6 +19,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
+from tests.support.slots import KEYS
 from tests.support.store.keyspace import FUTURE_MS, waiting
 from tests.support.workers.harness import APPS, Proj
 
@@ -29,7 +30,7 @@ BOTH_WAYS = pytest.mark.parametrize(("old", "new"), [BACKUPS, BACKUPS[::-1]])
 
 
 def store_of(raw_client: redis.Redis, backup: str) -> DelayStore:
-    return DelayStore(raw_client, options=Options(backup=backup))
+    return DelayStore(raw_client, KEYS, options=Options(backup=backup))
 
 
 def browsed(store: DelayStore) -> Iterator[Waiting]:

@@ -19,6 +19,7 @@ from kombu_delayq.store.types import Offer
 from tests.support.commands.exports import FUTURE_MS, exported, keys, message, offer
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
+from tests.support.slots import KEYS
 from tests.support.workers.harness import MakeProj, Proj
 
 #: Runs `delayq` and then tells on stderr how much memory it ever took, in KB.
@@ -35,7 +36,7 @@ finally:  # not by getrusage, which also knows of the parent
 
 @pytest.fixture
 def store(raw_client: redis.Redis) -> DelayStore:
-    return DelayStore(raw_client)
+    return DelayStore(raw_client, KEYS)
 
 
 def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_proj: MakeProj) -> None:
@@ -63,8 +64,8 @@ def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_
             assert min(run["at"] for run in ran) >= eta - 0.1
             assert [run["value"] for run in ran] == list(range(1, 100, 2))
             # What still waits is in the order in which it would have been delivered here.
-            assert _order(DelayStore(redis.Redis(port=other.port))) == _order(
-                DelayStore(redis.Redis(port=proj.server.port))
+            assert _order(DelayStore(redis.Redis(port=other.port), KEYS)) == _order(
+                DelayStore(redis.Redis(port=proj.server.port), KEYS)
             )
         finally:
             elsewhere.close()
@@ -389,7 +390,7 @@ def test_an_import_that_is_killed_can_be_repeated(broker: PrivateRedis, store: D
 
 def test_a_full_redis_ends_the_import_in_words(own_server: PrivateRedis, tmp_path: Path) -> None:
     """When Redis refuses, the command says up to which line all is imported, and can be repeated when there is room."""
-    store = DelayStore(redis.Redis(port=own_server.port))
+    store = DelayStore(redis.Redis(port=own_server.port), KEYS)
     store.delivery.offer("q", *(offer(f"t{n}", body=message("x", f"t{n}", pad="p" * 5000)) for n in range(1000)))
     file = tmp_path / "backlog.jsonl"
     run(own_server, "export", "-o", str(file))

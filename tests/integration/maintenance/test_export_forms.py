@@ -15,13 +15,14 @@ from kombu_delayq.store.types import Offer
 from tests.support.commands.exports import FUTURE_MS, exported, keys, message, offer
 from tests.support.commands.shell import lines, run
 from tests.support.messages import plain_message, task_message
+from tests.support.slots import KEYS
 from tests.support.store import redisson_form
 
 ETA = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def store_of(raw_client: redis.Redis, backup: str) -> DelayStore:
-    return DelayStore(raw_client, options=Options(backup=backup))
+    return DelayStore(raw_client, KEYS, options=Options(backup=backup))
 
 
 def fill(store: DelayStore) -> None:

@@ -19,6 +19,7 @@ from kombu_delayq.store.keys import Keys
 from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
+from tests.support.slots import KEYS, SLOTS
 from tests.support.store.keyspace import contents
 from tests.support.workers.harness import MakeProj
 
@@ -28,7 +29,7 @@ DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup"
 @pytest.fixture
 def store(raw_client: redis.Redis) -> DelayStore:
     """A store with one queue, whose messages are published in an order that is not that of their due times."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, KEYS)
     order = [n for third in range(3) for n in range(third, COUNT, 3)]
     for start in range(0, COUNT, 50):
         store.delivery.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
@@ -121,7 +122,7 @@ def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
 
 def test_twins_are_found_by_their_id_again(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """When the index of twins is lost, a repair makes it again, and all messages of an id are cancelled by it."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, KEYS)
     store.delivery.offer("q", *(offer(n, "shared") for n in range(10)))
     twins = raw_client.zrange(TWINS, 0, -1)
     raw_client.delete(TWINS)
@@ -136,7 +137,7 @@ def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone
     broker: PrivateRedis, raw_client: redis.Redis
 ) -> None:
     """Messages without an eta are named and due now; what no consumer could take is named and stays, exit code 1."""
-    store = DelayStore(raw_client)
+    store = DelayStore(raw_client, KEYS)
     plain = message("plain")
     odd_eta = message("odd", None).replace('"eta": null', '"eta": "soon"')
     odd = {"text": b"no json", "binary": b"\xff\xfe\x00", "list": b"[]", "bare": b"{}", "empty": b"", "\x7f": b"\x7f"}
@@ -162,20 +163,20 @@ def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone
 def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: PrivateRedis, store: DelayStore) -> None:
     """Whichever key of a queue has another type is named, the other queues are mended, and the exit code is 1."""
     raw_client = store.client
-    keys = Keys()
+    keys = KEYS
     for what in ("due", "backup", "order", "twins"):
         store.delivery.offer(what, offer(0))
         key = getattr(keys, what)(what)
         raw_client.delete(key)
         raw_client.lpush(key, "x")
     raw_client.delete(DUE)
-    raw_client.rename("delayq:queues", "elsewhere")
-    raw_client.set("delayq:queues", "x")
+    known = raw_client.dump(keys.queues)
+    raw_client.set(keys.queues, "x")
     result = run(broker, "repair", "--yes", code=1)
-    assert "key delayq:queues: WRONGTYPE" in result.stderr
+    assert f"key {keys.queues}: WRONGTYPE" in result.stderr
     for what in ("due", "backup", "order", "twins"):
         assert f"left: WRONGTYPE key {getattr(keys, what)(what)} holds a list" in result.stdout
-    raw_client.rename("elsewhere", "delayq:queues")
+    raw_client.restore(keys.queues, 0, known, replace=True)
     found = {each["queue"]: each["error"] is None for each in lines(broker, "repair", code=1)}
     assert found == {"backup": False, "due": False, "order": False, "q": True, "twins": False}
     assert delivered(store) == expected()
@@ -187,7 +188,7 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
     """Queues with braces, colons, stars and a key prefix are found; keys of others, and queues not asked for, stay."""
     names = ["a", "{a}", "a{b}c", "due", "x:due", "*", "a b", "ü", "tagged:{x}", "{a}:due"]
     for prefix in ("", "p?*:"):
-        store = DelayStore(raw_client, Keys(prefix))
+        store = DelayStore(raw_client, Keys(prefix, slots=SLOTS))
         for name in names:
             store.delivery.offer(name, offer(0), offer(1))
             raw_client.delete(store.keys.due(name))
@@ -196,16 +197,16 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
     raw_client.hset("delayq:{no}:bodies", "a", "b")
     raw_client.hset(b"delayq:{\xff}:backup", "a", "b")
     run(broker, "repair", "--yes", "*", "{a}")
-    assert sorted(DelayStore(raw_client).queues.names()) == ["*", "{a}"]
+    assert sorted(DelayStore(raw_client, KEYS).queues.names()) == ["*", "{a}"]
     found = lines(broker, "repair", "--yes", code=1)  # one body has no eta
     errors = {each["queue"]: each["error"] for each in found}
     assert errors == dict.fromkeys([*names, "\udcff"])
     assert {each["queue"] for each in found if each["unindexed"]} == {*names} - {"*", "{a}"}
-    prefixed = DelayStore(raw_client, Keys("p?*:"))
+    prefixed = DelayStore(raw_client, Keys("p?*:", slots=SLOTS))
     assert prefixed.queues.names() == []
     result = run(broker, "-o", "global_keyprefix=p?*:", "repair", "--yes")
     assert result.stdout.count("2 bodies without an index entry") == len(names)
-    for each in (DelayStore(raw_client), prefixed):
+    for each in (DelayStore(raw_client, KEYS), prefixed):
         assert {name: each.queues.size(name) for name in names} == dict.fromkeys(names, 2)
         assert set(each.queues.names()) == set(names)
 
@@ -248,7 +249,7 @@ def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore
 @pytest.mark.parametrize("backup", BACKUPS)
 def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis, backup: str) -> None:
     """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
-    store = DelayStore(raw_client, options=Options(backup=backup))
+    store = DelayStore(raw_client, KEYS, options=Options(backup=backup))
     for start in range(0, 30_000, 300):
         store.delivery.offer("q", *(offer(n) for n in range(start, start + 300)))
     raw_client.delete(store.keys.stored("q", backup)[0])
@@ -271,9 +272,9 @@ def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakePro
     for n, each in enumerate(early):
         proj.send("record", countdown=2 + n / 100, task_id=each)
     raw_client = redis.Redis(port=proj.server.port)
-    key = Keys().stored("celery", backup)[0]
+    key = KEYS.stored("celery", backup)[0]
     raw_client.zrem(key, *(member for n, member in enumerate(raw_client.zrange(key, 0, -1)) if n % 2))
-    raw_client.delete("delayq:queues")
+    assert raw_client.delete(KEYS.queues) == 1
     proj.worker(concurrency=2)
     published: dict[str, float] = {}
     repairs: list[Findings] = []
@@ -288,7 +289,7 @@ def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakePro
             proj.send("record", countdown=0.3, task_id=name, priority=len(published) % 2 * 3)
 
     def repair() -> None:
-        store = DelayStore(redis.Redis(port=proj.server.port))
+        store = DelayStore(redis.Redis(port=proj.server.port), KEYS)
         while not stop.wait(0.01):
             for name in all_queues(store, ()):
                 found = Findings(name)

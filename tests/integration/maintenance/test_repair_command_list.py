@@ -11,12 +11,13 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
 from tests.support.commands.shell import lines, run
+from tests.support.slots import KEYS
 from tests.support.store.keyspace import contents
 from tests.support.store.redisson_form import IDS, LISTED, NOTES, TIMEOUT
 
 
 def store_of(raw_client: redis.Redis) -> DelayStore:
-    return DelayStore(raw_client, options=Options(backup="list"))
+    return DelayStore(raw_client, KEYS, options=Options(backup="list"))
 
 
 @pytest.fixture
@@ -40,7 +41,8 @@ def add_ghosts(raw_client: redis.Redis) -> None:
 def all_at_once(raw_client: redis.Redis) -> None:
     drop_members(raw_client)
     add_ghosts(raw_client)
-    raw_client.delete(NOTES, "delayq:queues")
+    raw_client.delete(NOTES)
+    raw_client.delete("delayq:queues")
 
 
 DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any]]] = {
@@ -90,7 +92,7 @@ def test_after_a_repair_all_is_delivered_once_and_in_order(broker: PrivateRedis,
 
 def test_both_forms_of_a_queue_are_mended(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Of a queue with messages in either form, what lost its index entry in either is found, told in one and mended."""
-    stores = [DelayStore(raw_client), store_of(raw_client)]
+    stores = [DelayStore(raw_client, KEYS), store_of(raw_client)]
     for at, store in enumerate(stores):
         store.delivery.offer("q", *(offer(n) for n in range(at, 40, 2)))
         raw_client.delete(store.keys.stored("q", store.backup)[0])

@@ -10,6 +10,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Landing
 from tests.support.commands.shell import lines, run
+from tests.support.slots import KEYS, in_hand
 from tests.support.store.consuming import CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, land, lives, message, take
 from tests.support.store.keyspace import contents
 
@@ -18,7 +19,7 @@ HIGH = "\x06\x169"
 
 @pytest.fixture
 def store(raw_client: redis.Redis) -> DelayStore:
-    return DelayStore(raw_client)
+    return DelayStore(raw_client, KEYS)
 
 
 def publish(store: DelayStore, key: str, *numbers: int) -> None:
@@ -39,7 +40,8 @@ def left_behind(store: DelayStore, *queues: str) -> None:
         assert len(take(store, 2, queue, first=2 * first)) == 2
         assert land(store, Landing(queue, 0, ME))
         assert land(store, Landing(queue, 3, ME))
-    store.consumers.leave(ME, "q")
+    for queue in queues:
+        store.consumers.leave(ME, queue)
 
 
 def test_it_is_put_back_to_the_next_place(broker: PrivateRedis, store: DelayStore) -> None:
@@ -55,7 +57,7 @@ def test_it_is_put_back_to_the_next_place(broker: PrivateRedis, store: DelayStor
         assert numbers(store, queue + HIGH) == [9]
         again = json.loads(store.client.lindex(queue, -2))
         assert (again["headers"]["redelivered"], again["properties"]["x-delivery-count"]) == (True, 1)
-    assert not store.client.exists(INDEX, UNACKED)
+    assert in_hand(store.client) == store.client.exists(INDEX, UNACKED) == 0
     assert not store.client.keys("*landing*")
     assert lines(broker, "repair", "--dry-run") == []
 

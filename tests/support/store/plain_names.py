@@ -10,7 +10,7 @@ from kombu_delayq.store.keys import Keys
 
 #: What all queues have together; it has one hash tag in a cluster.
 _OF_ALL = re.compile(
-    r"(app:)?delayq:((?:queues|used|cancelled|chains|transfer|deputy|deputy:2|runs|dead_letters|audit|journal)"
+    r"(app:)?delayq:((?:queues|consumed_queues|renaming|spread|used|cancelled|chains|transfer|deputy|deputy:2|runs|dead_letters|audit|journal)"
     r"(?::(?:guard|lease))?|(?:replaying|job|parts|begun|stream):.*)",
     re.DOTALL,
 )
