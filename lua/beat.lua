@@ -16,16 +16,21 @@ local consumers, consumed, unacked_index = KEYS[1], KEYS[2], KEYS[3]
 local consumer, ttl, queues, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local now = now_ms()
 
-local wrong = wrong_type({ [consumers] = 'zset', [consumed] = 'hash', [unacked_index] = 'zset' })
-if wrong then
-  return wrong
+-- The types are asked for only after an error, or where they matter, because every consumer calls this all the time.
+local ends = redis.pcall('ZSCORE', consumers, consumer)
+local failed = type(ends) == 'table' and (wrong_type({ [consumers] = 'zset' }) or ends)
+  or #ARGV > 4 and wrong_type({ [unacked_index] = 'zset' })
+if failed then
+  return failed
 end
-local ends = redis.call('ZSCORE', consumers, consumer)
 if not is_new and not (ends and tonumber(ends) > 0) then
   return 'ended'
 end
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
-redis.call('HDEL', consumed, consumer)
+local done = redis.pcall('HDEL', consumed, consumer)
+if type(done) == 'table' then
+  return wrong_type({ [consumed] = 'hash' }) or done
+end
 redis.call('HSET', consumed, consumer, queues)
 redis.call('ZADD', consumers, now + ttl, consumer)
 for i = 5, #ARGV do

@@ -5,6 +5,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
+from kombu_delayq.connection import pools
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.line import Line
 from kombu_delayq.consume.waiters import Place, Room, Waiters
@@ -112,7 +113,8 @@ class Lookout:
         self.may_have_more = True
 
     def _look(self, store: TransportStore, queues: Iterable[str]) -> None:
-        waited = self._waiters.places
+        """Asks for lists without a waiter; in a cluster for all, because a wait does not hear that its slot moves."""
+        waited = set[Place]() if pools.has_nodes(store.client.connection_pool) else self._waiters.places
         lists = [
             store.taking.landing(Landing(queue, step, ""))[0]
             for queue in queues

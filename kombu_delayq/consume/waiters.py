@@ -19,9 +19,6 @@ logger = get_logger(__name__)
 #: Redis ends a wait after so long, in s, at the latest; a lease of a consumer is several times longer.
 LONGEST_WAIT_S, SHARE_OF_LEASE = 10.0, 1 / 6
 
-#: In a cluster, Redis ends a wait after so long, in s: while a slot moves to another node, a wait hears of nothing.
-SLOTS_WAIT_S = 1.0
-
 #: For how long a full Redis is not asked to wait, in s. The consumer looks at its queues every second meanwhile.
 FULL_S = 5.0
 
@@ -127,8 +124,7 @@ class Waiters:
         """
         if monotonic() < self._full_until:
             return
-        most_s = SLOTS_WAIT_S if store.keys.slots else LONGEST_WAIT_S
-        longest_s = min(most_s, store.options.consumer_ttl * SHARE_OF_LEASE)
+        longest_s = min(LONGEST_WAIT_S, store.options.consumer_ttl * SHARE_OF_LEASE)
         for place in places:
             waiter = self._waiters.get(place) or self._new_waiter(place, consumer)
             if waiter is None or waiter.is_blocked:

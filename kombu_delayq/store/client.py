@@ -1,6 +1,7 @@
 """The common part of all parts of the store: scripts, keys, options, and the registry of queues."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from threading import Lock
 from time import monotonic
@@ -8,9 +9,11 @@ from typing import Any, TypeVar
 
 from kombu.log import get_logger
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, NoScriptError
 
 from kombu_delayq import scripts
+from kombu_delayq.connection import pools
 from kombu_delayq.connection.commands import RedisCommands
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.options import BACKUPS, Options
@@ -151,6 +154,18 @@ class StoreClient(RedisCommands):
     def ready_of(self, keys: Keys, queue: str) -> list[str]:
         """Returns the lists of a queue under other names of keys, in the order of ``ready``."""
         return keys.ready(queue, self._priority_steps)
+
+    def one_a_node(self, keys: Mapping[str, str]) -> list[str]:
+        """Returns one queue for each node on which there are any, without asking.
+
+        Args:
+            keys: A key of each queue.
+        """
+        found: dict[int, str] = {}
+        for queue, key in keys.items():
+            with suppress(RedisConnectionError):  # a node that is away
+                found.setdefault(id(pools.node_of(self.redis.connection_pool, key)), queue)
+        return list(found.values())
 
     def shares(self) -> list[str]:
         """Returns all there are of ``Keys.share``: one, or in a cluster a share for each queue that has consumers."""

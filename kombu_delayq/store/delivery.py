@@ -36,6 +36,7 @@ class Delivery(StorePart):
         super().__init__(client)
         self._registry = registry
         options = client.options
+        self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look, in a cluster
         self._may_be_limited = (options.overdue, options.transfer_rate) != ("run", None)
 
     def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
@@ -234,18 +235,28 @@ class Delivery(StorePart):
         return QueueHeads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
 
     def _heads_apart(self, queues: Sequence[str], backups: Sequence[str]) -> QueueHeads:
-        """Reads the heads of each queue by a call of its own, in one round trip.
+        """Reads the heads of each queue by a call of its own; two round trips to each node.
+
+        A queue that had no message at the last look costs one command, and no script, until it has one. But a queue of
+        each node is always read by the script, for the clock of the node.
 
         A node that does not answer holds up no queue of the others: its queues are left out.
         """
-        calls: list[ScriptCall] = [([self._client.due(queue, one) for one in backups], [], "hash") for queue in queues]
+        dues = {queue: [self._client.due(queue, one) for one in backups] for queue in queues}
+        read = {*self._client.one_a_node({queue: keys[0] for queue, keys in dues.items()}), *self._had_heads}
+        empty = [queue for queue in dues if queue not in read]
+        found = self._client.replies([("EXISTS", *dues[queue]) for queue in empty]) if empty else []
+        errors = [reply for reply in found if isinstance(reply, Exception)]
+        there = [queue for queue, reply in zip(empty, found, strict=True) if not isinstance(reply, Exception) and reply]
+        asked = [queue for queue in dues if queue in read or queue in there]
+        calls: list[ScriptCall] = [(dues[queue], [], "hash") for queue in asked]
         replies, _ = self._client.run_each("heads", calls)
-        errors = [reply for reply in replies if isinstance(reply, Exception)]
+        errors += [reply for reply in replies if isinstance(reply, Exception)]
         refused = [error for error in errors if isinstance(error, ResponseError)]
-        if refused or (errors and len(errors) == len(calls)):
+        if refused or (errors and len(errors) == len(empty) - len(there) + len(calls)):
             raise (refused or errors)[0]
         now_ms, due_ms = 0.0, dict[QueueForm, float]()
-        for queue, reply in zip(queues, replies, strict=True):
+        for queue, reply in zip(asked, replies, strict=True):
             if not isinstance(reply, Exception):
                 now_ms = max(now_ms, float(reply[0]))
                 due_ms |= {
@@ -253,6 +264,7 @@ class Delivery(StorePart):
                 }
         if not now_ms:
             now_ms = time_ms(self._client.redis.time())
+        self._had_heads = frozenset(form.queue for form in due_ms)
         return QueueHeads(now_ms, due_ms)
 
     def _batch(self, queue: str, backup: str | None) -> list[Any]:

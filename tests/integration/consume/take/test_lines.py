@@ -69,7 +69,7 @@ def test_a_connection_that_is_half_open_is_noticed(
     proj: Proj, frozen: "Frozen", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When no reply comes for long, the connection counts as lost."""
-    monkeypatch.setattr(waiters, "SLOTS_WAIT_S" if SLOTS else "LONGEST_WAIT_S", 0.3)
+    monkeypatch.setattr(waiters, "LONGEST_WAIT_S", 0.3)
     with Looped(frozen.connection(), "a") as looped:
         looped.until(looped.waits_for("a"))
         frozen.freeze()
@@ -82,7 +82,7 @@ def test_a_half_open_connection_is_noticed_without_a_loop(
     proj: Proj, frozen: "Frozen", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for a consumer that drains."""
-    monkeypatch.setattr(waiters, "SLOTS_WAIT_S" if SLOTS else "LONGEST_WAIT_S", 0.3)
+    monkeypatch.setattr(waiters, "LONGEST_WAIT_S", 0.3)
 
     def drain() -> None:
         while True:
