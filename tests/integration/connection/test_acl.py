@@ -23,6 +23,7 @@ from kombu_delayq.store.consuming.types import Landing
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
+from tests.support.slots import KEYS
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, land, lives, message, take
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -72,7 +73,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     proj = make_proj(server=users)
     for n in range(6):
         proj.send("record", n, countdown=3600, task_id=f"id-{n}")
-    store = DelayStore(redis.Redis(port=users.port))
+    store = DelayStore(redis.Redis(port=users.port), KEYS)
     store.client.lpush("celery", *(json.dumps(message(n)) for n in range(3)))
     lives(store, ME, OTHER, queues=("celery",))
     for name in (ME, OTHER):
@@ -113,7 +114,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
 def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
     """User transfer may lead and transfer, and learns of new messages."""
     proj = make_proj(server=users)
-    store = DelayStore(redis.Redis(port=users.port))
+    store = DelayStore(redis.Redis(port=users.port), KEYS)
     options = ("--broker", url_of(users, "transfer"), "-o", f"backup={backup}", "-o", "consumer_ttl=1")
     command = [sys.executable, "-m", "celery", "delayq", *options, "transfer"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -139,7 +140,7 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
 @pytest.fixture
 def store_of_spark(users: PrivateRedis) -> Iterator[DelayStore]:
     """A store with the rights of the user that the page gives to Spark jobs that write."""
-    store = DelayStore(redis.Redis(port=users.port, username="spark", password="password"))
+    store = DelayStore(redis.Redis(port=users.port, username="spark", password="password"), KEYS)
     yield store
     store.close()
 

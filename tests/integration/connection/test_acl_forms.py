@@ -15,10 +15,10 @@ from redis.exceptions import NoPermissionError, ResponseError
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.servers.acl import denials, rights_of_list
+from tests.support.slots import KEYS
 
 QUEUE = "celery"
 
@@ -45,7 +45,7 @@ def entry_of(message: bytes) -> bytes:
 
 
 def offer_as_redisson(client: redis.Redis, message: bytes, due_ms: float) -> None:
-    keys, entry = Keys(), entry_of(message)
+    keys, entry = KEYS, entry_of(message)
     client.zadd(keys.timeout(QUEUE), {entry: due_ms})
     client.rpush(keys.listed(QUEUE), entry)
 
@@ -66,7 +66,7 @@ def as_user(users: PrivateRedis, backup: str) -> Iterator[Callable[[str], DelayS
 
     def make(user: str) -> DelayStore:
         client = redis.Redis(port=users.port, username=user, password="password")
-        made.append(DelayStore(client, options=Options(backup=backup)))
+        made.append(DelayStore(client, KEYS, options=Options(backup=backup)))
         return made[-1]
 
     yield make
@@ -92,7 +92,7 @@ def test_a_user_of_one_form_sees_no_change(
         store.queues.size(QUEUE)
     assert caplog.messages == [each for each in caplog.messages if "in the form 'hash' only" in each]
     assert (len(caplog.messages), times_denied(users)) == (1, denied)
-    assert admin.zcard(Keys().timeout(QUEUE)) == 1
+    assert admin.zcard(KEYS.timeout(QUEUE)) == 1
 
 
 @pytest.mark.parametrize("operation", LOOKS)
@@ -101,7 +101,7 @@ def test_rights_that_are_needed_are_asked_for(own_server: PrivateRedis, operatio
     own_server.client().execute_command(
         *("ACL", "SETUSER", "poor", "on", ">password", "+@all", "~delayq:queues", "~redisson*")
     )
-    store = DelayStore(redis.Redis(port=own_server.port, username="poor", password="password"))
+    store = DelayStore(redis.Redis(port=own_server.port, username="poor", password="password"), KEYS)
     with pytest.raises(NoPermissionError):
         LOOKS[operation][0](store)
     own_server.client().execute_command("ACL", "SETUSER", "poor", "~*")
@@ -131,11 +131,11 @@ def use(store: DelayStore, admin: redis.Redis) -> None:
     store.lookup.run_now(QUEUE, [Change(moved, moved.due_ms, moved.body or b"")])
     store.scan.browse(QUEUE)
     offer(store, *(f"gone{n}" for n in range(1200)))
-    admin.zremrangebyrank(Keys().timeout(QUEUE), 2, -1)  # as Redisson would: what is known of ids stays
+    admin.zremrangebyrank(KEYS.timeout(QUEUE), 2, -1)  # as Redisson would: what is known of ids stays
     store.lookup.cancel([QUEUE], ["z"])
     store.queues.purge(QUEUE)
-    admin.sadd(Keys().queues, QUEUE)
-    admin.zadd(Keys().used, {QUEUE: 1.0})
+    admin.sadd(KEYS.queues, QUEUE)
+    admin.zadd(KEYS.used, {QUEUE: 1.0})
     store.queues.forget([QUEUE], 60.0)
 
 

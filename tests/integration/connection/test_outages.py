@@ -15,11 +15,11 @@ from kombu.exceptions import OperationalError
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
 from tests.support.servers.redis_version import major_version
+from tests.support.slots import KEYS
 from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.visibility import sweep, swept_after
 
@@ -104,10 +104,10 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     count = 4000
     client = redis.Redis(port=durable_server.port)
     small = Options(transfer_batch=20, backup=backup)
-    store = DelayStore(client, options=small)
+    store = DelayStore(client, KEYS, options=small)
     for first in range(0, count, 500):
         store.delivery.offer("q", *(Offer(str(n), "+0", 0, str(n)) for n in range(first, first + 500)))
-    transfer = TransferWorker(lambda: DelayStore(redis.Redis(port=durable_server.port), options=small))
+    transfer = TransferWorker(lambda: DelayStore(redis.Redis(port=durable_server.port), KEYS, options=small))
     transfer.start()
     cut_short = 0
     for part in (0.2, 0.4):
@@ -119,7 +119,7 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     until(lambda: store.queues.size("q") == 0)
     transfer.stop()
     assert Counter(client.lrange("q", 0, -1)) == Counter(str(n).encode() for n in range(count))
-    assert not client.exists(*Keys().stored("q", backup)[:2])
+    assert not client.exists(*KEYS.stored("q", backup)[:2])
 
 
 def _debug_sleep(server: PrivateRedis) -> None:

@@ -9,6 +9,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import stays, until
+from tests.support.slots import KEYS
 from tests.support.workers.harness import Proj
 from tests.support.workers.transfers import Transfer, arrived, offer
 
@@ -19,7 +20,7 @@ QUEUES = "delayq:queues"
 
 @pytest.fixture
 def store(redis_server: PrivateRedis, client: redis.Redis, backup: str) -> Iterator[DelayStore]:
-    store = DelayStore(redis.Redis(port=redis_server.port), options=Options(backup=backup))
+    store = DelayStore(redis.Redis(port=redis_server.port), KEYS, options=Options(backup=backup))
     yield store
     store.close()
 

@@ -8,8 +8,8 @@ from datetime import datetime
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store.keys import Keys
 from tests.support.conditions import stays
+from tests.support.slots import KEYS
 from tests.support.workers.harness import MakeProj
 
 TASKS = 10
@@ -30,7 +30,7 @@ def test_tasks_in_short_lived_children_publish_with_a_countdown(make_proj: MakeP
 
     for run in (run for run in runs if run["eta"]):
         assert run["at"] >= datetime.fromisoformat(run["eta"]).timestamp()
-    lease = str(proj.server.client().get(Keys().lease))
+    lease = str(proj.server.client().get(KEYS.lease))
     assert int(lease.split(":")[1]) == worker.process.pid
     assert proj.delayed() == 0
 

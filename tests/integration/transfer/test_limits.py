@@ -18,10 +18,11 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.servers.monitor import Monitor
+from tests.support.slots import KEYS, SLOTS
 from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS
 from tests.support.workers.standalone import Standalone, await_lease
-from tests.support.workers.transfers import QUEUE, Transfer, arrived
+from tests.support.workers.transfers import QUEUE, Transfer, arrived, commands_of_look
 
 FLOOD, RATE, BURST = 20_000, 200, 50
 LATE = {"overdue": {QUEUE: "dead-letter"}, "max_lateness": 60, "overdue_queue": "too_late"}
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.both_forms
 
 @pytest.fixture
 def store(client: redis.Redis, backup: str) -> Iterator[DelayStore]:
-    store = DelayStore(client, options=Options(backup=backup))
+    store = DelayStore(client, KEYS, options=Options(backup=backup))
     for queue in (QUEUE, "other"):
         store.queues.know(queue)
     return store
@@ -68,7 +69,7 @@ def test_a_flood_leaves_no_faster_than_the_rate(
         assert store.now_ms() - urgent_ms < 1_000
         stays(lambda: in_time(store, low, due_ms), 2.0)
         sent, took_s = monitor.commands(str(workers[1].pid)).total() - before, monotonic() - begun
-    assert sent <= 30 * took_s
+    assert sent <= 30 * commands_of_look(2) * took_s
     until(lambda: arrived(store.client)["urgent"])
     workers[0].send_signal(signal.SIGKILL)
     moved = store.client.llen(low)
@@ -86,19 +87,23 @@ def in_time(store: DelayStore, key: str, due_ms: float) -> bool:
 def test_messages_that_are_too_late_become_dead_letters(
     redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, backup: str
 ) -> None:
-    """Workers that are killed one after the other lose none, and repeat hardly any; what is not too late runs."""
+    """Workers that are killed one after the other lose none, and what is not too late runs.
+
+    In hash slots a letter is pushed before its message leaves, so each kill may leave a batch of letters twice.
+    """
     offer_many(store, 3_000, PAST_MS)
     now_ms = store.now_ms()
     store.delivery.offer(QUEUE, Offer("in time", repr(now_ms - 1_000), 0, json.dumps("in time")))
-    for killed in range(1, 4):
-        worker = standalone(redis_server, backup=backup, lease_ttl=0.2, poll_interval=0.1, transfer_batch=40, **LATE)
+    batch, kills = 40, 3
+    for killed in range(1, kills + 1):
+        worker = standalone(redis_server, backup=backup, lease_ttl=0.2, poll_interval=0.1, transfer_batch=batch, **LATE)
         until(lambda: store.client.llen("too_late") >= 500 * killed)  # noqa: B023
         worker.kill()
         worker.wait(10)
     standalone(redis_server, backup=backup, lease_ttl=0.2, poll_interval=0.1, **LATE)
     until(lambda: arrived(store.client)["in time"])
-    letters = list(browse(DelayStore(store.client), "too_late"))
-    assert len(letters) == 3_000
+    letters = list(browse(DelayStore(store.client, KEYS), "too_late"))
+    assert 3_000 <= len(letters) <= 3_000 + (kills * batch if SLOTS else 0)
     assert len({bytes(letter.message) for letter in letters}) == 3_000
     assert set(arrived(store.client)) == {"in time"}
     assert store.figures.counts([QUEUE])[QUEUE].too_late == {"dropped": 0, "dead-lettered": 3_000}
@@ -128,7 +133,7 @@ def test_what_is_dropped_is_logged_once_in_a_while(
 @hash_only
 def test_held_back_messages_are_found_changed_and_run(store: DelayStore) -> None:
     """Cancel, reschedule and run now work on messages that are held back; run now does not ask the rate."""
-    limited = DelayStore(store.client, options=Options(transfer_rate=[0.001, 1]))
+    limited = DelayStore(store.client, KEYS, options=Options(transfer_rate=[0.001, 1]))
     body = json.dumps({"headers": {"task": "t", "id": "i", "eta": None}, "properties": {}, "body": ""})
     limited.delivery.offer(QUEUE, *(Offer(str(n), repr(PAST_MS + n), 0, body) for n in range(5)))
     assert limited.delivery.transfer(QUEUE).moved == 1

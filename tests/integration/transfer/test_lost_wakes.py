@@ -13,6 +13,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
+from tests.support.slots import KEYS, SLOTS
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
@@ -37,10 +38,10 @@ def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, t
     """A new head that was never announced to the leader is delivered all the same, and once."""
     transfer()
     options = Options(backup=backup)
-    mute = DelayStore(client, _Mute(), options=options)
+    mute = DelayStore(client, _Mute(slots=SLOTS), options=options)
     offer(mute, "far", 300)
     until(lambda: listeners(client, backup) == 1)
-    offer(DelayStore(client, options=options), "now", 0.05)
+    offer(DelayStore(client, KEYS, options=options), "now", 0.05)
     until(lambda: arrived(client) == {"now": 1}, what="the leader waits for the message that is due far away")
     offer(mute, "near", 0.3)
     until(lambda: arrived(client) == {"now": 1, "near": 1}, LATE_S)
@@ -49,7 +50,7 @@ def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, t
 def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer, backup: str) -> None:
     """Messages published while subscriptions are being cut arrive once each, and the leader listens again."""
     transfer()
-    store = DelayStore(client, options=Options(backup=backup))
+    store = DelayStore(client, KEYS, options=Options(backup=backup))
     store.queues.know(QUEUE)
     until(lambda: listeners(client, backup) == 1)
     for n in range(20):
@@ -96,7 +97,7 @@ def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_
 def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, transfer: Transfer, backup: str) -> None:
     """Transfer workers that all poll for the same due messages deliver each of them once."""
     count = 3000
-    store = DelayStore(client, options=Options(backup=backup))
+    store = DelayStore(client, KEYS, options=Options(backup=backup))
     for first in range(0, count, 500):
         store.delivery.offer(
             QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500))
@@ -105,5 +106,5 @@ def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, tr
     until(lambda: store.queues.stats(QUEUE).delayed == 0, 30)
     stats = store.queues.stats(QUEUE)
     assert stats.ready == count
-    bodies = [body for key in Keys().ready(QUEUE, (0, 3, 6, 9)) for body in client.lrange(key, 0, -1)]
+    bodies = [body for key in KEYS.ready(QUEUE, (0, 3, 6, 9)) for body in client.lrange(key, 0, -1)]
     assert set(Counter(bodies).values()) == {1}

@@ -9,14 +9,14 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.leadership import STANDBY_LOOKS
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until
+from tests.support.slots import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
 POLL_S = 0.1
-LEASES = Keys().leases
+LEASES = KEYS.leases
 #: Looks of one that stands by are at most 1.2 s apart; the rest is for a busy machine.
 LATE_S = 12.0
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.both_forms
 
 @pytest.fixture
 def store(client: redis.Redis, backup: str) -> DelayStore:
-    return DelayStore(client, options=Options(backup=backup))
+    return DelayStore(client, KEYS, options=Options(backup=backup))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def standby(redis_server: PrivateRedis, backup: str) -> Iterator[Standby]:
         options = Options(backup=backup, poll_interval=POLL_S)
         workers.append(
             TransferWorker(
-                lambda: DelayStore(redis.Redis(port=redis_server.port), options=options),
+                lambda: DelayStore(redis.Redis(port=redis_server.port), KEYS, options=options),
                 queues=queues,
             )
         )
@@ -115,8 +115,8 @@ def test_a_message_of_another_client_in_a_queue_of_ones_own_is_found(
     standby(queues=lambda: ["own"])
     # Only who stands by looks with plain commands, of which this is the last.
     until(lambda: any(each["cmd"] == "zrange" for each in client.client_list()), LATE_S, "it stands by")
-    client.zadd(Keys().timeout("own"), {"entry": 9e15})
-    until(lambda: client.sismember(Keys().queues, "own"), LATE_S)
+    client.zadd(KEYS.timeout("own"), {"entry": 9e15})
+    until(lambda: client.sismember(KEYS.queues, "own"), LATE_S)
 
 
 def test_who_stands_by_runs_hardly_a_script(store: DelayStore, client: redis.Redis, transfer: Transfer) -> None:

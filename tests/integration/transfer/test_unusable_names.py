@@ -8,11 +8,13 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.commands.shell import BIN, run
 from tests.support.conditions import until
+from tests.support.slots import KEYS
 from tests.support.workers.transfers import Transfer, arrived, offer
 
 pytestmark = pytest.mark.both_forms
@@ -23,7 +25,7 @@ BAD = [b"\xff\xfe", b"bad {\x80}", b"", b"\r\n*1", b"\0"]
 
 @pytest.fixture
 def store(client: redis.Redis, backup: str) -> DelayStore:
-    return DelayStore(client, options=Options(backup=backup))
+    return DelayStore(client, KEYS, options=Options(backup=backup))
 
 
 def test_bad_names_do_not_stop_other_queues(
@@ -73,8 +75,12 @@ def test_the_command_shows_and_cancels_beside_them(
     client.sadd(QUEUES, *BAD)
     due_ms = time.time() * 1000 + 600_000
     for name in BAD:
-        identity = f"in-{name!r}"
-        store.delivery.offer(name.decode(errors="surrogateescape"), _task(identity, due_ms))
+        queue, task = name.decode(errors="surrogateescape"), _task(f"in-{name!r}", due_ms)
+        if KEYS.has_slot(queue):
+            store.delivery.offer(queue, task)
+        else:
+            with pytest.raises(InvalidQueueName):
+                store.delivery.offer(queue, task)
     store.delivery.offer("q", _task("sound", due_ms))
     shown = run(redis_server, "status").stdout
     assert "\\udcff\\udcfe" in shown

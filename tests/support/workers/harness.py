@@ -21,8 +21,8 @@ from celery import Celery
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store.keys import Keys
 from tests.support.conditions import until
+from tests.support.slots import KEYS
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 #: The directory of the apps that the processes run.
@@ -182,7 +182,7 @@ class Proj:
 
     def keys(self, queue: str = "celery") -> list[str]:
         """Returns the names of the keys of a queue's delayed messages: the index, the bodies, two more."""
-        return Keys().stored(queue, self.backup)
+        return KEYS.stored(queue, self.backup)
 
     def lengths(self, queue: str = "celery") -> tuple[int, int]:
         """Counts the entries of a queue's index, and the bodies."""

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store.keys import Keys
 from tests.support.conditions import until
+from tests.support.slots import KEYS
 
 _PROGRAM = """
 import json, os, sys
 from redis import Redis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
-port, options = int(sys.argv[1]), Options(**json.loads(sys.argv[2]))
-TransferWorker(lambda: DelayStore(Redis(port=port, client_name=str(os.getpid())), options=options)).run()
+port, options, keys = int(sys.argv[1]), Options(**json.loads(sys.argv[2])), Keys(slots=sys.argv[3] == "slots")
+TransferWorker(lambda: DelayStore(Redis(port=port, client_name=str(os.getpid())), keys, options=options)).run()
 """
 
 #: Starts a transfer worker on a server; keywords are options.
@@ -28,13 +29,14 @@ Standalone = Callable[..., "subprocess.Popen[bytes]"]
 
 def start_standalone(server: PrivateRedis, **options: Any) -> "subprocess.Popen[bytes]":
     """Starts a transfer worker. Its connections have its process id as client name."""
-    return subprocess.Popen([sys.executable, "-c", _PROGRAM, str(server.port), json.dumps(options)])
+    arguments = [str(server.port), json.dumps(options), "slots" if server.slots else ""]
+    return subprocess.Popen([sys.executable, "-c", _PROGRAM, *arguments])
 
 
 def lease_holder(server: PrivateRedis, rank: int = 1) -> int | None:
     """Returns the process id of the leader (rank 1), or of the first or second deputy (2, 3)."""
     with server.client() as client:
-        name = client.get(Keys().leases[rank - 1])
+        name = client.get(KEYS.leases[rank - 1])
     return int(str(name).split(":")[1]) if name else None
 
 

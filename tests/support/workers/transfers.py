@@ -11,10 +11,10 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
+from tests.support.slots import KEYS, SLOTS
 from tests.support.store.plain_names import keys_of
 
 QUEUE = "celery"
@@ -55,5 +55,10 @@ def arrived(client: redis.Redis, queue: str = QUEUE) -> Counter[str]:
 
 def listeners(client: redis.Redis, backup: str, queue: str = QUEUE) -> int:
     """Counts the subscribers to the queue's new heads in this form."""
-    channel = Keys().channel(queue) if backup == "list" else Keys().wake
+    channel = KEYS.channel(queue) if backup == "list" else KEYS.wake
     return int(client.pubsub_numsub(channel)[0][1])
+
+
+def commands_of_look(heads: int) -> int:
+    """Returns how many commands a deputy sends to read heads: one script; in hash slots one a queue, and two of all."""
+    return heads + 2 if SLOTS else 1
