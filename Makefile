@@ -81,9 +81,9 @@ unit: $(VENV)/.test
 # from a wheel.
 # Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one. The
 # server of `delayq serve`, the journal and most commands know Celery and Redis only through what these tests cover.
-WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk connection consume dead_letters delays transfer \
-	transport waiting worker) \
-	--ignore tests/integration/connection/test_acl_journal.py
+WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk cluster connection consume dead_letters delays \
+	transfer transport waiting worker) \
+	$(addprefix --ignore tests/integration/,connection/test_acl_journal.py cluster/test_views.py cluster/test_private_cluster.py)
 
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \

@@ -29,7 +29,8 @@ from celery_ext.serve.api.delivery_models import (
     TakeQuery,
 )
 from celery_ext.serve.lending.content import content_of
-from celery_ext.serve.lending.leases import LeaseGone, Lender, Settled
+from celery_ext.serve.lending.lease_ids import LeaseGone
+from celery_ext.serve.lending.leases import Lender, Settled
 from celery_ext.serve.lending.line import Line, LineFull, Want
 from celery_ext.serve.lending.queues import KnownQueues, is_broadcast
 from celery_ext.serve.problems import Problem, bad_request

@@ -5,17 +5,15 @@ state is in Redis. So any process can serve any request, and one that is killed 
 """
 
 import logging
-import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from secrets import token_hex
 from time import monotonic
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.text import as_bytes, as_text, readable
+from celery_ext.serve.lending.lease_ids import LeaseGone, name_of, new_id, queue_in, tags_of
+from kombu_delayq.connection.text import as_bytes, readable
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
 from kombu_delayq.message.redelivery import redelivered
@@ -29,16 +27,8 @@ from kombu_delayq.store.types import Offer
 
 logger = logging.getLogger(__name__)
 
-#: Most messages of a lease.
-MOST = 100
 #: For about how long, in s, one call goes on where messages that are due later stand before others.
 PATIENCE_S = 1.0
-#: In a cluster, the queue is behind the number of messages and the random characters.
-_ID = re.compile(r"([1-9][0-9]{0,2})-[0-9a-f]{32}(?:-([A-Za-z0-9_-]*))?")
-
-
-class LeaseGone(Exception):
-    """The lease has ended, or holds nothing any more, or never was the caller's."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +99,8 @@ class Lender:
         Raises:
             LeaseGone: None of the messages is held, nor is the lease known.
         """
-        name = _name(caller, lease, tags)
-        gone = self._store.taking.ack([f"{name}.{tag}" for tag in tags], _queue_in(lease))
+        name = name_of(caller, lease, tags)
+        gone = self._store.taking.ack([f"{name}.{tag}" for tag in tags], queue_in(lease))
         return self._settled(name, lease, tags, gone)
 
     def release(self, caller: str, lease: str, tags: Sequence[str], delay_s: float | None = None) -> Settled:
@@ -126,7 +116,7 @@ class Lender:
             LeaseGone: None of the messages is held, nor is the lease known.
             UnreadableMessage: The eta of a message cannot be changed; it stays in hand, and so do those after it.
         """
-        name = _name(caller, lease, tags)
+        name = name_of(caller, lease, tags)
         if delay_s is None:
             gone = self._put_back(name, lease, tags, lambda note: to_json(redelivered(note.message)), redelivers=True)
         else:
@@ -153,19 +143,19 @@ class Lender:
         Raises:
             LeaseGone: The messages have gone back, or all are acknowledged.
         """
-        name = _name(caller, lease, ())
-        consumer, queue = self._check_known(name, lease), _queue_in(lease)
+        name = name_of(caller, lease, ())
+        consumer, queue = self._check_known(name, lease), queue_in(lease)
         ends_ms = self._store.now_ms() + 1000 * lease_s
-        held = self._store.taking.held(_tags(name, lease), queue)
+        held = self._store.taking.held(tags_of(name, lease), queue)
         queues = [queue] if self._store.keys.slots else consumer.queues
         if not self._store.consumers.beat(name, queues, held, ttl_s=lease_s):
             raise LeaseGone
         return ends_ms, [tag.rpartition(".")[2] for tag in held]
 
     def _lend(self, caller: str, queue: str, most: int, lease_s: float) -> Lent | None:
-        lease = f"{most}-{token_hex(16)}"
-        if self._store.keys.slots:
-            lease += f"-{urlsafe_b64encode(as_bytes(queue)).decode().rstrip('=')}"
+        slots = self._store.keys.slots
+        lease = new_id(most, queue if slots else "")
+        if slots:
             self._store.consumers.note_queues([queue])
         name = lent_name(caller, lease)
         now_ms = self._store.now_ms()
@@ -217,7 +207,7 @@ class Lender:
 
     def _notes(self, name: str, lease: str, tags: Sequence[str]) -> dict[str, Note]:
         """Returns what is still held, those first that came first."""
-        held = self._store.consumers.notes([f"{name}.{tag}" for tag in sorted(tags, key=int)], _queue_in(lease))
+        held = self._store.consumers.notes([f"{name}.{tag}" for tag in sorted(tags, key=int)], queue_in(lease))
         notes = {one.tag: read_note(as_bytes(one.note)) for one in held}
         return {tag: note for tag, note in notes.items() if note is not None}
 
@@ -257,46 +247,11 @@ class Lender:
         return Settled([tag for tag in tags if tag not in missing], missing)
 
     def _check_known(self, name: str, lease: str) -> ConsumerLease:
-        consumer = self._store.consumers.find(name, _queue_in(lease))
+        consumer = self._store.consumers.find(name, queue_in(lease))
         if consumer is None or consumer.left_ms == -inf:
             raise LeaseGone
         return consumer
 
     def _forget_if_empty(self, name: str, lease: str) -> None:
-        if not self._store.taking.held(_tags(name, lease), queue := _queue_in(lease)):
+        if not self._store.taking.held(tags_of(name, lease), queue := queue_in(lease)):
             self._store.consumers.leave(name, queue)
-
-
-def _name(caller: str, lease: str, tags: Sequence[str]) -> str:
-    """Returns the name of a lease's consumer.
-
-    Raises:
-        LeaseGone: There never was such a lease.
-        ValueError: There is no such tag in any lease.
-    """
-    match = _ID.fullmatch(lease)
-    if match is None:
-        raise LeaseGone
-    for tag in tags:
-        if not (tag.isascii() and tag.isdecimal() and 1 <= int(tag) <= int(match[1])):
-            raise ValueError(f"{tag!r} is no tag of this lease")
-    return lent_name(caller, lease)
-
-
-def _tags(name: str, lease: str) -> list[str]:
-    """Returns all tags that a lease may have."""
-    most, _, _ = lease.partition("-")
-    return [f"{name}.{number}" for number in range(1, int(most) + 1)]
-
-
-def _queue_in(lease: str) -> str:
-    """Returns the queue that the id of a lease has in a cluster; elsewhere an empty text.
-
-    Raises:
-        LeaseGone: There never was such a lease.
-    """
-    match = _ID.fullmatch(lease)
-    try:
-        return as_text(urlsafe_b64decode(f"{match[2]}===")) if match is not None and match[2] else ""
-    except ValueError:
-        raise LeaseGone from None

@@ -94,10 +94,10 @@ def test_errors_come_before_any_task(
 
 
 @pytest.mark.long
-def test_case_where_spark_tells_it_apart(
-    spark: SparkSession, frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis
-) -> None:
+def test_case_where_spark_tells_it_apart(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """With ``spark.sql.caseSensitive`` a column in another case is refused: it is neither ``eta`` nor an argument."""
+    # Tasks refuse it, and each attempt starts a Python worker anew. With one partition there are four attempts at most.
+    frame = spark.range(0, 10, 1, 1)
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         with pytest.raises(Exception, match="caseSensitive is true, and names are in another case: ETA instead of eta"):

@@ -9,7 +9,7 @@ from kombu import Connection, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.messages.batch import BatchMessages
+from celery_ext.spark.write.messages.types import BatchMessages
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun

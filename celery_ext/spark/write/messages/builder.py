@@ -7,10 +7,11 @@ import pyarrow as pa
 from celery_ext.spark import task_ids
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.columns import Columns
-from celery_ext.spark.write.messages.batch import BatchBuilder, BatchMessages, FarMessages, MessageSettings
+from celery_ext.spark.write.messages.batch import BatchBuilder
 from celery_ext.spark.write.messages.dead_letters import DeadLetterBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
+from celery_ext.spark.write.messages.types import BatchMessages, FarMessages, MessageSettings
 
 
 class MessageBuilder:
