@@ -30,7 +30,15 @@ if SLOTS:
     # Tests name keys as they are on a plain server; in a cluster, they are told apart by their hash tags.
     PrivateRedis.client = _client_of_plain_names  # type: ignore[method-assign]
 
+#: Length of values that may be part of the name of a test.
+LONGEST_NAME = 120
+
 __all__ = ["pytest_terminal_summary"]  # a hook; with pytest-xdist only what is here is loaded where it is called
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names long values by their length: with pytest-xdist, each process sends the names of all tests to another."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > LONGEST_NAME else None
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
+from tests.support.conditions import until
 from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
     BACKUP,
@@ -155,8 +156,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     soon_ms = clock_ms(store.client) + 1_000
     assert change(store, identity, soon_ms, b"\xff\x00") == "rescheduled"
     assert only(store, identity) == Waiting("q", identity, kept_ms(store, soon_ms), 0, b"\xff\x00", store.backup)
-    while store.queues.size("q"):
-        store.delivery.transfer("q")
+    until(lambda: store.delivery.transfer("q").moved)
     assert popped(store.client, "q") == [b"\xff\x00"]
     assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
 

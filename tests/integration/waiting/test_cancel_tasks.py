@@ -31,7 +31,7 @@ CUSTOM_IDS = [
     "☃ ü",
     "'\"",
 ]
-SOON_S = 3.0
+SOON_S = 5.0
 
 
 def _is_revoked(result: AsyncResult) -> bool:

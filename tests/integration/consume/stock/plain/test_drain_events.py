@@ -37,7 +37,7 @@ def test_a_call_ends_close_to_its_timeout(proj: Proj, timeout: float) -> None:
         begun = monotonic()
         with pytest.raises(TimeoutError):
             connection.drain_events(timeout=timeout)
-        assert timeout <= monotonic() - begun < timeout + 2
+        assert timeout <= monotonic() - begun < timeout + 5
 
 
 def test_a_call_without_time_still_gets_what_is_there(proj: Proj) -> None:

@@ -62,7 +62,7 @@ def test_get_waits_as_long_as_it_is_asked_to(proj: Proj) -> None:
         begun = monotonic()
         with pytest.raises(Empty):
             jobs.get(timeout=0.4)
-        assert 0.4 <= monotonic() - begun < 2.4
+        assert 0.4 <= monotonic() - begun < 5
         with proj.connection() as publisher:
             timer = Timer(0.3, publish, (publisher, "late"))
             timer.start()
