@@ -61,14 +61,13 @@ class Office:
         """
         journal, promotion = self._store.journal, self._store.promotion
         seen: Answer | None = None
-        suspect = False
         for _ in range(10):
             epoch, beat = journal.epoch(), journal.beat()
             office = promotion.take_office(journal.id, epoch, beat)
             if office.word == "lost" and (epoch, beat) == (1, 0):  # a journal that nobody has promoted yet
                 office = promotion.begin_epoch(journal.id, epoch, beat)
             elif office.word in ("lost", "behind") and self.at_queues is not None:
-                office, suspect = promotion.begin_epoch(journal.id, epoch, beat, office.term), True
+                office, epoch = self._suspect(self.at_queues, epoch, beat, office)
             elif office.word in ("lost", "behind"):
                 office = self._lose(epoch, beat, office)
                 epoch += 1
@@ -78,7 +77,7 @@ class Office:
                 self._catch_up(epoch, beat, office)
             if office.word == "taken":
                 if self.at_queues is not None:
-                    epoch = self.at_queues.take(office.term, epoch, beat, suspect=suspect)
+                    epoch = self.at_queues.take(office.term, epoch, beat)
                 self.term, self.epoch, self._beat, self._next_beat = office.term, epoch, beat, 0.0
                 return
             seen = office
@@ -126,6 +125,18 @@ class Office:
             return False
         self.at_queues.enter(queue, self.term, self.epoch, self._beat)
         return True
+
+    def _suspect(self, at_queues: AtQueues, epoch: int, beat: int, seen: Answer) -> tuple[Answer, int]:
+        """Looks for lost queues, as the marker of all is lost. Returns the answer of Redis, and the epoch.
+
+        Meanwhile the marker of all has an earlier epoch. So if this promoter dies, the next one looks again.
+        """
+        journal, promotion = self._store.journal, self._store.promotion
+        office = promotion.begin_epoch(journal.id, epoch - 1, beat, seen.term)
+        if office.word != "taken":
+            return office, epoch
+        epoch = at_queues.take(office.term, epoch, beat, suspect=True)
+        return promotion.begin_epoch(journal.id, epoch, beat, office.term), epoch
 
     def _lose(self, epoch: int, beat: int, seen: Answer) -> Answer:
         """Begins the epoch after a loss. Returns the answer of Redis."""

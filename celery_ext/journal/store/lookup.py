@@ -243,7 +243,9 @@ class JournaledLookup(Lookup):
 
     def _unnoticed(self, queue: str) -> float:
         """Returns the watermark of a queue whose loss nobody has noticed yet; infinity without a loss."""
-        is_lost = self._promotion.marker(queue) is None and (not self._keys.slots or queue in self._journal.marked())
+        is_lost = self._promotion.marker(queue) is None
+        if is_lost and self._promotion.by_queue and queue not in self._journal.marked():
+            is_lost = self._promotion.marker() is None  # a queue that is new may have no marker yet
         return self._journal.watermarks().of(queue) if is_lost and self._journal.beat() else inf
 
     def _delete_rows_of(self, removed: Sequence[Waiting]) -> None:

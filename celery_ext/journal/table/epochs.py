@@ -76,10 +76,17 @@ class Epochs:
         done = update(_epochs).where(_epochs.c.epoch == epoch, _epochs.c.restored_ms.is_(None))
         self._database.write(lambda connection: connection.execute(done.values(restored_ms=now_ms)) and None)
 
-    def queues_of(self, epoch: int) -> list[str]:
-        """Returns the names of the queues that have rows of an epoch, sorted."""
+    def queues_in_redis(self) -> list[str]:
+        """Returns the names of the queues with rows that Redis was given and has not lost, sorted."""
         with self._database.reading() as connection:
-            return queues_where(connection, of_epoch(epoch))
+            ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
+            found = {
+                queue
+                for epoch in range(1, current + 1)
+                for queue in queues_where(connection, of_epoch(epoch))
+                if loss_of(ended, epoch, queue) is None
+            }
+        return sorted(found)
 
     def lost_in(self, epoch: int) -> list[tuple[str, int]]:
         """Returns each queue that lost data when an epoch ended, with each epoch in which Redis was given its rows.
@@ -167,7 +174,9 @@ class Epochs:
         to_ms: float = inf,
         count: int = 500,
     ) -> list[Row]:
-        """Returns rows of a queue that Redis was given in the current epoch, in the order of their due times.
+        """Returns rows of a queue that Redis was given and has not lost, in the order of their due times.
+
+        These are also rows of earlier epochs, if those ended with losses of other queues.
 
         Args:
             queue: Name of the queue.
@@ -177,8 +186,11 @@ class Epochs:
             count: Most rows.
         """
         with self._database.reading() as connection:
-            where = [of_epoch(epoch_in(connection)), _messages.c.queue == queue, *between(from_ms, to_ms, after)]
-            return rows_where(connection, where, count)
+            where = [_messages.c.queue == queue, *between(from_ms, to_ms, after)]
+            ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
+            kept = [epoch for epoch in range(1, current + 1) if loss_of(ended, epoch, queue) is None]
+            found = [row for epoch in kept for row in rows_where(connection, [of_epoch(epoch), *where], count)]
+        return sorted(found, key=lambda row: (row.due_ms, row.seq))[:count]
 
     def trim(self, retention_ms: float, count: int = 1_000) -> int:
         """Deletes rows of messages that have left Redis: those due before their watermark, and by a time more.

@@ -43,7 +43,7 @@ def check(store: JournaledStore, *, queues: Collection[str] = ()) -> Iterator[Ch
         What each page has found: first all pages of rows, then, with ``journal="all"``, those of messages in Redis.
     """
     journal = store.journal
-    for queue in journal.queues_of(journal.epoch()):
+    for queue in journal.queues_in_redis():
         if queues and queue not in queues:
             continue
         from_ms = store.now_ms()  # what is due by now leaves

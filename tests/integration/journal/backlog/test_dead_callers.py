@@ -80,7 +80,7 @@ def test_a_message_whose_move_died_waits_once(
 ) -> None:
     """At its old or its new time it comes once, also when Redis loses its data afterwards."""
     store = make_journaled(journal="all")
-    Promoter(store).beat()
+    promoter = Promoter(store).beat()
     now_ms = clock_ms(store.client)
     due_ms = {
         **{f"reschedule: far: {where}": now_ms + 30 * DAY_MS for where in LATER},
@@ -89,6 +89,7 @@ def test_a_message_whose_move_died_waits_once(
     }
     ids = [*due_ms]
     sent(store, ids)
+    promoter.beat()  # from now on it is in office at the queue, and what is far can be brought to Redis
     die_while_calling(redis_server, {"journal_url": journal_url, "journal": "all"}, due_ms)
     assert waiting(store) == Counter(ids)
     assert all_promoted(make_journaled) == Counter(ids)

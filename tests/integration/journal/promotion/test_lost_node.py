@@ -1,49 +1,132 @@
-"""A node of a Redis Cluster dies without a replica, and comes back empty: its queues are restored, the others go on."""
+"""Nodes of a Redis Cluster: one comes back empty, and its queues are restored; one fails over, and nothing is lost."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
+import pytest
 from kombu import Connection
 
 from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.journal import JournaledStore
 from celery_ext.journal.promotion.worker import JournalWorker
 from kombu_delayq.channel import DelayedChannel
+from tests.support.commands.shell import run
 from tests.support.conditions import until
-from tests.support.journal.stores import DAY_MS, addition, in_redis
+from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, restored
 from tests.support.servers.cluster import PrivateCluster
+from tests.support.servers.cluster_node import Node
 
 YEAR_S = 365 * 86_400
+IDS = [f"id {number}" for number in range(50)]
+
+#: Connects to the cluster as a promoter does.
+Connect = Callable[[], JournaledStore]
 
 
-def test_a_primary_that_comes_back_empty(own_cluster: PrivateCluster, tmp_path: Path) -> None:
-    """What waited there is promoted again, each row once; rows of queues on other nodes are left alone."""
+@pytest.fixture
+def connect(own_cluster: PrivateCluster, tmp_path: Path) -> Connect:
+    """Makes stores over one journal, whose rows are promoted a year before they are due."""
     options = {"journal_url": f"sqlite:///{tmp_path}/journal.db", "journal_lead": YEAR_S, "journal_restore": "auto"}
 
     def connect() -> JournaledStore:
         with Connection(own_cluster.url, transport=TRANSPORT, transport_options=options) as connection:
             return cast(JournaledStore, open_store(connection, pool=DelayedChannel.own_pool))
 
-    victim = own_cluster.node_of("a")
-    other = next(name for name in "bcdefgh" if own_cluster.node_of(name) is not victim)
+    return connect
+
+
+@pytest.fixture
+def store(connect: Connect) -> Iterator[JournaledStore]:
+    """One of these stores."""
     store = connect()
+    yield store
+    store.close()
+
+
+def elsewhere(cluster: PrivateCluster) -> str:
+    """Returns the name of a queue that is not on the node of the queue ``a``."""
+    return next(name for name in "bcdefgh" if cluster.node_of(name) is not cluster.node_of("a"))
+
+
+def fill(store: JournaledStore, *queues: str) -> None:
+    """Adds rows to queues that are due tomorrow."""
     due_ms = store.now_ms() + DAY_MS
-    ids = [f"id {number}" for number in range(50)]
-    store.journal.add([addition(one, due_ms, queue) for one in ids for queue in ("a", other)])
+    store.journal.add([addition(one, due_ms, queue) for one in IDS for queue in queues])
+
+
+def come_back_empty(cluster: PrivateCluster, victim: Node) -> None:
+    """Kills a primary and its replicas, and starts it again."""
+    for replica in cluster.replicas_of(victim):
+        cluster.kill(replica)
+    cluster.kill(victim)
+    cluster.restart(victim)
+
+
+def test_a_primary_that_comes_back_empty(own_cluster: PrivateCluster, store: JournaledStore, connect: Connect) -> None:
+    """What waited there is promoted again, each row once; rows of queues on other nodes are left alone."""
+    victim, other = own_cluster.node_of("a"), elsewhere(own_cluster)
+    fill(store, "a", other)
     worker = JournalWorker(connect)
     worker.start()
     try:
         until(lambda: len(in_redis(store, "a")) == len(in_redis(store, other)) == 50, timeout_s=30.0)
-        for replica in own_cluster.replicas_of(victim):
-            own_cluster.kill(replica)
-        own_cluster.kill(victim)
-        own_cluster.restart(victim)
+        come_back_empty(own_cluster, victim)
         until(lambda: [one.restored_ms for one in store.journal.epochs()] not in ([], [None]), timeout_s=60.0)
         until(lambda: store.journal.counts() == {} and len(in_redis(store, "a")) == 50, timeout_s=30.0)
     finally:
         worker.stop(10.0)
     [loss] = store.journal.epochs()
     assert loss.watermarks.of(other) == float("inf")
-    assert Counter(in_redis(store, "a")) == Counter(in_redis(store, other)) == Counter(ids)
-    store.close()
+    assert Counter(in_redis(store, "a")) == Counter(in_redis(store, other)) == Counter(IDS)
+
+
+def test_a_check_tells_the_truth_of_each_node(own_cluster: PrivateCluster, store: JournaledStore) -> None:
+    """`journal check` tells the loss of one node, and compares the queues of the others, before and after a restore."""
+    other = elsewhere(own_cluster)
+    fill(store, "a", other)
+    promoter = Promoter(store).beat()
+    assert promoter.round().promoted == 100
+    promoter.beat()
+
+    def check(code: int) -> tuple[list[str], str]:
+        result = run(own_cluster, "--journal-url", store.journal.url, "journal", "check", code=code)
+        return result.stdout.splitlines(), result.stderr
+
+    sound = f"queue {other}: 50 messages compared, all there"
+    assert check(0)[0] == ["queue a: 50 messages compared, all there", sound]
+
+    come_back_empty(own_cluster, own_cluster.node_of("a"))
+    until(lambda: in_redis(store, "a") == [], 30, "the node is back")
+    missed, told = check(1)
+    assert missed[0].startswith("queue a: 50 messages compared, 50 missing in Redis, such as id 0, ")
+    assert (missed[1:], "no promoter has noted it yet" in told) == ([sound], True)
+
+    Promoter(store).beat()
+    noted, told = check(1)
+    assert (noted, "about 50 messages to restore" in told) == ([sound], True)
+    assert store.redis_alone.lookup.cancel([other], IDS[:1]).keys() == {IDS[0]}
+    assert check(1)[0] == [f"queue {other}: 50 messages compared, 1 missing in Redis, such as id 0"]
+
+    assert restored(store)[:2] == (50, 50)
+    assert Promoter(store).beat().round().promoted == 50
+    told_last = check(1)
+    assert told_last[0][0] == "queue a: 50 messages compared, all there"
+    assert told_last[0][1].endswith("1 missing in Redis, such as id 0")
+    assert "restore" not in told_last[1]
+
+
+def test_a_failover_is_no_loss(own_cluster: PrivateCluster, store: JournaledStore) -> None:
+    """A replica that becomes the primary has the markers: the promoter goes on in its office and epoch."""
+    fill(store, "a")
+    promoter = Promoter(store).beat()
+    assert promoter.round().promoted == 50
+    promoter.beat()
+    own_cluster.await_in_sync()
+    for node in {own_cluster.node_of(key) for key in ("a", store.keys.journal())}:
+        own_cluster.failover(node)
+    promoter.beat()
+    Promoter(store).beat()
+    assert store.journal.epochs() == []
+    assert Counter(in_redis(store, "a")) == Counter(IDS)

@@ -7,7 +7,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
-from celery_ext.journal.promotion.at_queues import OutOfOffice
+from celery_ext.journal.promotion.at_queues import AtQueues, OutOfOffice
 from celery_ext.journal.state import state_of
 from celery_ext.journal.upkeep import check
 from kombu_delayq.options import Options
@@ -71,6 +71,52 @@ def test_a_lost_queue_is_restored_alone(store: JournaledStore) -> None:
     assert Promoter(store).round().promoted == 1
     assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
     assert sum(page.missing for page in check(store)) == 0
+
+
+def test_a_check_compares_the_queues_that_are_not_lost(store: JournaledStore) -> None:
+    """Behind a loss of one queue, the others are compared as before, and what they miss is found."""
+    promoter = Promoter(store)
+    given(store, "a", "a1", "a2")
+    given(store, "b", "b1", "b2")
+    promoter.round()
+    lose(store, "a")
+    assert [(page.queue, page.missing_ids) for page in check(store)] == [("a", ("a1", "a2")), ("b", ())]
+    Promoter(store).beat()
+    assert [(page.queue, page.looked, page.missing) for page in check(store)] == [("b", 2, 0)]
+    assert [*store.redis_alone.lookup.cancel(["b"], ["b2"])] == ["b2"]
+    assert [(page.queue, page.missing_ids) for page in check(store)] == [("b", ("b2",))]
+    restored(store)
+    Promoter(store).round()
+    assert [(page.queue, page.missing_ids) for page in check(store)] == [("a", ()), ("b", ("b2",))]
+
+
+def test_who_looks_for_lost_queues_may_die(store: JournaledStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A promoter finds no marker of all, and dies before it has looked at the queues: the next one looks.
+
+    A queue that is new has no marker. Only the lost marker of all shows that it may be lost.
+    """
+    Promoter(store).beat()
+    store.journal.add([addition("a1", store.now_ms() + DAY_MS, "a")], offered=True)
+    store.client.flushall()
+
+    def dies(*_: object, **__: object) -> int:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AtQueues, "take", dies)
+        with pytest.raises(SystemExit):
+            Promoter(store)
+    Promoter(store).beat()
+    assert store.journal.lost_in(1) == [("a", 1)]
+    assert restored(store)[:2] == (1, 1)
+
+
+def test_what_a_new_queue_lost_is_cancelled(store: JournaledStore) -> None:
+    """A message that Redis has lost with the marker of all is cancelled, also if its queue had no marker yet."""
+    Promoter(store).beat()
+    store.journal.add([addition("a1", store.now_ms() + DAY_MS, "a")], offered=True)
+    store.client.flushall()
+    assert [*store.lookup.cancel(["a"], ["a1"])] == ["a1"]
 
 
 def test_who_notices_a_lost_queue_may_die_half_way(store: JournaledStore) -> None:

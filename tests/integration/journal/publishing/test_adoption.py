@@ -12,17 +12,18 @@ from kombu_delayq.message.redelivery import redelivered
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import MakeJournaled, in_redis
-
-UNACKED = ("unacked_index", "unacked")
+from tests.support.store.plain_names import unacked_of
 
 
 def hold(store: JournaledStore, tag: str) -> None:
-    store.client.zadd(UNACKED[0], {tag: time()})
-    store.client.hset(UNACKED[1], tag, "held")
+    index, unacked = unacked_of(store)
+    store.client.zadd(index, {tag: time()})
+    store.client.hset(unacked, tag, "held")
 
 
 def held(store: JournaledStore) -> tuple[int, int]:
-    return int(store.client.zcard(UNACKED[0])), int(store.client.hlen(UNACKED[1]))
+    index, unacked = unacked_of(store)
+    return int(store.client.zcard(index)), int(store.client.hlen(unacked))
 
 
 @pytest.mark.parametrize("tag", ["tag", ""])
@@ -31,10 +32,10 @@ def test_a_far_message_leaves_its_consumer(make_journaled: MakeJournaled, tag: s
     store = make_journaled()
     if tag:
         hold(store, tag)
-    assert store.delivery.adopt("q", far(), tag, *UNACKED) == "behind"
+    assert store.delivery.adopt("q", far(), tag, *unacked_of(store)) == "behind"
     assert (rows(store, "far"), held(store), in_redis(store)) == ([("far", True)], (0, 0), [])
     if tag:
-        assert store.delivery.adopt("q", far("other"), tag, *UNACKED) == "gone"
+        assert store.delivery.adopt("q", far("other"), tag, *unacked_of(store)) == "gone"
         assert rows(store, "other") == []
 
 
@@ -42,11 +43,11 @@ def test_a_consumer_that_died_half_way_doubles_nothing(make_journaled: MakeJourn
     """The row was written and the message came back to its queue, redelivered: the next consumer adds no row."""
     store = make_journaled()
     one = far()
-    store.delivery.adopt("q", one, "", *UNACKED)
+    store.delivery.adopt("q", one, "", *unacked_of(store))
     again = redelivered(json.loads(one.body), **{"x-delivery-count": 1})
     again["properties"]["delivery_tag"] = "another"
     hold(store, "tag")
-    assert store.delivery.adopt("q", one._replace(body=json.dumps(again)), "tag", *UNACKED) == "behind"
+    assert store.delivery.adopt("q", one._replace(body=json.dumps(again)), "tag", *unacked_of(store)) == "behind"
     assert (rows(store, "far"), held(store)) == ([("far", True)], (0, 0))
 
 
@@ -54,9 +55,9 @@ def test_a_message_that_is_due_leaves_no_row(make_journaled: MakeJournaled) -> N
     """By Redis's clock it is due already and stays with its consumer."""
     store = make_journaled(journal="all")
     hold(store, "tag")
-    assert store.delivery.adopt("q", Offer("i", "1000", 0, far().body), "tag", *UNACKED) == "due"
+    assert store.delivery.adopt("q", Offer("i", "1000", 0, far().body), "tag", *unacked_of(store)) == "due"
     assert (rows(store, "i"), held(store)) == ([], (1, 1))
-    assert store.delivery.adopt("q", near(), "tag", *UNACKED) == "first"
+    assert store.delivery.adopt("q", near(), "tag", *unacked_of(store)) == "first"
     assert (rows(store, "near"), held(store)) == ([("near", False)], (0, 0))
 
 
@@ -72,7 +73,7 @@ def test_without_the_database_redis_takes_it(
 
     monkeypatch.setattr(store.journal, "add", away)
     with caplog.at_level(logging.WARNING):
-        assert store.delivery.adopt("q", far(), "tag", *UNACKED) == "first"
+        assert store.delivery.adopt("q", far(), "tag", *unacked_of(store)) == "first"
     assert (in_redis(store), held(store)) == (["far"], (0, 0))
     assert (
         "the journal does not take a message of queue 'q', which waits in Redis now: JournalUnavailable" in caplog.text

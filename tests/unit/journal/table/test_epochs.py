@@ -5,7 +5,7 @@ from tests.support.journal.additions import DUE_MS, addition
 
 
 def _lost_ids(journal: Journal, epoch: int) -> list[str]:
-    return [row.id for queue in journal.queues_of(epoch) for row in journal.lost(epoch, queue)]
+    return [row.id for queue, given in journal.lost_in(epoch) for row in journal.lost(epoch, queue, given=given)]
 
 
 def test_a_loss_ends_an_epoch_once(journal: Journal) -> None:
@@ -62,6 +62,23 @@ def test_rows_of_the_current_epoch_are_not_taken_for_lost(journal: Journal) -> N
     assert journal.wait_again([number]) == []
     assert journal.keep([number]) == set()
     assert [row.seq for row in journal.offered("orders")] == [number]
+
+
+def test_rows_of_other_queues_are_not_taken_for_lost(journal: Journal) -> None:
+    """Where one queue loses its data, what Redis was given of the others is still there, whatever epoch it is from."""
+    for queue in ("lost", "orders"):
+        journal.add([addition(number, queue=queue) for number in (1, 3)], offered=True)
+    assert journal.end_epoch(DUE_MS, 1, ["lost"]) == 2
+    journal.add([addition(number, queue=queue) for queue in ("new", "orders") for number in (2, 4)], offered=True)
+    assert journal.queues_in_redis() == ["new", "orders"]
+    assert journal.offered("lost") == []
+    assert [row.id for row in journal.offered("orders")] == ["id-1", "id-2", "id-3", "id-4"]
+    first, second, *_ = journal.offered("orders")
+    assert journal.offered("orders", count=2) == [first, second]
+    after = second.due_ms, second.seq
+    assert [row.id for row in journal.offered("orders", after)] == ["id-3", "id-4"]
+    journal.end_epoch(DUE_MS)
+    assert journal.queues_in_redis() == journal.offered("orders") == []
 
 
 def test_trim_keeps_what_may_be_lost(journal: Journal) -> None:

@@ -90,8 +90,8 @@ class Model(RuleBasedStateMachine):
     def restore(self, again: bool, count: int) -> None:
         """What is lost waits again, or is found in Redis."""
         for epoch in range(1, self.epoch):
-            for queue in self.journal.queues_of(epoch):
-                found = [row.seq for row in self.journal.lost(epoch, queue, count=count)]
+            for queue, given in self.journal.lost_in(epoch):
+                found = [row.seq for row in self.journal.lost(epoch, queue, count=count, given=given)]
                 assert found
                 if not again:
                     assert self.journal.keep(found) == set(found)

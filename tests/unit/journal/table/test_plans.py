@@ -36,7 +36,7 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "delete_rows": lambda journal: journal.delete_rows([600, 601]),
     "replace": lambda journal: journal.replace([(700, addition(700, DUE_MS))]),
     "purge": lambda journal: journal.purge("queue-5", 50),
-    "queues_of": lambda journal: journal.queues_of(1),
+    "queues_in_redis": lambda journal: journal.queues_in_redis(),
     "offered": lambda journal: journal.offered("queue-7"),
     "trim": lambda journal: journal.trim(0.0, 10),
     "lost": lambda journal: (journal.end_epoch(0.0), journal.lost(1, "queue-7"), journal.count_lost(1)),
