@@ -55,7 +55,7 @@ def test_a_full_redis_is_no_success(make_api: MakeApi, own_server: PrivateRedis)
 
 def test_a_lost_answer_is_asked_for_again(make_api: MakeApi, redis_server: PrivateRedis) -> None:
     """When the connection is lost before Redis answers, the page is sent again, and stored once."""
-    with LosesReply(redis_server.port, b"delayq:sender") as proxy:
+    with LosesReply(redis_server.port, b":sender:") as proxy:
         api = make_api(shop(proxy.url))
         api.post("/v1/tasks", json=REMIND)
         proxy.arm()

@@ -112,7 +112,7 @@ def test_a_lost_answer_is_found_out_by_the_repetition(
 ) -> None:
     """When the answer of Redis is lost, the caller is told so, and a repetition finds the task that waits."""
     monkeypatch.setattr(publisher, "TRIES", 1)
-    with LosesReply(redis_server.port, b"delayq:sender") as proxy:
+    with LosesReply(redis_server.port, b":sender:") as proxy:
         api = make_api(shop(proxy.url))
         assert api.post("/v1/tasks", json=REMIND).status_code == 201
         proxy.arm()

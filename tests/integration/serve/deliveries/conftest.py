@@ -11,9 +11,26 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.serve.lending import HttpConsumer, Served, serve
+from tests.support.slots import KEYS
+from tests.support.store.plain_names import PlainNames
 from tests.support.workers.harness import TRANSPORT
 
 __all__ = ["serve"]
+
+
+class _NamesOfOrders(PlainNames):
+    """Takes the names of a plain server for the keys of the queue ``orders``."""
+
+    queue = "orders"
+
+
+@pytest.fixture
+def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
+    """A client of an empty database; decodes replies, and names the keys of ``orders`` as on a plain server."""
+    kind = _NamesOfOrders if redis_server.slots else redis.Redis
+    with kind(port=redis_server.port, decode_responses=True) as client:
+        client.flushall()
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +71,7 @@ def app(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[Celery]:
 @pytest.fixture
 def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
     """The store of the broker."""
-    store = DelayStore(redis.Redis(port=redis_server.port), options=Options())
+    store = DelayStore(redis.Redis(port=redis_server.port), KEYS, options=Options())
     yield store
     store.close()
 

@@ -15,6 +15,7 @@ from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import until
 from tests.support.serve.lending import HttpConsumer, Serve
 from tests.support.servers.proxies import LosesReply, Proxy
+from tests.support.slots import in_hand
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.transfers import Transfer
 
@@ -109,4 +110,4 @@ def test_consumers_and_workers_share_a_queue(
     assert found + Counter(run["value"] for run in runs) == Counter(range(90))
     assert found
     assert runs
-    until(lambda: not client.exists("unacked", "unacked_index"))
+    until(lambda: in_hand(client) == 0)

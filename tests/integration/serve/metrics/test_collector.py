@@ -19,6 +19,7 @@ from tests.support.conditions import until
 from tests.support.serve.metrics import Series, scraped
 from tests.support.serve.prometheus import promtool
 from tests.support.servers.acl import denials, url_of
+from tests.support.slots import KEYS, SLOTS
 from tests.support.store.consuming import ME, OTHER, end_lease, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
@@ -155,16 +156,18 @@ def test_what_redis_refuses_is_left_out(own_server: PrivateRedis, caplog: pytest
     """A key in the way hides its queue, and a missing right the figures that need it; the log says so once."""
     admin = own_server.client()
     for queue in ("orders", "broken"):
-        offer(DelayStore(redis.Redis(port=own_server.port)), "1", 900, queue)
+        offer(DelayStore(redis.Redis(port=own_server.port), KEYS), "1", 900, queue)
+    lives(DelayStore(redis.Redis(port=own_server.port), KEYS), queues=("orders",))
     admin.delete("delayq:{broken}:due")
     admin.set("delayq:{broken}:due", "somebody else's")
-    admin.execute_command("ACL", "SETUSER", "poor", "on", ">s3cret", "~delayq:*", "~orders*", "~broken*", "+@all")
+    keys = ("~delayq:*", "~{delayq}:*", "~orders*", "~{orders}*", "~broken*", "~{broken}*")
+    admin.execute_command("ACL", "SETUSER", "poor", "on", ">s3cret", *keys, "+@all")
     collector = DelayqCollector(f"redis://poor:s3cret@127.0.0.1:{own_server.port}/0")
     found = [scraped(collector) for _ in range(2)][1]
     assert found["redis_up",] == 1
     assert of("delayed_messages", found) == {"orders": 1}
     assert of("unacked_messages", found) == {}
-    assert of("consumers", found) == {"orders": 0}
+    assert of("consumers", found) == {"orders": 1}
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
     assert "queue 'broken'" in said[0]
@@ -174,8 +177,9 @@ def test_what_redis_refuses_is_left_out(own_server: PrivateRedis, caplog: pytest
 
 def test_the_rights_of_the_page_are_enough(users: PrivateRedis, caplog: pytest.LogCaptureFixture) -> None:
     """The users that the page on ACLs gives to `status`, and with two rights more to `transfer`, read every metric."""
-    users.client().execute_command("ACL", "SETUSER", "transfer", "+zcard", "+llen")
-    store = DelayStore(redis.Redis(port=users.port))
+    of_nodes = ("+cluster|nodes", "+info") if SLOTS else ()
+    users.client().execute_command("ACL", "SETUSER", "transfer", "+zcard", "+llen", *of_nodes)
+    store = DelayStore(redis.Redis(port=users.port), KEYS)
     offer(store, "1", 900, "celery")
     lives(store, queues=("celery",))
     store.client.lpush("celery", '{"properties": {"delivery_info": {}}}')
@@ -191,7 +195,8 @@ def test_the_rights_of_the_page_are_enough(users: PrivateRedis, caplog: pytest.L
 @pytest.mark.parametrize("backup", ["hash"], indirect=True)
 def test_any_name_of_a_queue_can_be_a_label(store: DelayStore) -> None:
     """Quotes, line breaks, braces and bytes that are no UTF-8 end no scrape; promtool understands the whole text."""
-    names = ['"}', "a\nb", "back\\slash", "{tag}", "ü 🐇", "\udcff"]
+    odd = '"' if store.keys.slots else '"}'  # where names with a brace and no tag are refused
+    names = [odd, "a\nb", "back\\slash", "{tag}", "ü 🐇", "\udcff"]
     for name in names:
         store.delivery.offer(name, waiting("i", PAST_MS))
     assert set(of("delayed_messages", scraped(DelayqCollector(store)))) == {*names[:-1], "\\udcff"}

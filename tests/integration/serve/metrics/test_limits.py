@@ -8,6 +8,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import asgi
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
+from tests.support.slots import KEYS
 from tests.support.store.keyspace import PAST_MS, waiting
 
 LIMITS = Options(transfer_rate={"sms": [5, 1]}, overdue={"news": "drop"}, max_lateness=60)
@@ -15,7 +16,7 @@ LIMITS = Options(transfer_rate={"sms": [5, 1]}, overdue={"news": "drop"}, max_la
 
 def test_held_back_messages_and_late_ones_are_shown(redis_server: PrivateRedis, raw_client: redis.Redis) -> None:
     """They have the rate, how many messages it holds back and until when, and how many were dropped."""
-    store = DelayStore(raw_client, options=LIMITS)
+    store = DelayStore(raw_client, KEYS, options=LIMITS)
     store.delivery.offer("sms", *(waiting(str(number), PAST_MS) for number in range(51)))
     store.delivery.offer("news", *(waiting(str(number), PAST_MS) for number in range(3)))
     for queue in ("sms", "news"):
