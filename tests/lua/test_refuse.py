@@ -133,7 +133,7 @@ def test_the_notes_are_gone_when_none_is_needed(make_store: MakeStore) -> None:
     """The key goes with the last note."""
     store = make_store(cancelled_ttl=1)
     store.chains.refuse(["i"])
-    until(lambda: not store.client.exists(CANCELLED), 10)
+    until(lambda: not store.client.exists(CANCELLED))
 
 
 def test_nothing_to_note_changes_nothing(store: DelayStore) -> None:

@@ -6,8 +6,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: How long a condition may take to become true, in s: long on a busy machine, and shorter than polls of tests in which
+#: no poll may help.
+DEADLINE_S = 45.0
 
-def until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
+
+def until(condition: Callable[[], T], timeout_s: float = DEADLINE_S, what: str = "") -> T:
     """Returns the value of ``condition`` as soon as it is true; fails the test after ``timeout_s``.
 
     A slow condition is asked less often: other tests need the processor.

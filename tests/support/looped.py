@@ -75,7 +75,7 @@ class Looped:
         for tick in list(self.hub.on_tick):
             tick()
 
-    def until(self, condition: Callable[[], object], what: str = "", timeout_s: float = 15.0) -> None:
+    def until(self, condition: Callable[[], object], what: str = "", timeout_s: float = 30.0) -> None:
         """Lets the loop turn until the condition is true."""
         deadline = monotonic() + timeout_s
         while not condition():

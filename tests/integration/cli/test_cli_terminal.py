@@ -89,7 +89,7 @@ def test_without_a_terminal_for_the_question_nobody_is_asked(proj: Proj) -> None
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)  # a busy machine takes minutes
+@pytest.mark.timeout(600)  # a busy machine takes minutes
 def test_many_ids_are_cancelled_with_a_progress_bar(proj: Proj, many_ids: Path) -> None:
     """They are read as a stream, the waiting ones are found, and a bar counts on stderr alone."""
     for each in HELD:
@@ -104,7 +104,7 @@ def test_many_ids_are_cancelled_with_a_progress_bar(proj: Proj, many_ids: Path) 
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)  # a busy machine takes minutes
+@pytest.mark.timeout(600)  # a busy machine takes minutes
 def test_many_ids_are_answered_line_by_line(proj: Proj, many_ids: Path) -> None:
     """With --json each id has its line, written while further ids are read, and there is no bar without a terminal."""
     proj.send("record", countdown=3600, task_id=HELD[1])

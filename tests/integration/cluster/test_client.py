@@ -54,7 +54,7 @@ def test_sends_commands_to_the_nodes_of_their_keys(cluster: PrivateCluster, clie
     assert {key.decode() for key in client.scan_iter("?")} == {*KEYS}
     assert {*client.nodes()} == {f"127.0.0.1:{node.port}" for node in cluster.primaries()}
     pool = pool_of(client)
-    until(lambda: pool.refresh() or len(client.nodes(replicas=True)) == 6, 10, "Redis names replicas that have data")
+    until(lambda: pool.refresh() or len(client.nodes(replicas=True)) == 6, what="Redis names replicas that have data")
     assert all(node.dbsize() for node in client.nodes().values())
 
 
@@ -161,7 +161,7 @@ def test_answers_for_other_nodes_while_one_hangs(own_cluster: PrivateCluster, ow
         replies = dict(zip(KEYS, pipe.execute(raise_on_error=False), strict=True))
     assert isinstance(replies["a"], (redis.ConnectionError, redis.TimeoutError))
     assert b"1" in replies.values()
-    until(lambda: _value_of(own_client, "a") == b"1", 30, "the replica has taken over")
+    until(lambda: _value_of(own_client, "a") == b"1", what="the replica has taken over")
     own_cluster.continue_process(hanging)
 
 
@@ -179,7 +179,7 @@ def test_repeats_no_command_whose_reply_is_lost(cluster: PrivateCluster, client:
     pushed = threading.Event()
 
     def kill_when_pushed() -> None:
-        until(lambda: "blpop" in {one["cmd"] for one in node.client.client_list()}, 10, "it waits")
+        until(lambda: "blpop" in {one["cmd"] for one in node.client.client_list()}, what="it waits")
         node.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         pushed.set()
 

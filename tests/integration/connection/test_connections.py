@@ -46,7 +46,7 @@ def test_a_store_of_spark_that_is_closed_leaves_no_connection(own_server: Privat
         store.scan.count("q")
         assert connections(own_server.port) == 1
         store.close()
-        until(lambda: connections(own_server.port) == 0, 5, "closed")
+        until(lambda: connections(own_server.port) == 0, what="closed")
 
 
 def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,12 +64,12 @@ def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pyt
             for pool in (channel.separate_pool(), channel.own_pool()):
                 store = connect_store(channel, pool)
                 store.delivery.offer("q", Offer("i", "+60000", 0, "{}"))
-                until(lambda: sum(map(connections, ports)) > sum(before), 5, "connected")
+                until(lambda: sum(map(connections, ports)) > sum(before), what="connected")
                 store.close()
-                until(lambda: [connections(port) for port in ports] == before, 5, "closed")
+                until(lambda: [connections(port) for port in ports] == before, what="closed")
             ahead = channel.put_ahead("q")
             ahead.put(PageId("s", 1), [Offer("j", "+60000", 0, "{}")])
             ahead.confirm()
             ahead.close()
-            until(lambda: [connections(port) for port in ports] == before, 5, "closed")
+            until(lambda: [connections(port) for port in ports] == before, what="closed")
             assert managers == {name: vars(channel)[name] for name in managers}

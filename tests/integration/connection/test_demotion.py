@@ -33,7 +33,7 @@ def _promote(server: PrivateRedis) -> None:
 
 
 def _await_loss(worker: Worker) -> None:
-    until(lambda: "Connection to broker lost" in worker.log, 20, "the worker notices")
+    until(lambda: "Connection to broker lost" in worker.log, what="the worker notices")
 
 
 @pytest.mark.long

@@ -76,7 +76,7 @@ def test_a_restarted_redis_goes_on_from_its_file(
     durable_server.stop(how)
     with pytest.raises((OperationalError, redis.ConnectionError)):
         proj.send("record", countdown=1, retry=False)
-    until(lambda: time.time() > dues["9"], 10)
+    until(lambda: time.time() > dues["9"])
     durable_server.start()
     back = time.time()
     _await_each_once(proj, dues, back)
@@ -173,7 +173,7 @@ def _offers(server: PrivateRedis) -> int:
 
 
 def _await_loss(worker: Worker) -> None:
-    until(lambda: "Cannot connect to" in worker.log, 30, "the worker notices the loss")
+    until(lambda: "Cannot connect to" in worker.log, what="the worker notices the loss")
 
 
 @pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
@@ -196,5 +196,5 @@ def test_a_worker_that_holds_messages_outlives_redis(
         sweep(proj)
         return {run["value"] for run in proj.runs()} == {0, 1, 2} and not client.hlen("unacked")
 
-    until(all_ran, 40, worker.log)
+    until(all_ran, what=worker.log)
     assert worker.alive()

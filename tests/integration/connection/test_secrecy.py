@@ -102,7 +102,7 @@ def test_wrong_password_is_not_printed(guarded: Guarded, make_proj: MakeProj) ->
         said = _delayq("--broker", f"delayq://{guarded.by_wrong}", *command, ended_by=ended_by)
         assert "invalid" in said
         _assert_secret(said)
-    until(lambda: "password" in worker.log or not worker.alive(), 40, "the worker met the wrong password")
+    until(lambda: "password" in worker.log or not worker.alive(), what="the worker met the wrong password")
     _assert_secret(worker.log)
     assert "invalid" in worker.log
 

@@ -31,7 +31,7 @@ PLAN = Plan(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_no_fault_loses_a_task(tmp_path: Path) -> None:
     """No task is lost, early, stuck, or run twice without a reason, and nothing is left in Redis."""
     with SingleRedis(tmp_path) as broker:

@@ -23,7 +23,7 @@ def transfers() -> int:
 
 @pytest.fixture(autouse=True)
 def _none_is_left() -> None:
-    until(lambda: transfers() == 0, 10, "no transfer worker of a test before")
+    until(lambda: transfers() == 0, what="no transfer worker of a test before")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_queue_of_tasks_gets_a_transfer_worker_however_it_is_declared(proj: Pr
         with connection.Consumer([queue(channel)], callbacks=[lambda body, _: received.append(body)], no_ack=True):
             assert transfers() == 1
             connection.Producer().publish("soon", exchange=queue.exchange, routing_key=key, DelaySeconds=0.3)
-            until(lambda: _drained(connection) or received, 15, "delivered")
+            until(lambda: _drained(connection) or received, what="delivered")
     assert received == ["soon"]
 
 

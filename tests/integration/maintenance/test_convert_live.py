@@ -69,7 +69,7 @@ def convert_and_break_off(server: PrivateRedis, queue: str, to: str, moved: int)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)  # on a busy machine, whose every process takes part
+@pytest.mark.timeout(600)  # on a busy machine, whose every process takes part
 def test_a_queue_in_use_is_moved_there_and_back(make_proj: MakeProj) -> None:
     """While apps of both forms publish and a worker runs, each task runs once, and none early; none that waits is lost.
 

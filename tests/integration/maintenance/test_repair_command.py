@@ -263,7 +263,7 @@ def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_clien
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)  # on a busy machine, whose every process takes part
+@pytest.mark.timeout(600)  # on a busy machine, whose every process takes part
 @pytest.mark.parametrize("backup", BACKUPS)
 def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakeProj, backup: str) -> None:
     """While tasks are published, damaged, transferred and run, repairs go on: each task runs once, and not early."""

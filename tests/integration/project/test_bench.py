@@ -24,7 +24,7 @@ def ran(scale: Scale, *contenders: celery_.Contender) -> Results:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_measure_of_a_contender_has_a_figure_or_a_reason() -> None:
     """A contender that can do everything goes through all the work, and nothing fails or is missing."""
     results = ran(TINY, celery_.HASH)

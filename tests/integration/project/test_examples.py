@@ -59,7 +59,7 @@ class Shop:
         log = self.directory / "worker.log"
         process = self.start("-m", "celery", "-A", "tasks", "worker", "-c", "1", "-l", "INFO", log=log)
         try:
-            until(lambda: " ready." in log.read_text() or process.poll() is not None, 40, "worker ready")
+            until(lambda: " ready." in log.read_text() or process.poll() is not None, what="worker ready")
             assert process.poll() is None, log.read_text()
             yield
         finally:
@@ -91,7 +91,7 @@ def test_the_unmodified_app_keeps_its_delayed_task_in_the_worker(shop: Shop, cli
     """On stock Redis the example works, its delayed task is held by the worker, and nothing of ours is in Redis."""
     with shop.worker():
         producer, log = shop.leave_cart()
-        until(lambda: client.hlen("unacked"), 20, "the worker holds the task")
+        until(lambda: client.hlen("unacked"), what="the worker holds the task")
         assert client.keys("delayq:*") == []
         assert reminded_after_s(producer, log) >= DELAY_S - 0.01
 
@@ -102,7 +102,7 @@ def test_with_one_setting_the_delayed_task_waits_in_redis(shop: Shop, client: re
     shop.change_setting()
     with shop.worker():
         producer, log = shop.leave_cart()
-        until(lambda: client.zcard("delayq:{celery}:due"), 20, "the task waits in Redis")
+        until(lambda: client.zcard("delayq:{celery}:due"), what="the task waits in Redis")
         assert client.hlen("unacked") == 0
         assert reminded_after_s(producer, log) >= DELAY_S - 0.01
     assert client.zcard("delayq:{celery}:due") == 0
@@ -179,7 +179,7 @@ def test_celery_and_a_jvm_share_queues_as_the_example_says(
     offered = shop.java("mails", "offer", "mails.send", "1", '["Ann", "Hello"]')
     assert client.zcard(waiting) == 3
     with shop.worker():
-        result = until(lambda: client.get(f"celery-task-meta-{offered}"), 20, "the task has run")
+        result = until(lambda: client.get(f"celery-task-meta-{offered}"), what="the task has run")
         assert json.loads(str(result))["result"] == "mail to Ann: Hello"
         assert f"{cancelled}: cancelled" in shop.celery("delayq", "cancel", "--yes", cancelled)
         shop.java("mails", "remove", "mails.send", removed, '["Eve", "Later"]')

@@ -39,7 +39,7 @@ print("good")
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     """The built wheel, installed where nothing else is, has its Lua files, types, commands and entry points.
 

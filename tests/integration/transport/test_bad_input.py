@@ -50,7 +50,7 @@ def test_every_eta_gives_a_run_a_wait_or_an_error(proj: Proj) -> None:
     same = [proj.send("record", f"same-{number}", countdown=1, task_id="same") for number in range(2)]
     assert same[0].id == same[1].id
     proj.await_runs(len(PAST) + 2)
-    until(lambda: all(f"unreadable-{number}" in worker.log for number in range(len(UNREADABLE))), 20, "reported")
+    until(lambda: all(f"unreadable-{number}" in worker.log for number in range(len(UNREADABLE))), what="reported")
     assert sorted(run["value"] for run in proj.runs()) == sorted(
         [*(f"past-{number}" for number in range(len(PAST))), "same-0", "same-1"]
     )
@@ -133,7 +133,7 @@ def test_old_redis_is_refused(make_proj: MakeProj) -> None:
             proj.send("record", countdown=5)
         assert not server.client().exists(*proj.keys())
         worker = proj.worker()
-        until(lambda: "no transfer worker runs in this process: Redis 6.0." in worker.log, 20, "said why")
+        until(lambda: "no transfer worker runs in this process: Redis 6.0." in worker.log, what="said why")
         assert "CRITICAL" in worker.log
         proj.send("record", "now")
         proj.await_runs(1)

@@ -54,12 +54,12 @@ def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeP
     client.config_set("maxmemory-policy", "allkeys-lru")
     proj = make_proj(own_server)
     worker = proj.worker()
-    until(lambda: "maxmemory-policy allkeys-lru" in worker.log, 20, "the risk is named")
+    until(lambda: "maxmemory-policy allkeys-lru" in worker.log, what="the risk is named")
     assert "may drop delayed messages" in worker.log
     client.config_set("maxmemory-policy", "noeviction")
     sent = {proj.send("record", f"{number} {BODY}", countdown=3).id for number in range(50)}
     client.config_set("maxmemory", 1)  # without a doubt too little
-    until(lambda: _reports(worker), 30, "said")
+    until(lambda: _reports(worker), what="said")
     stays(lambda: proj.lengths() == (50, 50), 2.5, "all stay")
     assert _reports(worker) <= 2  # for the lease and for the queue, however often they are tried
     assert proj.runs() == []

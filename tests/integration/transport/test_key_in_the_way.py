@@ -101,15 +101,15 @@ def test_transfer_goes_on_with_other_queues(
         client.rename(key, "aside{orders}")
     client.set(key, "in the way")
     with caplog.at_level(logging.ERROR), _transferring(connection) as worker:
-        until(_ready(client, SOUND), 20, "the sound queue is served")
-        until(lambda: _on_server(key) in caplog.text, 20, "the key is named")
+        until(_ready(client, SOUND), what="the sound queue is served")
+        until(lambda: _on_server(key) in caplog.text, what="the key is named")
         _publish(connection, SOUND, 0.5, "c")
-        until(lambda: client.llen(SOUND) == 2, 20, "the sound queue is still served")
+        until(lambda: client.llen(SOUND) == 2, what="the sound queue is still served")
         stays(lambda: len(caplog.records) == 1, 1, "said once")
         client.delete(key)
         if there:
             client.rename("aside{orders}", key)
-        until(_ready(client, HARMED), 20, "the harmed queue is served again")
+        until(_ready(client, HARMED), what="the harmed queue is served again")
         stays(_ready(client, HARMED), 0.5, "delivered once")
         assert worker.leading
     assert not client.exists(*stored[:2])
@@ -126,12 +126,12 @@ def test_transfer_waits_until_a_shared_key_is_away(
         client.rename(key, f"{key}:aside{{delayq}}")
     client.hset(key, "in", "the way")
     with caplog.at_level(logging.ERROR), _transferring(connection):
-        until(lambda: _on_server(key) in caplog.text, 20, "the key is named")
+        until(lambda: _on_server(key) in caplog.text, what="the key is named")
         stays(lambda: len(caplog.records) == 1 and not client.exists(HARMED), 1.5, "said once")
         client.delete(key)
         if there:
             client.rename(f"{key}:aside{{delayq}}", key)
-        until(_ready(client, HARMED), 20, "delivered")
+        until(_ready(client, HARMED), what="delivered")
         stays(_ready(client, HARMED), 0.5, "delivered once")
 
 
@@ -140,13 +140,13 @@ def test_leader_outlives_a_key_in_the_way_of_its_lease(
 ) -> None:
     """A key put in the way of the lease of a leading transfer worker stops nothing for good."""
     with caplog.at_level(logging.ERROR), _transferring(connection) as worker:
-        until(lambda: worker.leading, 20, "leads")
+        until(lambda: worker.leading, what="leads")
         client.delete(LEASE)
         client.hset(LEASE, "in", "the way")
         _publish(connection, HARMED, 0.5, "a")
-        until(lambda: _on_server(LEASE) in caplog.text, 20, "the key is named")
+        until(lambda: _on_server(LEASE) in caplog.text, what="the key is named")
         client.delete(LEASE)
-        until(_ready(client, HARMED), 20, "delivered")
+        until(_ready(client, HARMED), what="delivered")
         stays(_ready(client, HARMED), 0.5, "delivered once")
 
 

@@ -50,7 +50,7 @@ def test_a_cancelled_task_never_runs(proj: Proj) -> None:
     finished = proj.send("record", "finished")
     proj.await_runs(1)
     flaky = proj.send("flaky", 1, 300, countdown=0, task_id="flaky")
-    until(lambda: get(proj.app, flaky.id), 10, "waits for its second run")
+    until(lambda: get(proj.app, flaky.id), what="waits for its second run")
     running = proj.send("busy", SOON_S + 1)
     proj.await_runs(1, name="busy")
     ready = proj.send("record", "ready")
@@ -193,7 +193,7 @@ def test_observers_of_a_cancelled_task(proj: Proj) -> None:
     task_revoked.connect(on_revoked)
     proj.app.conf.task_send_sent_event = True
     with captured(proj) as seen:
-        until(lambda: proj.server.client().pubsub_numpat(), 10, "the receiver listens")
+        until(lambda: proj.server.client().pubsub_numpat(), what="the receiver listens")
         task = record.apply_async(("x",), countdown=300)
         assert cancel(proj.app, task.id) == "cancelled"
         record.apply_async(("y",))

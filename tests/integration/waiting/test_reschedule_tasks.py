@@ -65,7 +65,7 @@ def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
         run = _run(proj, value)
         assert run["at"] >= due - EPSILON_S
         assert abs(_eta(run) - due) < (5 if value == "in time" else EPSILON_S)
-    until(lambda: expired.state == "REVOKED", 20)
+    until(lambda: expired.state == "REVOKED")
     stays(lambda: len(proj.runs()) == 7, 1, "each once")
     assert proj.delayed() == 0
 
@@ -87,7 +87,7 @@ def test_an_adopted_message_is_moved_and_not_adopted_again(make_proj: MakeProj) 
     proj, stock = make_proj(), make_proj(broker_transport="")
     proj.worker(concurrency=1)
     tasks = [stock.send("record", value, countdown=300) for value in ("now", "soon", "never")]
-    until(lambda: proj.delayed() == 3, 20, "adopted")
+    until(lambda: proj.delayed() == 3, what="adopted")
     assert run_now(proj.app, tasks[0].id) == "transferred"
     assert reschedule(proj.app, tasks[1].id, countdown=1) == "rescheduled"
     assert cancel(proj.app, tasks[2].id) == "cancelled"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.workers.harness import APPS, Proj
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def told(proj: Proj, *program: str) -> dict[str, Any]:

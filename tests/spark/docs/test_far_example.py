@@ -28,7 +28,7 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_reminders_of_today_are_sent_once(
     demo: Any,
     spark: SparkSession,

@@ -82,7 +82,7 @@ def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)  # two JVMs
+@pytest.mark.timeout(600)  # two JVMs
 @pytest.mark.usefixtures("killed")
 def test_killed_jobs_run_again(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path

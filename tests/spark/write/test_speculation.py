@@ -44,7 +44,7 @@ def be_overtaken(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[R
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)  # six JVMs
+@pytest.mark.timeout(600)  # six JVMs
 @pytest.mark.usefixtures("java")
 def test_speculative_copies(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
     """A speculative copy of a slow task, and the slow one itself, together send each row once."""

@@ -11,6 +11,7 @@ from kombu import Connection, Exchange, Queue
 from kombu.serialization import loads
 
 from tests.support import slots
+from tests.support.conditions import DEADLINE_S
 
 JOBS = Queue("jobs")
 
@@ -27,7 +28,7 @@ def publish(connection: Connection, *bodies: Any, queue: str = "jobs", **propert
         producer.publish(body, **properties)
 
 
-def drain(connection: Connection, received: list[Any], count: int, timeout_s: float = 20.0) -> None:
+def drain(connection: Connection, received: list[Any], count: int, timeout_s: float = DEADLINE_S) -> None:
     """Drains events until a list has got ``count`` entries; fails the test after ``timeout_s``."""
     deadline = monotonic() + timeout_s
     while len(received) < count:

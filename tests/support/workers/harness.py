@@ -80,7 +80,7 @@ class Worker:
             assert self.process.poll() is None, f"worker {self.name} ended:\n{self.log[-4000:]}"
             return " ready." in self.log
 
-        until(is_ready, 40, f"worker {self.name} ready")
+        until(is_ready, 90, f"worker {self.name} ready")
         return self
 
     def alive(self) -> bool:
@@ -93,7 +93,7 @@ class Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(10)
 
-    def stop(self, timeout_s: float = 20.0) -> int:
+    def stop(self, timeout_s: float = 60.0) -> int:
         """Warm shutdown. Returns the exit code."""
         if self.alive():
             self.process.terminate()
@@ -203,7 +203,7 @@ class Proj:
         runs = [json.loads(line) for line in self.journal.lrange("runs", 0, -1)]
         return [run for run in runs if all(run.get(key) == value for key, value in match.items())]
 
-    def await_runs(self, count: int, timeout_s: float = 30.0, **match: Any) -> list[dict[str, Any]]:
+    def await_runs(self, count: int, timeout_s: float = 60.0, **match: Any) -> list[dict[str, Any]]:
         """Waits until at least ``count`` runs are written down."""
         try:
             return until(lambda: found if len(found := self.runs(**match)) >= count else None, timeout_s) or []

@@ -28,7 +28,7 @@ def test_messages_behind_a_long_task_go_back(proj: Proj, sender: Connection) -> 
 
     def block(message: Any) -> None:
         if message.payload == 0:
-            until(lambda: client.llen("a") == 3, 10, "the others back in their queue")
+            until(lambda: client.llen("a") == 3, what="the others back in their queue")
 
     with Looped(proj.connection(), "a", prefetch=4, on_message=block) as looped:
         publish(sender, "a", 0, 1, 2, 3)
@@ -65,7 +65,7 @@ def test_waits_end_while_a_long_task_runs(proj: Proj, sender: Connection) -> Non
     def block(message: Any) -> None:
         if message.payload == 0:
             publish(sender, "b", 1)
-            until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), 10, "free for others")
+            until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), what="free for others")
 
     with Looped(proj.connection(), "a", "b", on_message=block) as looped:
         looped.until(looped.waits_for("a", "b"))
@@ -84,7 +84,7 @@ def test_waits_end_when_nobody_drains(proj: Proj, sender: Connection) -> None:
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=0.2)
             publish(sender, "a", 1)
-            until(lambda: client.llen("a") == 1 and not client.keys("*landing*"), 10, "free for others")
+            until(lambda: client.llen("a") == 1 and not client.keys("*landing*"), what="free for others")
 
 
 def test_acks_are_sent_when_the_loop_does_not_turn(proj: Proj, sender: Connection) -> None:
@@ -94,7 +94,7 @@ def test_acks_are_sent_when_the_loop_does_not_turn(proj: Proj, sender: Connectio
         publish(sender, "a", 0, 1)
         looped.until(lambda: looped.received == [0, 1])
         looped.messages[0].ack()
-        until(lambda: in_hand(client) == 1, 10, "the ack sent")
+        until(lambda: in_hand(client) == 1, what="the ack sent")
 
 
 def test_an_ack_of_another_thread_wakes_the_loop(proj: Proj, sender: Connection) -> None:

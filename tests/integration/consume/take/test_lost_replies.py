@@ -64,7 +64,7 @@ def test_a_consumer_that_goes_on_puts_it_back_itself(proj: Proj, sender: Connect
     with Looped(proj.connection(), "a") as looped:
         publish(sender, "a", 1)
         looped.send()
-        until(lambda: in_hand(client) == 1, 10, "taken, and the reply not read")
+        until(lambda: in_hand(client) == 1, what="taken, and the reply not read")
         looped.channel.async_pool.disconnect()
         looped.until(lambda: looped.received == [1])
         looped.until(lambda: not in_hand(client))
@@ -81,7 +81,7 @@ def test_a_request_that_fails_while_it_is_sent_may_have_been_run(
     def fails(line: Line, commands: Any, *args: Any) -> None:
         whole(line, commands, *args)
         if commands[-1][1] == scripts.load("take").sha:
-            until(lambda: in_hand(client) == 1, 10, "run")
+            until(lambda: in_hand(client) == 1, what="run")
             line.close()
             raise redis.ConnectionError("lost")
 

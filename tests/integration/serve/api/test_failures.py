@@ -33,7 +33,7 @@ def test_a_redis_that_is_away_is_no_success(make_api: MakeApi, own_server: Priva
     for method, path in (("GET", "/v1/tasks"), ("DELETE", "/v1/tasks/x"), ("GET", "/v1/queues")):
         assert api.request(method, path).status_code == 503
     own_server.start()
-    until(lambda: api.post("/v1/tasks", json=REMIND).status_code == 201, 10, "Redis is used again")
+    until(lambda: api.post("/v1/tasks", json=REMIND).status_code == 201, what="Redis is used again")
 
 
 def test_a_full_redis_is_no_success(make_api: MakeApi, own_server: PrivateRedis) -> None:

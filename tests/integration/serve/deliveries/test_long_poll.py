@@ -98,7 +98,7 @@ def test_a_caller_who_has_gone_takes_nothing(
             f"POST /v1/queues/orders:take?wait=60s HTTP/1.1\r\nHost: {host}\r\nAuthorization: {token}\r\n\r\n".encode()
         )
         until(lambda: is_waited_for(client))
-    until(lambda: not is_waited_for(client), 5)
+    until(lambda: not is_waited_for(client))
     send(app, 1)
     [message] = consumer.take()["messages"]
     assert (message["redelivered"], message["delivery_count"]) == (False, 0)
