@@ -133,6 +133,11 @@ class Line:
                 self._overdue_at = inf
             on_replies(replies)
 
+    def read_within(self, timeout_s: float) -> None:
+        """Reads what comes within some time, in s, if anything does."""
+        if self.is_open and self._is_readable(timeout_s):
+            self.read()
+
     def check(self) -> None:
         """Raises an error when a reply is overdue: nothing else notices a connection that is half open.
 
@@ -174,11 +179,11 @@ class Line:
         if fd >= 0:
             self._forget(fd)
 
-    def _is_readable(self) -> bool:
+    def _is_readable(self, timeout_s: float = 0.0) -> bool:
         poller = poll()  # kombu's, because the standard library has none with eventlet
         try:
             poller.register(self._fd, READ)
-            return bool(poller.poll(0))
+            return bool(poller.poll(max(timeout_s, 0.0)))
         finally:
             poller.close()
 

@@ -86,12 +86,25 @@ class Lookout:
         """Takes note that landing lists have been emptied."""
         self._landed.difference_update(landings)
 
-    def end(self, store: TransportStore, queue: str | None = None) -> None:
-        """Ends the waits for one queue or all, and puts what has landed back; one round trip if there is any."""
-        blocked = self._waiters.blocked(queue)
+    def ended(self, replies: Iterable[Any]) -> None:
+        """Takes note of the replies to the commands of ``landings``."""
+        self._waiters.ended(replies)
+
+    def end(self, store: TransportStore, queue: str | None = None, *, is_own_thread: bool = True) -> None:
+        """Ends the waits for one queue or all, and puts what has landed back; one round trip if there is any.
+
+        Args:
+            store: The store of the broker.
+            queue: Name of the queue, by default all.
+            is_own_thread: Whether the caller's thread is the one that consumes. Where Redis ends no wait, it stays
+                until the waits have ended. Any other thread comes again.
+        """
+        if is_own_thread:
+            self._waiters.sit_out(queue)
+        blocked = self._waiters.unsettled(queue)
         landings = {waiter.landing for waiter in blocked} | {at for at in self._landed if queue in (None, at.queue)}
         if landings:
-            store.taking.withdraw([waiter.client_id for waiter in blocked], tuple(landings))
+            self._waiters.withdraw(store, blocked, landings)
             self.emptied(landings)
 
     def check(self) -> None:

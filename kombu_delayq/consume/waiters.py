@@ -1,6 +1,6 @@
 """Waits for messages of empty queues: each wait blocks on a connection of its own, and gets one message."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 from time import monotonic
 from typing import Any
@@ -18,6 +18,9 @@ logger = get_logger(__name__)
 
 #: Redis ends a wait after so long, in s, at the latest; a lease of a consumer is several times longer.
 LONGEST_WAIT_S, SHARE_OF_LEASE = 10.0, 1 / 6
+
+#: A wait is so short, in s, where Redis refuses to end one; and how much later its end may be noticed.
+SHORT_WAIT_S, NOTICED_S = 1.0, 0.5
 
 #: For how long a full Redis is not asked to wait, in s. The consumer looks at its queues every second meanwhile.
 FULL_S = 5.0
@@ -37,6 +40,8 @@ class Waiter:
         client_id: Number of the connection, by which another one can end the wait.
         is_blocked: Whether the reply to the wait has not come. Until then a message may come to the landing list.
         is_ending: Whether another connection has ended the wait, so that no message comes any more.
+        over_at: When the wait has ended by itself at the latest, in s of ``monotonic``.
+        is_emptied: Whether its landing list has been emptied after that, although the reply was not read.
     """
 
     def __init__(self, line: Line, landing: Landing) -> None:
@@ -45,6 +50,8 @@ class Waiter:
         self.client_id = 0
         self.is_blocked = False
         self.is_ending = False
+        self.over_at = inf
+        self.is_emptied = False
 
     def open(self) -> None:
         """Connects, unless it is connected."""
@@ -53,16 +60,20 @@ class Waiter:
 
 
 class Room:
-    """Counts the connections of a channel that wait for messages.
+    """What the waits of a channel have in common: it counts their connections, and knows whether waits can be ended.
 
     Args:
-        most: The most of them at a time.
+        most: The most connections at a time.
         reason: Why there are not as many as the option ``max_waiters`` says, if so, for the log.
+
+    Attributes:
+        ends_waits: Whether Redis lets one connection end the wait of another; None if that is not known.
     """
 
     def __init__(self, most: int, reason: str = "") -> None:
         self._left = most
         self._reason = reason
+        self.ends_waits: bool | None = None
 
     def take(self) -> bool:
         """Counts one more, if there is room for it. Returns whether there is."""
@@ -77,6 +88,18 @@ class Room:
     def give(self) -> None:
         """Counts one less."""
         self._left += 1
+
+    def note_end(self, reply: Any) -> None:
+        """Takes note of Redis's reply to ``CLIENT UNBLOCK``, which some services refuse."""
+        if not isinstance(reply, redis.ResponseError):
+            self.ends_waits = True if self.ends_waits is None else self.ends_waits
+        elif self.ends_waits is not False:
+            self.ends_waits = False
+            logger.warning(
+                "Redis refuses CLIENT UNBLOCK (%s): waits for messages last %g s at most. A message that comes to a "
+                "consumer in its last wait, before it is busy or stops, is back in its queue after that time",
+                *(reply, SHORT_WAIT_S),
+            )
 
 
 class Waiters:
@@ -114,6 +137,29 @@ class Waiters:
             if waiter.is_blocked and not waiter.is_ending and queue in (None, place[0])
         ]
 
+    def unsettled(self, queue: str | None = None) -> list[Waiter]:
+        """Returns the waiters to whom messages may have come, of one queue or of all, for a caller that empties lists.
+
+        Where Redis ends no wait, these are also the ones that were to end.
+        """
+        if self._room.ends_waits is not False:
+            return self.blocked(queue)
+        found = [waiter for place, waiter in list(self._waiters.items()) if queue in (None, place[0])]
+        return [waiter for waiter in found if waiter.is_blocked and not waiter.is_emptied]
+
+    def withdraw(self, store: TransportStore, waiters: Collection[Waiter], landings: Collection[Landing]) -> None:
+        """Ends waits as far as Redis lets it, and puts back what has landed; one round trip.
+
+        Args:
+            store: The store of the broker.
+            waiters: Whose waits to end.
+            landings: The landing lists, of queues of one share.
+        """
+        now, refused = monotonic(), self._room.ends_waits is False
+        store.taking.withdraw([] if refused else [waiter.client_id for waiter in waiters], tuple(landings))
+        for waiter in waiters:
+            waiter.is_emptied = now > waiter.over_at
+
     def wait(self, store: TransportStore, consumer: str, places: Iterable[Place]) -> None:
         """Waits for messages of these lists, as far as there are connections for them.
 
@@ -124,17 +170,21 @@ class Waiters:
         """
         if monotonic() < self._full_until:
             return
-        longest_s = min(LONGEST_WAIT_S, store.options.consumer_ttl * SHARE_OF_LEASE)
         for place in places:
             waiter = self._waiters.get(place) or self._new_waiter(place, consumer)
             if waiter is None or waiter.is_blocked:
                 continue
             waiter.open()
+            if self._room.ends_waits is None:
+                self._room.note_end(_tried(waiter))
+            most_s = SHORT_WAIT_S if self._room.ends_waits is False else LONGEST_WAIT_S
+            longest_s = min(most_s, store.options.consumer_ttl * SHARE_OF_LEASE)
             waiter.landing = Landing(*place, consumer)
             ready, landing = store.taking.landing(waiter.landing)
             command = ("BLMOVE", ready, landing, "RIGHT", "LEFT", longest_s)
             waiter.line.send([command], self._waker(waiter), longest_s)
-            waiter.is_blocked, waiter.is_ending = True, False
+            waiter.is_blocked, waiter.is_ending, waiter.is_emptied = True, False, False
+            waiter.over_at = monotonic() + longest_s + NOTICED_S
 
     def end(self) -> list[Command]:
         """Returns the commands that end all waits. The reply to a wait comes all the same.
@@ -144,8 +194,20 @@ class Waiters:
         commands: list[Command] = []
         for waiter in self.blocked():
             waiter.is_ending = True
-            commands.append(("CLIENT", "UNBLOCK", waiter.client_id))
+            if self._room.ends_waits is not False:
+                commands.append(("CLIENT", "UNBLOCK", waiter.client_id))
         return commands
+
+    def ended(self, replies: Iterable[Any]) -> None:
+        """Takes note of the replies to the commands of ``end``."""
+        for reply in replies:
+            self._room.note_end(reply)
+
+    def sit_out(self, queue: str | None = None) -> None:
+        """Lets the waits for one queue or all end by themselves, where Redis ends none; for the thread that waits."""
+        if self._room.ends_waits is False:
+            for waiter in self.unsettled(queue):
+                waiter.line.read_within(waiter.over_at - monotonic())
 
     def check(self) -> None:
         """Raises an error when the reply to a wait is overdue."""
@@ -213,6 +275,16 @@ class Waiters:
                 self._on_wake(waiter.landing)
 
         return wake
+
+
+def _tried(waiter: Waiter) -> Any:
+    """Returns what Redis replies to the end of a wait, while there is none."""
+    try:
+        return waiter.line.ask("CLIENT", "UNBLOCK", waiter.client_id)
+    except redis.ResponseError as error:
+        if isinstance(error, OSError):
+            raise
+        return error
 
 
 def _warn(reason: str) -> None:

@@ -66,10 +66,8 @@ class Taker:
         self.deliveries = Deliveries(channel, self.ack, self._lookout.note_priority)
         self._unnoted: set[str] = set()
         self._request: Request | None = None
-        self._by_text = False
         self._turned_at = monotonic()
-        self._is_closed = False
-        self._is_unsure = False
+        self._is_closed = self._is_unsure = self._by_text = False
         self._kept_store: TransportStore | None = None
 
     @property
@@ -174,7 +172,7 @@ class Taker:
             self._acks.send(store)
             self.deliveries.put_back(store)
         if max(self.deliveries.busy_s, busy_s) > BUSY_S or (is_late and self._poller.is_left):
-            self._lookout.end(store)
+            self._lookout.end(store, is_own_thread=False)
 
     def close(self) -> None:
         """Puts back what has not been delivered, and sends what is left to send."""
@@ -253,6 +251,7 @@ class Taker:
         take = self._store.taking.take_command(request, by_text=self._by_text)
 
         def on_replies(replies: list[Any]) -> None:
+            self._lookout.ended(replies[: len(before)])
             on_acked(replies[len(before) : -1])
             self._on_taken(request, replies[-1])
 

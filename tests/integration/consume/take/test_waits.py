@@ -150,6 +150,7 @@ def test_rights_that_are_missing_do_not_stop_a_consumer(
     warnings = " ".join(record.message for record in caplog.records if record.levelname == "WARNING")
     assert ("kombu's own way" in warnings) == (command == "rpop")
     assert ("every second only" in warnings) == (command in ("blmove", "client|id"))
+    assert warnings.count("CLIENT UNBLOCK") == (command == "client|unblock")
 
 
 @pytest.fixture
