@@ -225,7 +225,8 @@ class DelayedChannel(ConsumingChannel):
             self.store.queues.delete(queue)
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
-        return bool(super()._has_queue(queue, **kwargs)) or self.store.queues.size(queue) > 0
+        # kombu's own method asks for names without the prefix, which are another app's, and in slots not in one slot.
+        return self.store.taking.ready([queue])[0] > 0 or self.store.queues.size(queue) > 0
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()

@@ -1,0 +1,149 @@
+"""What kombu and Celery do with whole queues, with and without a prefix, on each kind of broker."""
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from amqp.exceptions import ChannelError
+from celery import Celery
+from celery.bin.celery import celery
+from click.testing import CliRunner
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.connection.text import as_text
+from tests.support.looped import publish, queue_of
+from tests.support.slots import need_slots
+
+PRIORITIES = (0, 3, 9)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, PrivateRedis]]:
+    """A plain server, and one with hash slots."""
+    need_slots()
+    with PrivateRedis(slots=False) as plain, PrivateRedis(slots=True) as slots:
+        yield {"plain": plain, "slots": slots}
+
+
+@pytest.fixture(params=["plain", "slots", "cluster"])
+def url(request: pytest.FixtureRequest) -> str:
+    """URL of a broker without keys."""
+    if request.param == "cluster":
+        return str(request.getfixturevalue("cluster").url)
+    server = request.getfixturevalue("servers")[request.param]
+    server.client().flushall()
+    return str(server.url).replace("redis://", "delayq://")
+
+
+@pytest.fixture(params=["", "app:"])
+def app(url: str, request: pytest.FixtureRequest) -> Iterator[Celery]:
+    """An app; and another one with another prefix has the same queues, with a message in each list."""
+    other = made(url, "" if request.param else "other:")
+    fill(other, "orders")
+    with made(url, request.param) as app:
+        yield app
+    assert counts(other, "orders") == (len(PRIORITIES), 1)
+    other.close()
+
+
+def made(url: str, prefix: str) -> Celery:
+    """Makes an app with a prefix."""
+    app = Celery("prefixed", broker=url, set_as_current=False)
+    options: dict[str, Any] = {"global_keyprefix": prefix} if prefix else {}
+    app.conf.update(broker_transport_options=options, task_default_queue="orders", result_backend=None)
+    return app
+
+
+def fill(app: Celery, queue: str) -> None:
+    """Publishes a message of each priority, and a delayed one."""
+    with app.connection_for_write() as connection:
+        for priority in PRIORITIES:
+            publish(connection, queue, priority, priority=priority)
+    app.send_task("later", queue=queue, countdown=600)
+
+
+def counts(app: Celery, queue: str) -> tuple[int, int]:
+    """Counts the ready messages of a queue, and those that are delayed."""
+    with app.connection_for_write() as connection:
+        store = connection.default_channel.store
+        return store.taking.ready([queue])[0], store.queues.size(queue)
+
+
+def amqp(app: Celery, *command: str) -> str:
+    """Runs ``celery amqp``, and returns what it prints."""
+    module = sys.modules["prefixed_app"] = ModuleType("prefixed_app")
+    module.app = app  # type: ignore[attr-defined]
+    found = CliRunner().invoke(celery, ["-A", "prefixed_app:app", "amqp", *command], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+@pytest.mark.parametrize("priority", PRIORITIES)
+def test_a_queue_is_there_if_any_list_has_a_message(app: Celery, priority: int) -> None:
+    """A passive declaration finds a queue by a message of any priority, and no queue of another prefix."""
+    with app.connection_for_write() as connection:
+        channel = connection.channel()
+        with pytest.raises(ChannelError, match="NOT_FOUND"):
+            channel.queue_declare("orders", passive=True)
+        publish(connection, "orders", 1, priority=priority)
+        assert channel.queue_declare("orders", passive=True).message_count == 1
+        assert channel.basic_get("orders", no_ack=True) is not None
+        with pytest.raises(ChannelError, match="NOT_FOUND"):
+            channel.queue_declare("orders", passive=True)
+
+
+def test_a_queue_is_there_if_it_has_a_delayed_message(app: Celery) -> None:
+    """A passive declaration finds a queue by what is due later."""
+    app.send_task("later", queue="orders", countdown=600)
+    with app.connection_for_write() as connection:
+        assert connection.channel().queue_declare("orders", passive=True).message_count == 0
+
+
+def test_a_queue_is_purged(app: Celery) -> None:
+    """All its messages are counted and gone, delayed ones and those of all priorities."""
+    fill(app, "orders")
+    with app.connection_for_write() as connection:
+        assert connection.channel().queue_purge("orders") == len(PRIORITIES) + 1
+    assert counts(app, "orders") == (0, 0)
+
+
+def test_a_queue_is_deleted(app: Celery) -> None:
+    """Its messages and its binding are gone; a queue with messages stays if only an empty one is to go."""
+    fill(app, "orders")
+    with app.connection_for_write() as connection:
+        queue = queue_of("orders")
+        bound = queue.__class__(
+            "orders", exchange=queue.exchange.__class__("shop", type="direct"), routing_key="orders"
+        )
+        declared = bound(connection.default_channel)
+        declared.declare()
+        declared.delete(if_empty=True)
+        assert counts(app, "orders") == (len(PRIORITIES), 1)
+        declared.delete()
+        assert counts(app, "orders") == (0, 0)
+        prefix = connection.default_channel.global_keyprefix
+        own = {as_text(key) for key in connection.default_channel.store.client.scan_iter(match=f"{prefix}*")}
+        assert not {key for key in own if "orders" in key and not key.startswith("other:")}
+
+
+def test_celery_purges(app: Celery) -> None:
+    """``app.control.purge`` counts and removes what its own queues hold."""
+    fill(app, "orders")
+    assert app.control.purge() == len(PRIORITIES) + 1
+    assert counts(app, "orders") == (0, 0)
+
+
+def test_celery_amqp_handles_a_queue(app: Celery) -> None:
+    """The commands of ``celery amqp`` declare, read, purge and delete a queue."""
+    amqp(app, "exchange.declare", "shop", "direct")
+    assert "messages:0" in amqp(app, "queue.declare", "orders", "0", "0", "0").replace(" ", "")
+    fill(app, "orders")
+    assert "messages:3" in amqp(app, "queue.declare", "orders", "1", "0", "0").replace(" ", "")
+    assert "4 messages deleted" in amqp(app, "queue.purge", "orders")
+    with app.connection_for_write() as connection:  # its basic.publish knows messages of AMQP only
+        publish(connection, "orders", "hello")
+    assert "hello" in amqp(app, "basic.get", "orders", "1")
+    amqp(app, "queue.delete", "orders", "0", "0")
+    assert counts(app, "orders") == (0, 0)
