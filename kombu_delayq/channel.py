@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from kombu_delayq import hooks
 from kombu_delayq.connection import demotion, pools
 from kombu_delayq.connection.sentinel import FollowingPool
-from kombu_delayq.connection.text import Command
+from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.consume.channel import ConsumingChannel
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.due import Due, due_of
@@ -103,6 +103,33 @@ class DelayedChannel(ConsumingChannel):
         for part in self._parts(queue, page, offers):
             self.store.delivery.put(*part, self.expire_ms(queue))
 
+    def put_one(self, queue: str, offer: Offer, chain: str | None = None, *, in_chain: bool = False) -> None:
+        """Publishes a sealed message, as ``_put`` publishes one that is not written yet.
+
+        Args:
+            queue: The queue.
+            offer: The message; an empty due time is now.
+            chain: Id of the delay chain of which the message is a step, or None.
+            in_chain: Whether the message has a delay chain.
+        """
+        if queue in self._spread:
+            self._note_spread(queue)
+            queue = self.options.part_of(queue, offer.id)
+        if offer.due and not offer.due.startswith("+"):
+            self._check_delay(Due(float(offer.due), False, str(offer.id)))
+        if chain is not None:
+            return self._step(queue, chain, offer)
+        if in_chain:
+            self.store.chains.use_chains()  # before the task can run
+        if offer.due:
+            self._check_version()
+            self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
+        else:
+            if self._slot_names is not None:
+                self._slot_names.check_queue(queue)
+            self.store.delivery.push(queue, offer, self.expire_ms(queue))
+        return None
+
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns a publisher that sends pages of sealed messages to one queue, over its own connection."""
 
@@ -166,9 +193,11 @@ class DelayedChannel(ConsumingChannel):
         """Stores a step of a delay chain, even one that is due at once, so that a cancelled chain ends."""
         due = due or Due(0.0, True, message["properties"].get("correlation_id"))
         self._check_delay(due)
-        chain = message["properties"][CHAIN_ID]
-        if self.store.chains.step(queue, chain, self.offer_of(message, due), self.expire_ms(queue)) == "cancelled":
-            raise DelayChainCancelled(f"the delay chain of task {due.task_id} was cancelled")
+        self._step(queue, message["properties"][CHAIN_ID], self.offer_of(message, due))
+
+    def _step(self, queue: str, chain: str, offer: Offer) -> None:
+        if self.store.chains.step(queue, chain, offer, self.expire_ms(queue)) == "cancelled":
+            raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
 
     def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
         hooks.check_unread(message["properties"])

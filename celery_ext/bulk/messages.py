@@ -45,8 +45,7 @@ class BulkMessages:
         )
         self._template = shared.template
         self._priority = min(max(shared.template.priority, 0), 9)
-        self._embed = shared.embed
-        self._serialize = self._serializer()
+        self._serialize = body_serializer(shared.template.serializer, shared.template.compression, shared.embed)
         self._expires = target.expires
         self._argsrepr, self._kwargsrepr = (target.options.get(name) for name in ("argsrepr", "kwargsrepr"))
         self._argsrepr_most, self._kwargsrepr_most = (
@@ -174,24 +173,30 @@ class BulkMessages:
         """
         return text_to_json(saferepr(arguments, most, self._repr_levels)) if option is None else to_json(option)
 
-    def _serializer(self) -> Callable[[Any, Any], bytes]:
-        """Returns a function that writes the body of a message from arguments."""
-        serializer, compressed_by, embed = self._template.serializer, self._template.compression, self._embed
 
-        def serialize(args: Any, kwargs: Any) -> bytes:
-            raw = serialization.dumps((args, kwargs, embed), serializer)[2]
-            raw = raw.encode() if isinstance(raw, str) else raw
-            return bytes(compression.compress(raw, compressed_by)[0] if compressed_by else raw)
+def body_serializer(serializer: str, compressed_by: str | None, embed: Any) -> Callable[[Any, Any], bytes]:
+    """Returns a function that writes the body of a message from positional and keyword arguments.
 
-        def serialize_json(args: Any, kwargs: Any) -> bytes:
-            try:
-                return to_json((args, kwargs, embed)).encode()
-            except Exception:  # ``serialize`` raises it as kombu's EncodeError
-                return serialize(args, kwargs)
+    Args:
+        serializer: Name of the serializer.
+        compressed_by: Name of the compression, or None.
+        embed: Third element of the body.
+    """
 
-        codec = serialization.registry._encoders.get(serializer)
-        is_plain_json = codec is not None and codec.encoder is dumps and not compressed_by
-        return serialize_json if is_plain_json else serialize
+    def serialize(args: Any, kwargs: Any) -> bytes:
+        raw = serialization.dumps((args, kwargs, embed), serializer)[2]
+        raw = raw.encode() if isinstance(raw, str) else raw
+        return bytes(compression.compress(raw, compressed_by)[0] if compressed_by else raw)
+
+    def serialize_json(args: Any, kwargs: Any) -> bytes:
+        try:
+            return to_json((args, kwargs, embed)).encode()
+        except Exception:  # ``serialize`` raises it as kombu's EncodeError
+            return serialize(args, kwargs)
+
+    codec = serialization.registry._encoders.get(serializer)
+    is_plain_json = codec is not None and codec.encoder is dumps and not compressed_by
+    return serialize_json if is_plain_json else serialize
 
 
 def _in_ms(seconds: float) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Value of the header ``ignore_result`` that ``send_task`` writes for a task that the app does not know.
 _RESULT_OF_UNKNOWN = None if VERSION >= (5, 7) else False
+#: What Celery calls around each message.
+_OF_PUBLISHING = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
 
 
 class Call(NamedTuple):
@@ -92,9 +94,9 @@ class Target:
             "task_always_eager is set": conf.task_always_eager,
             "task_protocol is 1": conf.task_protocol == 1,
             "task_send_sent_event is set": conf.task_send_sent_event,
-            "the broker uses another transport": not self.waits_in_redis,
-            "a signal of published tasks has receivers": self._has_receivers(),
-            "a router of task_routes may look at arguments": self._is_routed_by_code(),
+            "the broker uses another transport": not waits_in_redis(self.app),
+            "a signal of published tasks has receivers": has_receivers(self.name),
+            "a router of task_routes may look at arguments": is_routed_by_code(self.app),
             "its class has its own apply_async or shadow_name, or pydantic arguments": self._changes_messages(),
             "send_task of the app has been replaced": not sends_as_celery(self.app),
         }
@@ -135,19 +137,6 @@ class Target:
         default = _RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
         return self.options.get("ignore_result", default)
 
-    @property
-    def waits_in_redis(self) -> bool:
-        """Whether the app's broker uses our transport."""
-        with self.app.producer_or_acquire() as producer:
-            return issubclass(producer.connection.transport.Channel, DelayedChannel)
-
-    def _has_receivers(self) -> bool:
-        published = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
-        return any(signal.has_listeners(self.name) for signal in published)
-
-    def _is_routed_by_code(self) -> bool:
-        return not all(isinstance(router, MapRoute) for router in self.app.amqp.router.routes)
-
     def _changes_messages(self) -> bool:
         if self.task is None:
             return False
@@ -155,3 +144,19 @@ class Target:
         kind = type(self.task)
         changed = kind.apply_async is not Task.apply_async or kind.shadow_name is not Task.shadow_name
         return bool(own) or changed or getattr(self.task, "_dump_pydantic_arguments", None) is not None
+
+
+def waits_in_redis(app: "Celery") -> bool:
+    """Whether the broker of an app uses our transport."""
+    with app.producer_or_acquire() as producer:
+        return issubclass(producer.connection.transport.Channel, DelayedChannel)
+
+
+def has_receivers(task: str) -> bool:
+    """Whether anybody hears when a task of this name is published."""
+    return any(signal.receivers and signal.has_listeners(task) for signal in _OF_PUBLISHING)
+
+
+def is_routed_by_code(app: "Celery") -> bool:
+    """Whether a router of an app is anything but a table of names."""
+    return not all(isinstance(router, MapRoute) for router in app.amqp.router.routes)

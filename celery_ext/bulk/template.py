@@ -56,10 +56,6 @@ class Slots(NamedTuple, Generic[T]):
 PLACEHOLDERS: Slots[str] = Slots(*(f"delayq-slot-{name}-{uuid4()}" for name in Slots._fields))
 #: Stands for an expiry while Celery makes the message: Celery calculates with it, so it cannot be a text.
 EXPIRES = datetime(9999, 1, 1, tzinfo=UTC)
-#: Slots by their placeholders as JSON. The placeholder of further headers is a header with the comma before it.
-_SLOT_OF = {f'"{text}"': name for name, text in PLACEHOLDERS._asdict().items()}
-_SLOT_OF[f', "{PLACEHOLDERS.headers}": null'] = "headers"
-_PLACEHOLDER = re.compile(f"({'|'.join(map(re.escape, _SLOT_OF))})")
 
 
 class NoTemplate(Exception):
@@ -79,8 +75,22 @@ class MessageForm:
         self.slots = tuple(slots)
         self._pick = attrgetter(*self.slots)
 
-    def fill(self, slots: Slots[str]) -> str:
-        """Returns a message as JSON text."""
+    @classmethod
+    def of(cls, message: Message, placeholders: Mapping[str, str]) -> "MessageForm":
+        """Cuts the slots out of a message.
+
+        Args:
+            message: A message with a placeholder in each slot.
+            placeholders: The placeholders by the names of their slots. That of ``headers`` is the name of a header.
+        """
+        slot_of = {f'"{text}"': name for name, text in placeholders.items()}
+        slot_of[f', "{placeholders["headers"]}": null'] = "headers"  # with the comma before it
+        first, *others = re.split(f"({'|'.join(map(re.escape, slot_of))})", to_json(message))
+        text = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
+        return cls(text, tuple(slot_of[placeholder] for placeholder in others[::2]))
+
+    def fill(self, slots: Any) -> str:
+        """Returns a message as JSON text. slots: An object with a JSON text for each slot, such as ``Slots``."""
         text: str = self.text % self._pick(slots)
         return text
 
@@ -98,9 +108,18 @@ class Template:
         serializer: Name of the serializer of the body.
         compression: Name of the compression of the body, or None.
         expires: Expiry of messages without their own, in a form that Celery takes; or None.
+        placeholders: As of ``MessageForm.of``.
     """
 
-    def __init__(self, queue: str, message: Message, serializer: str, compression: str | None, expires: Any) -> None:
+    def __init__(
+        self,
+        queue: str,
+        message: Message,
+        serializer: str,
+        compression: str | None,
+        expires: Any,
+        placeholders: Mapping[str, str],
+    ) -> None:
         self.queue = queue
         self.serializer = serializer
         self.compression = compression
@@ -109,12 +128,10 @@ class Template:
         info = message["properties"]["delivery_info"]
         self.exchange: str = info["exchange"]
         self.routing_key: str = info["routing_key"]
-        first, *others = _PLACEHOLDER.split(to_json(message))
-        text = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
-        self.form = MessageForm(text, tuple(_SLOT_OF[placeholder] for placeholder in others[::2]))
+        self.form = MessageForm.of(message, placeholders)
 
-    def fill(self, slots: Slots[str]) -> str:
-        """Returns a message as JSON text."""
+    def fill(self, slots: Any) -> str:
+        """Returns a message as JSON text; see ``MessageForm.fill``."""
         return self.form.fill(slots)
 
     def filled(self, columns: Slots[Iterable[str]]) -> Iterator[str]:
@@ -152,13 +169,20 @@ class Catcher:
         self.producer.publish = self._note
         self._messages: list[tuple[str, Message]] = []
 
-    def template(self, task: str, expires: Any = None, headers: Mapping[str, Any] = MappingProxyType({})) -> Template:
+    def template(
+        self,
+        task: str,
+        expires: Any = None,
+        headers: Mapping[str, Any] = MappingProxyType({}),
+        placeholders: Mapping[str, str] = MappingProxyType(PLACEHOLDERS._asdict()),
+    ) -> Template:
         """Returns the only message that was sent, as a template.
 
         Args:
             task: Name of the task, for the error.
             expires: As for ``Template``.
             headers: Headers that replace those of the message.
+            placeholders: As for ``MessageForm.of``.
 
         Raises:
             NoTemplate: The message went to no queue, or to several.
@@ -177,7 +201,7 @@ class Catcher:
             properties["expiration"] = PLACEHOLDERS.expiration
         own[PLACEHOLDERS.headers] = None
         options = self.published.options
-        return Template(queue, message, options["serializer"], options["compression"], expires)
+        return Template(queue, message, options["serializer"], options["compression"], expires, placeholders)
 
     def _note(self, body: Any, **options: Any) -> Any:
         self.published = Publish(body, dict(options))

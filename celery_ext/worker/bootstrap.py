@@ -10,7 +10,8 @@ from kombu.utils.url import maybe_sanitize_url
 from redis.exceptions import RedisError
 
 from celery_ext.connection import store_of_consumer, uses_delayq
-from celery_ext.delays.install import extend_app
+from celery_ext.delays.install import extend_app, use_fast_publisher
+from celery_ext.fast.publisher import FastPublisher
 from celery_ext.spreading.declared import consume_parts
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.urls import STOCK_SCHEMES, split
@@ -18,11 +19,16 @@ from kombu_delayq.urls import STOCK_SCHEMES, split
 logger = get_logger(__name__)
 
 
-def install(app: Any) -> None:
+def install(app: Any, *, fast_publish: bool = False) -> None:
     """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter_queue``, in tasks declared before and after.
 
     Workers on our transport call it themselves. Publishers need it for ``delay_level``, and to have the
-    declarations of their tasks checked. A second call changes nothing.
+    declarations of their tasks checked. A second call changes nothing, but may add ``fast_publish``.
+
+    Args:
+        app: The app.
+        fast_publish: Whether ``delay``, ``apply_async``, ``retry`` and ``send_task`` make messages from templates,
+            which takes a fraction of the time. The messages are those of Celery, byte for byte.
 
     Raises:
         InvalidDelayChain: A task that is declared already has a wrong schedule. A task that is declared later raises
@@ -30,6 +36,8 @@ def install(app: Any) -> None:
         InvalidDeadLetter: The same for ``dead_letter_on``.
     """
     extend_app(app)
+    if fast_publish:
+        use_fast_publisher(app, FastPublisher(app).send)
     attach()  # for workers that the `celery` command does not start
 
 

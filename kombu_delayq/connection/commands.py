@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import redis
 from redis import Redis
 
+from kombu_delayq.connection import pools
 from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import Command, as_sent
@@ -23,6 +25,30 @@ class RedisCommands:
     def ask(self, *command: Any) -> Any:
         """Sends one command. Returns its reply as the Redis client reads it."""
         return self.redis.execute_command(*as_sent(command))
+
+    def ask_directly(self, *command: Any) -> Any:
+        """Sends one command as ``ask`` does, in less time. Returns its reply as it is.
+
+        What watches the client does not see it: its own metrics, and tracers that replace ``execute_command``.
+        """
+        pool = self.redis.connection_pool
+        if pools.has_nodes(pool):
+            return self.ask(*command)
+        connection: Any = pool.get_connection(*pools.OF_USE)
+
+        def act() -> Any:
+            connection.send_packed_command(connection.pack_command(*as_sent(command)))
+            return connection.read_response()
+
+        try:
+            return connection.retry.call_with_retry(act, lambda _: connection.disconnect())
+        except redis.ResponseError:
+            raise
+        except BaseException:
+            connection.disconnect()  # a reply may still come
+            raise
+        finally:
+            pool.release(connection)
 
     def ask_once(self, *command: Any) -> Any:
         """Sends one command, which redis-py must not repeat. Returns its reply."""

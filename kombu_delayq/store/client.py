@@ -27,6 +27,9 @@ T = TypeVar("T")
 #: redis-py must not repeat them: a wrong answer would hide the error.
 NEVER_REPEATED = frozenset(("cancel", "run_now", "replay", "take", "discard"))
 
+#: Operations of single calls, whose time publishers feel.
+DIRECT = frozenset(("offer",))
+
 #: KEYS and ARGV of a script, and the form of backup that it works on.
 ScriptCall = tuple[list[str], list[Any], str]
 
@@ -96,7 +99,7 @@ class StoreClient(RedisCommands):
 
     def run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
         """Runs a script; one round trip. Returns its reply."""
-        act = self.ask_once if operation in NEVER_REPEATED else self.ask
+        act = self.ask_once if operation in NEVER_REPEATED else self.ask_directly if operation in DIRECT else self.ask
         try:
             return act(*self.evalsha_command(operation, keys, args, backup))
         except NoScriptError:

@@ -18,6 +18,7 @@ from tests.bench.targets import (
     publish,
     serve,
     serve_page,
+    single,
     transfer,
     waiting,
 )
@@ -33,6 +34,7 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "cancel": cancel.measure,
     "burst": burst.measure,
     "publish": publish.measure,
+    "single": single.measure,
     "batch": batch.measure,
     "consume": rates.measure,
     "idle": idle.measure,

@@ -55,9 +55,9 @@ def compare(
     size = 0
     for turn in range(rounds + 1):
         for app_name in list(apps) if turn % 2 else reversed(list(apps)):
-            cost = _cost(apps[app_name], publish, count)
+            cost = cost_of(apps[app_name], publish, count)
             size = size or len(client.lindex(STOCK_QUEUE, 0) or "")
-            _forget(client)
+            forget(client)
             if turn:  # the first warms up
                 found[app_name].append(cost)
     note = f"median of {rounds} rounds of {count:,}, task messages of {size:,} bytes"
@@ -79,12 +79,13 @@ def _publish(app: Celery, count: int) -> None:
         task.apply_async(ARGS, countdown=COUNTDOWN_S)
 
 
-def _cost(app: Celery, publish: Callable[[Celery, int], None], count: int) -> Round:
+def cost_of(app: Celery, publish: Callable[[Celery, int], None], count: int) -> Round:
+    """Publishes a number of tasks from an app, and returns what that cost."""
     begun, cpu_s = perf_counter(), process_time()
     publish(app, count)
     return Round((process_time() - cpu_s) / count * 1e6, count / (perf_counter() - begun))
 
 
-def _forget(client: Any) -> None:
+def forget(client: Any) -> None:
     """Empties the queue and keeps its bindings, which kombu declares only once."""
     client.delete(STOCK_QUEUE, *client.scan_iter("delayq:*"), *client.scan_iter("redisson_*"))

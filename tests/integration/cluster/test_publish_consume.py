@@ -9,7 +9,9 @@ import pytest
 from celery import Celery
 from kombu import Connection, Consumer, Exchange, Queue
 
+from celery_ext import install
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.fast.recipe import Recipe
 from kombu_delayq import InvalidBrokerURL
 from tests.support.servers.certificates import Authority
 from tests.support.servers.cluster import PrivateCluster
@@ -116,3 +118,21 @@ def test_says_what_to_write_for_one_server() -> None:
         address = f"127.0.0.1:{server.port}"
         with Connection(f"delayq+cluster://{address}") as connection, pytest.raises(InvalidBrokerURL, match=address):
             connection.connect()
+
+
+def test_calls_are_published_fast(cluster: PrivateCluster) -> None:
+    """With ``fast_publish`` calls go to the nodes of their queues, with and without a delay."""
+    with Celery("fast", broker=cluster.url, set_as_current=False) as app:
+        install(app, fast_publish=True)
+        for countdown in (None, 600):
+            for queue in ("a", "b", "c"):
+                for _ in range(4):
+                    app.send_task("some.task", queue=queue, countdown=countdown)
+        publisher = app.send_task.fast.__self__
+        assert len(publisher._recipes) == 3
+        assert all(isinstance(recipe, Recipe) for recipe in publisher._recipes.values())
+        with app.connection_for_write() as connection:
+            store = connection.default_channel.store
+            for queue in ("a", "b", "c"):
+                assert store.queues.size(queue) == 4
+                assert connection.default_channel._size(queue) >= 4

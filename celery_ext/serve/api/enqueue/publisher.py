@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, OutOfMemoryE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.bulk.target import Call
+from celery_ext.bulk.target import Call, waits_in_redis
 from celery_ext.serve.api.enqueue.recipes import Recipe
 from celery_ext.serve.api.enqueue.routing import WRONG, refused
 from celery_ext.serve.broker import ServeBroker
@@ -236,7 +236,7 @@ def send_alone(item: Item) -> Result:
         return _failure(error, 1, is_sent=False)
     except WRONG as error:
         return refused(error)
-    due_ms = ms_of(due) if isinstance(due, datetime) and item.recipe.target.waits_in_redis else 0.0
+    due_ms = ms_of(due) if isinstance(due, datetime) and waits_in_redis(item.recipe.target.app) else 0.0
     return Sent(task_id, due_ms if due_ms > time() * 1000 else None)
 
 

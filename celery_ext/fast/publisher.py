@@ -1,0 +1,229 @@
+"""Sends single calls by templates, where a template says the same as Celery, and leaves all others to Celery."""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from celery import Celery
+from celery.app import amqp
+from celery.backends.base import Backend
+from celery.utils import uuid
+from kombu.common import maybe_declare
+from kombu.exceptions import LimitExceeded
+from kombu.log import get_logger
+
+from celery_ext.bulk.target import has_receivers
+from celery_ext.bulk.template import NoTemplate
+from celery_ext.fast.message import LeftToCelery, OneCall, Written, written
+from celery_ext.fast.recipe import IN_OPTIONS, Recipe, recipe_of
+from celery_ext.fast.watch import Watch
+from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.store.types import Offer
+
+logger = get_logger(__name__)
+
+#: So many tasks and sets of options are known. Then all are forgotten: they may differ with every call.
+_MOST_RECIPES = 1000
+_NOTHING = (None,) * 9
+#: Stands for an argument that is not given, where None means something else.
+_OMITTED: Any = object()
+#: Whether Celery, from 5.7 on, sends a callback, and tries it again in a way of its own.
+_sends_callback: Callable[[], bool] = getattr(getattr(amqp, "_callback_publish_retry", None), "get", bool)
+
+
+class FastPublisher:
+    """Sends the calls of an app. Threads may share it.
+
+    Args:
+        app: The app; ``install`` was called for it.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self._app: Any = getattr(app, "_get_current_object", lambda: app)()
+        self._watch = Watch(self._app)
+        self._why_not: str | None = None
+        #: By task and options: how their messages are made, or why Celery has to make them. None after the first
+        #: call, which Celery sends: there may be no other.
+        self._recipes: dict[Hashable, Recipe | str | None] = {}
+        self._repr_levels = 3
+        #: How long to wait for a connection; Celery before 5.6 waits without an end.
+        self._timeout_s: float | None = None
+
+    def send(
+        self,
+        name: str,
+        args: Any = None,
+        kwargs: Any = None,
+        *positional: Any,
+        countdown: Any = None,
+        eta: Any = None,
+        task_id: Any = None,
+        expires: Any = _OMITTED,
+        headers: Any = None,
+        root_id: Any = None,
+        parent_id: Any = None,
+        reply_to: Any = None,
+        result_cls: Any = None,
+        task_type: Any = None,
+        add_to_parent: bool = True,
+        producer: Any = None,
+        publisher: Any = None,
+        connection: Any = None,
+        router: Any = None,
+        link: Any = None,
+        link_error: Any = None,
+        group_id: Any = None,
+        chord: Any = None,
+        chain: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Sends a call, with the arguments of ``Celery.send_task``.
+
+        Returns:
+            The result of the call; None if Celery has to send it, and nothing was sent.
+
+        Raises:
+            DelayqError: As in Celery's own way.
+            kombu.exceptions.OperationalError: The broker does not answer.
+        """
+        if (producer, publisher, connection, router, link, link_error, group_id, chord, chain) != _NOTHING:
+            return None
+        if positional or _sends_callback() or has_receivers(name):
+            return None
+        own: dict[str, str] = {}
+        for option, placeholder in IN_OPTIONS.items():
+            if type(options.get(option)) is str:
+                own[option] = options[option]
+                options[option] = placeholder
+        is_expiring = None if expires is _OMITTED else expires is not None
+        recipe = self._recipe(name, options, is_expiring, bool(headers), task_type)
+        if recipe is None:
+            return None
+        app = self._app
+        parent = app.current_worker_task
+        if parent and not (root_id and parent_id):
+            root_id = root_id or parent.request.root_id or parent.request.id
+            parent_id = parent_id or parent.request.id
+        identity = task_id or uuid()
+        times = (countdown, eta, expires if is_expiring else None)
+        call = OneCall(identity, args, kwargs, *times, headers, root_id, parent_id, reply_to, *map(own.get, IN_OPTIONS))
+        try:
+            message = written(app, recipe, call, self._repr_levels)
+        except Exception:  # Celery makes it, or meets the same fault and raises its own error
+            return None
+        try:
+            self._publish(recipe, message, own.get(CHAIN_ID))
+        except LeftToCelery:
+            return None
+        result = (result_cls or app.AsyncResult)(identity)
+        result.ignored = recipe.ignore_result
+        if add_to_parent and parent:
+            parent.add_trail(result)
+        return result
+
+    def _recipe(
+        self, name: str, options: Mapping[str, Any], expires: bool | None, headers: bool, task_type: Any
+    ) -> Recipe | None:
+        """Returns how messages with these options are made; None if Celery has to make them."""
+        if not self._watch.is_as_noted():
+            self._begin_anew()
+        if self._why_not:
+            return None
+        # With their types: 1, 1.0 and True are equal, and written differently.
+        values = tuple(options.values())
+        key = (name, expires, headers, task_type is None, *options, *values, *map(type, values))
+        try:
+            found = self._recipes.get(key, "")
+        except TypeError:  # an option is a list or a dict
+            return None
+        if isinstance(found, Recipe) and found.still_holds(self._app):
+            return found
+        if found == "":
+            if len(self._recipes) >= _MOST_RECIPES:
+                self._recipes.clear()
+            self._recipes[key] = None
+        elif not isinstance(found, str):
+            more = {} if task_type is None else {"task_type": task_type}
+            found = self._recipes[key] = self._made(name, options, expires, headers, more)
+            return found if isinstance(found, Recipe) else None
+        return None
+
+    def _begin_anew(self) -> None:
+        self._watch.note()
+        self._recipes = {}
+        conf = self._app.conf
+        self._repr_levels = conf.get("task_repr_maxlevels", 3)
+        self._timeout_s = conf.get("broker_pool_acquire_timeout")
+        self._why_not = self._watch.why_not()
+        if self._why_not:
+            logger.info("Celery makes all messages of app %s: %s", self._app.main, self._why_not)
+
+    def _made(
+        self, name: str, options: Mapping[str, Any], expires: bool | None, headers: bool, more: Mapping[str, Any]
+    ) -> Recipe | str:
+        try:
+            return recipe_of(self._app, name, options, expires, headers, **more)
+        except NoTemplate as reason:
+            logger.info("Celery makes messages of task %s: %s", name, reason)
+            return str(reason)
+        except Exception as error:  # Celery meets the same fault, and raises its own error
+            return f"Celery raises {type(error).__name__}"
+
+    def _publish(self, recipe: Recipe, message: Written, chain_id: str | None) -> None:
+        """Publishes a message, and tries again as Celery does. Source: kombu.messaging.Producer.publish."""
+        app, policy = self._app, recipe.retry_policy
+        # The connections of Celery's producers. A producer itself would do nothing here.
+        try:
+            connection = app.amqp.producer_pool.connections.acquire(block=True, timeout=self._timeout_s)
+        except LimitExceeded:
+            raise LeftToCelery from None  # which raises its own error
+        try:
+            with connection._reraise_as_library_errors():
+                if not recipe.ignore_result:
+                    self._expect_result(connection, str(message.offer.id))
+                if policy is not None:
+                    connection.transport_options.update(policy)
+                try:
+                    self._put(connection, recipe, message.offer, chain_id)
+                except LeftToCelery:
+                    raise
+                except Exception as error:
+                    if policy is None:
+                        raise
+                    attempts = _Attempts(lambda: self._put(connection, recipe, message.again(), chain_id), error)
+                    connection.ensure(attempts, attempts, **policy)()
+        finally:
+            connection.release()
+
+    def _expect_result(self, connection: Any, task_id: str) -> None:
+        backend = self._app.backend
+        if type(backend).on_task_call is not Backend.on_task_call:  # which does nothing
+            backend.on_task_call(self._app.amqp.Producer(connection, auto_declare=False), task_id)
+
+    def _put(self, connection: Any, recipe: Recipe, offer: Offer, chain_id: str | None) -> None:
+        channel, queue = connection.default_channel, recipe.queue
+        if not isinstance(channel, DelayedChannel):
+            raise LeftToCelery
+        if queue is not None and not (queue.can_cache_declaration and hash(queue) in connection.declared_entities):
+            policy = recipe.retry_policy
+            maybe_declare(queue, channel, retry=policy is not None, **(policy or {}))
+        channel.put_one(recipe.template.queue, offer, chain_id, in_chain=recipe.in_chain)
+
+
+class _Attempts:
+    """The attempts to publish for ``Connection.ensure``, of which the first has failed already."""
+
+    __name__ = "publish"
+
+    def __init__(self, publish: Callable[[], None], error: Exception) -> None:
+        self._publish = publish
+        self._error: Exception | None = error
+
+    def __call__(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        self._publish()
+
+    def revive(self, channel: object) -> None:
+        """Does nothing: each attempt takes the channel that the connection has then."""

@@ -1,0 +1,295 @@
+"""``fast_publish``: what is left to Celery, when templates are forgotten, what goes wrong, and what workers get."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from celery import Celery, signals
+from kombu import Exchange, Queue
+from kombu.exceptions import EncodeError, OperationalError
+from kombu.messaging import Producer
+
+from celery_ext import browse, install
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.fast.publisher import FastPublisher
+from kombu_delayq import DelayTooLong
+from tests.support.conditions import until
+from tests.support.servers.proxies import Proxy
+from tests.support.workers.harness import TRANSPORT, Proj
+
+
+class Fast:
+    """An app with ``fast_publish``, one of its tasks, and what was published fast."""
+
+    def __init__(
+        self, server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, url: str | None = None, **conf: Any
+    ) -> None:
+        server.client().flushall()
+        self.app = app = Celery("fast", broker=url or server.url, set_as_current=False)
+        app.conf.update(broker_transport=TRANSPORT, **conf)
+        install(app, fast_publish=True)
+
+        @app.task(name="some.task", shared=False)
+        def task(*args: Any) -> None: ...
+
+        self.task: Any = app.tasks["some.task"]
+        self.published: list[str] = []
+        publish = FastPublisher._publish
+
+        def noting(publisher: FastPublisher, recipe: Any, message: Any, chain: str | None) -> None:
+            publish(publisher, recipe, message, chain)
+            self.published.append(str(message.offer.id))
+
+        monkeypatch.setattr(FastPublisher, "_publish", noting)
+
+    def is_fast(self, *args: Any, **options: Any) -> bool:
+        """Calls the task. Returns whether the call was published fast."""
+        before = len(self.published)
+        self.task.apply_async(args, **options)
+        return len(self.published) > before
+
+
+@pytest.fixture
+def fast(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fast]:
+    made = Fast(redis_server, monkeypatch, task_publish_retry_policy={"max_retries": 1, "interval_start": 0})
+    yield made
+    made.app.close()
+
+
+def primed(fast: Fast, **options: Any) -> Fast:
+    """Calls the task three times, after which it is published fast."""
+    assert [fast.is_fast(**options) for _ in range(3)][1:] == [True, True]
+    return fast
+
+
+def test_the_first_call_is_that_of_celery(fast: Fast) -> None:
+    """A task that is called once with some options costs no template; every other set of options has its own."""
+    for options in ({}, {"priority": 3}, {"priority": True}, {"countdown": 60, "queue": "other"}):
+        assert [fast.is_fast(**options) for _ in range(3)] == [False, True, True]
+    assert fast.is_fast(countdown=60)
+
+
+@pytest.mark.parametrize("signal", [signals.before_task_publish, signals.after_task_publish])
+def test_receivers_of_signals_are_called(fast: Fast, signal: Any) -> None:
+    """While a signal of published tasks has a receiver for the task, Celery publishes it."""
+    primed(fast)
+    heard: list[Any] = []
+
+    def hear(sender: Any, **kwargs: Any) -> None:
+        heard.append(sender)
+
+    signal.connect(hear, sender="another.task")
+    assert fast.is_fast()
+    signal.connect(hear, sender="some.task")
+    try:
+        assert not fast.is_fast()
+        assert heard == ["some.task"]
+    finally:
+        signal.disconnect(hear, sender="some.task")
+        signal.disconnect(hear, sender="another.task")
+    assert fast.is_fast()
+
+
+def test_tracers_are_called(fast: Fast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who replaces a function through which Celery publishes sees all calls, also after calls were fast."""
+    primed(fast)
+    seen: list[str] = []
+    for kind, name in ((Celery, "send_task"), (Producer, "publish")):
+        original = getattr(kind, name)
+
+        def traced(self: Any, *args: Any, _original: Any = original, **options: Any) -> Any:
+            seen.append(_original.__name__)
+            return _original(self, *args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, traced)
+            assert [fast.is_fast() for _ in range(3)] == [False] * 3
+        assert seen == [name] * 3
+        seen.clear()
+        primed(fast)
+
+
+def test_routes_may_change(fast: Fast, redis_server: PrivateRedis) -> None:
+    """A message goes where the routes of the moment say; a router that is a function is asked each time."""
+    client = redis_server.client()
+    primed(fast)
+    fast.app.conf.update(task_routes={"some.*": {"queue": "routed"}})
+    primed(fast)
+    assert client.llen("routed") == 3
+    asked: list[str] = []
+
+    def route(name: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        asked.append(name)
+        return {"queue": f"by_code_{len(asked)}"}
+
+    fast.app.conf.update(task_routes=(route,))
+    assert [fast.is_fast() for _ in range(3)] == [False] * 3
+    assert len(asked) == 3
+    assert client.llen("by_code_3") == 1
+
+
+def test_queues_may_change(fast: Fast, redis_server: PrivateRedis) -> None:
+    """A queue that is declared anew, now with an exchange of several queues, gets its messages in the new way."""
+    primed(fast, queue="news")
+    topic = Exchange("news", type="fanout")
+    fast.app.amqp.queues.add(Queue("news", topic))
+    assert [fast.is_fast(queue="news") for _ in range(3)] == [False] * 3
+    assert redis_server.client().llen("news") == 3
+    fast.app.amqp.queues.add(Queue("news"))
+    for _ in range(3):
+        fast.is_fast(queue="news")
+    assert redis_server.client().llen("news") == 6
+
+
+@pytest.mark.parametrize(
+    "conf", [{"task_always_eager": True}, {"task_send_sent_event": True}, {"task_inherit_parent_priority": True}]
+)
+def test_settings_may_change(fast: Fast, conf: dict[str, bool]) -> None:
+    """A setting with which messages or ways differ is heeded from the next call on, and so is its end."""
+    primed(fast)
+    for name, value in conf.items():
+        setattr(fast.app.conf, name, value)
+    assert [fast.is_fast() for _ in range(3)] == [False] * 3
+    for name in conf:
+        setattr(fast.app.conf, name, False)
+    primed(fast)
+
+
+def test_the_depth_of_reprs_may_change(fast: Fast, redis_server: PrivateRedis) -> None:
+    """``task_repr_maxlevels`` is read when it is set."""
+    primed(fast)
+    fast.app.conf.task_repr_maxlevels = 1
+    for _ in range(2):
+        fast.task.delay([[[1]]])
+        headers = json.loads(redis_server.client().lindex("celery", 0))["headers"]
+        assert headers["argsrepr"] == "([...],)" or headers["argsrepr"].count("[") < 3
+
+
+def test_own_functions_are_called(fast: Fast) -> None:
+    """A ``send_task`` that is set on the app after ``install`` is called, and so is an ``apply_async`` of the task."""
+    primed(fast)
+    sent: list[str] = []
+    send_task = fast.app.send_task
+    fast.app.send_task = lambda name, *args, **options: (sent.append(name), send_task(name, *args, **options))[1]
+    assert fast.is_fast()
+    assert sent == ["some.task"]
+
+
+def test_other_transports_are_celerys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another broker the app works as without the option."""
+    app = Celery("other", broker="memory://", set_as_current=False)
+    install(app, fast_publish=True)
+    results = [app.send_task("some.task") for _ in range(3)]
+    assert len({result.id for result in results}) == 3
+
+
+def test_errors_are_celerys(fast: Fast) -> None:
+    """Arguments that cannot be written, and a delay that is too long, raise what they raise otherwise."""
+    fast.app.conf.broker_transport_options = {"max_delay": 60}
+    primed(fast)
+    with pytest.raises(EncodeError):
+        fast.task.delay(object())
+    primed(fast, countdown=5)
+    with pytest.raises(DelayTooLong, match="max_delay"):
+        fast.task.apply_async(countdown=61)
+    with pytest.raises(TypeError):
+        fast.task.apply_async(args=5)
+    with pytest.raises(TypeError, match="must be a mapping"):
+        fast.app.send_task("some.task", (), [1])
+
+
+@pytest.mark.parametrize("countdown", [None, 60])
+def test_a_lost_connection_is_made_again(fast: Fast, redis_server: PrivateRedis, countdown: float | None) -> None:
+    """A call whose connection was lost is published once more, over another one."""
+    primed(fast, countdown=countdown)
+    client = redis_server.client()
+    client.client_kill_filter(_type="normal", skipme=True)
+    assert fast.is_fast(countdown=countdown)
+    assert client.llen("celery") + client.zcard("delayq:{celery}:due") == 4
+
+
+@pytest.mark.parametrize("retry", [True, False])
+def test_a_broker_that_is_away_is_an_operational_error(
+    redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, retry: bool
+) -> None:
+    """The error is that of Celery, after as many attempts as its policy says."""
+    policy = {"max_retries": 2, "interval_start": 0, "interval_step": 0.01}
+    with Proxy(redis_server.port) as proxy:
+        fast = Fast(redis_server, monkeypatch, proxy.url, task_publish_retry=retry, task_publish_retry_policy=policy)
+        primed(fast)
+    errors = []
+    for send in (fast.app.send_task.fast, None):
+        fast.app.send_task.fast = send
+        with pytest.raises(OperationalError) as raised:
+            fast.task.delay()
+        errors.append((type(raised.value), type(raised.value.__cause__)))
+    assert errors[0] == errors[1]
+
+
+def test_threads_share_templates(fast: Fast, redis_server: PrivateRedis) -> None:
+    """Eight threads that begin at once send each of their calls once, with arguments and ids of its own."""
+
+    def send(thread: int) -> list[str]:
+        return [fast.task.apply_async((thread, at), countdown=60 if at % 2 else None).id for at in range(50)]
+
+    with ThreadPoolExecutor(8) as threads:
+        ids = [each for some in threads.map(send, range(8)) for each in some]
+    client = redis_server.client()
+    bodies = [json.loads(body) for body in client.lrange("celery", 0, -1) + client.hvals("delayq:{celery}:backup")]
+    assert sorted(body["headers"]["id"] for body in bodies) == sorted(ids)
+    assert len({body["properties"]["delivery_tag"] for body in bodies}) == 400
+    assert len({body["headers"]["argsrepr"] for body in bodies}) == 400
+    assert len(fast.published) > 300
+
+
+def test_a_call_is_one_round_trip(fast: Fast, redis_server: PrivateRedis) -> None:
+    """Redis reads once for each call, with and without a delay."""
+    client = redis_server.client()
+    for countdown in (None, 60):
+        primed(fast, countdown=countdown)
+        before = client.info("stats")["total_reads_processed"]
+        for _ in range(50):
+            fast.task.apply_async(countdown=countdown)
+        assert client.info("stats")["total_reads_processed"] - before == 51  # the last one asks for this count
+
+
+def test_a_queue_may_be_spread(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages for a queue that is spread over several go to the part that their id chooses."""
+    fast = Fast(redis_server, monkeypatch, broker_transport_options={"queue_parts": {"orders": 2}})
+    for countdown in (None, 60):
+        primed(fast, queue="orders", countdown=countdown)
+        for _ in range(20):
+            assert fast.is_fast(queue="orders", countdown=countdown)
+    client = redis_server.client()
+    parts = [client.llen(f"orders.{part}") for part in (0, 1)]
+    assert sum(parts) == 23
+    assert all(parts)
+    assert len([task for part in (0, 1) for task in browse(fast.app, f"orders.{part}")]) == 23
+
+
+def test_far_messages_go_to_the_journal(
+    redis_server: PrivateRedis, journal_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a journal, what is due late waits in the database, and what is due soon in Redis."""
+    options = {"journal_url": journal_url, "journal_horizon": 3600}
+    fast = Fast(redis_server, monkeypatch, broker_transport_options=options)
+    primed(fast, countdown=60)
+    for _ in range(4):
+        assert fast.is_fast(countdown=7200)
+    assert redis_server.client().zcard("delayq:{celery}:due") == 3
+    assert len(list(browse(fast.app, "celery"))) == 7
+    fast.app.close()
+
+
+@pytest.mark.both_forms
+def test_workers_run_what_is_published_fast(proj: Proj) -> None:
+    """Calls with and without a delay, and retries of a worker's own, run once, and results come back."""
+    install(proj.app, fast_publish=True)
+    results = [proj.send("record", at, countdown=1 if at % 2 else None) for at in range(20)]
+    proj.worker()
+    runs = proj.await_runs(20)
+    assert {run["id"]: run["value"] for run in runs} == {result.id: at for at, result in enumerate(results)}
+    assert results[7].get(timeout=10) == 7
+    until(lambda: len(proj.runs()) == 20)
