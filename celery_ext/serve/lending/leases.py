@@ -100,7 +100,7 @@ class Lender:
             LeaseGone: None of the messages is held, nor is the lease known.
         """
         name = name_of(caller, lease, tags)
-        gone = self._store.taking.ack([f"{name}.{tag}" for tag in tags], queue_in(lease))
+        gone = self._store.taking.ack([f"{name}.{tag}" for tag in tags], self._queue_of(lease))
         return self._settled(name, lease, tags, gone)
 
     def release(self, caller: str, lease: str, tags: Sequence[str], delay_s: float | None = None) -> Settled:
@@ -144,13 +144,24 @@ class Lender:
             LeaseGone: The messages have gone back, or all are acknowledged.
         """
         name = name_of(caller, lease, ())
-        consumer, queue = self._check_known(name, lease), queue_in(lease)
+        consumer, queue = self._check_known(name, lease), self._queue_of(lease)
         ends_ms = self._store.now_ms() + 1000 * lease_s
         held = self._store.taking.held(tags_of(name, lease), queue)
         queues = [queue] if self._store.keys.slots else consumer.queues
         if not self._store.consumers.beat(name, queues, held, ttl_s=lease_s):
             raise LeaseGone
         return ends_ms, [tag.rpartition(".")[2] for tag in held]
+
+    def _queue_of(self, lease: str) -> str:
+        """Returns the queue whose messages a lease has, with hash slots; elsewhere an empty text.
+
+        Raises:
+            LeaseGone: There never was such a lease here.
+        """
+        queue, keys = queue_in(lease), self._store.keys
+        if keys.slots and not (queue and keys.has_slot(queue)):
+            raise LeaseGone
+        return queue
 
     def _lend(self, caller: str, queue: str, most: int, lease_s: float) -> Lent | None:
         slots = self._store.keys.slots
@@ -207,7 +218,7 @@ class Lender:
 
     def _notes(self, name: str, lease: str, tags: Sequence[str]) -> dict[str, Note]:
         """Returns what is still held, those first that came first."""
-        held = self._store.consumers.notes([f"{name}.{tag}" for tag in sorted(tags, key=int)], queue_in(lease))
+        held = self._store.consumers.notes([f"{name}.{tag}" for tag in sorted(tags, key=int)], self._queue_of(lease))
         notes = {one.tag: read_note(as_bytes(one.note)) for one in held}
         return {tag: note for tag, note in notes.items() if note is not None}
 
@@ -247,11 +258,11 @@ class Lender:
         return Settled([tag for tag in tags if tag not in missing], missing)
 
     def _check_known(self, name: str, lease: str) -> ConsumerLease:
-        consumer = self._store.consumers.find(name, queue_in(lease))
+        consumer = self._store.consumers.find(name, self._queue_of(lease))
         if consumer is None or consumer.left_ms == -inf:
             raise LeaseGone
         return consumer
 
     def _forget_if_empty(self, name: str, lease: str) -> None:
-        if not self._store.taking.held(tags_of(name, lease), queue := queue_in(lease)):
+        if not self._store.taking.held(tags_of(name, lease), queue := self._queue_of(lease)):
             self._store.consumers.leave(name, queue)

@@ -156,7 +156,11 @@ def test_a_wrong_body_is_refused(body: bytes, consumer: HttpConsumer) -> None:
         assert answer.status_code == 400, answer.text
 
 
-@pytest.mark.parametrize("lease", ["x", "10-0", f"0-{'0' * 32}", f"10-{'0' * 32}", "a%2Fb", "%00", "10-" + "g" * 32])
+#: Well-formed ids: that of a plain server, and those with a queue, as with hash slots: ``orders``, and ``a}``.
+WELL_FORMED = (f"10-{'0' * 32}", f"10-{'0' * 32}-b3JkZXJz", f"10-{'0' * 32}-YX0")
+
+
+@pytest.mark.parametrize("lease", ["x", "10-0", f"0-{'0' * 32}", *WELL_FORMED, "a%2Fb", "%00", "10-" + "g" * 32])
 def test_a_lease_that_never_was_has_ended(lease: str, consumer: HttpConsumer) -> None:
     """Nobody learns which leases there are."""
     for verb, body in (("ack", {"tags": ["1"]}), ("release", {"tags": ["1"]}), ("extend", {"seconds": 5})):
