@@ -246,9 +246,12 @@ class DelayedChannel(ConsumingChannel):
         return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
 
     def _purge(self, queue: str) -> int:
-        return int(super()._purge(queue)) + self.store.queues.purge(queue)
+        earlier = self.store.renamed.purge_ready(queue)  # first: what it leaves may move to the lists of today
+        return earlier + int(super()._purge(queue)) + self.store.queues.purge(queue)
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        if queue not in self._fanout_queues:
+            self.store.renamed.purge_ready(queue)
         super()._delete(queue, *args, **kwargs)
         if queue not in self._fanout_queues:
             self.store.queues.delete(queue)

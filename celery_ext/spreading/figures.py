@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TypeVar
 
 from kombu_delayq.store.queues import QueueStats
@@ -17,19 +18,7 @@ def stats_together(queue: str, several: Sequence[QueueStats]) -> QueueStats:
         queue: The name of the one.
         several: The numbers, at least of one queue.
     """
-    if len(several) == 1:
-        return replace(several[0], queue=queue)
-    heads = [stats.next_due_ms for stats in several if stats.next_due_ms is not None]
-    return QueueStats(
-        queue,
-        max(stats.now_ms for stats in several),
-        sum(stats.delayed for stats in several),
-        sum(stats.ready for stats in several),
-        sum(stats.overdue for stats in several),
-        min(heads, default=None),
-        next((stats.error for stats in several if stats.error), ""),
-        sum(stats.in_journal for stats in several),
-    )
+    return replace(reduce(QueueStats.plus, several), queue=queue)
 
 
 def counts_together(several: Sequence[QueueCounts]) -> QueueCounts:

@@ -72,6 +72,20 @@ class QueueStats:
         """How long the oldest overdue message has been due, 0 if none is."""
         return max(self.now_ms - self.next_due_ms, 0.0) if self.next_due_ms is not None else 0.0
 
+    def plus(self, other: "QueueStats") -> "QueueStats":
+        """Returns these numbers and others together, by the later clock, with the name of these and the first error."""
+        heads = [due_ms for due_ms in (self.next_due_ms, other.next_due_ms) if due_ms is not None]
+        return QueueStats(
+            self.queue,
+            max(self.now_ms, other.now_ms),
+            self.delayed + other.delayed,
+            self.ready + other.ready,
+            self.overdue + other.overdue,
+            min(heads, default=None),
+            self.error or other.error,
+            self.in_journal + other.in_journal,
+        )
+
 
 class Queues(QueueUse):
     """Lists, counts, empties and forgets queues. All calls are short, however much a queue holds."""
@@ -132,8 +146,10 @@ class Queues(QueueUse):
 
     def purge(self, queue: str) -> int:
         """Removes all delayed messages of a queue; its counters stay for ``forget_after``. Returns how many."""
-        # Again at the end, because a conversion may move messages from either form to the other meanwhile.
-        count = sum((self._purge_own(queue), self._purge_other(queue), self._purge_own(queue)))
+        # Again at the end, because a conversion may move messages from either form to the other meanwhile, and a
+        # transfer worker from an old name.
+        parts = (self._purge_own, self._purge_other, self._renamed.purge_delayed, self._purge_own)
+        count = sum(purge(queue) for purge in parts)
         self._registry.drop(queue)
         with suppress(NoPermissionError):  # then the name stays, as the name of any empty queue does
             self.forget([queue], 0.0)

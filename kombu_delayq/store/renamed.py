@@ -74,16 +74,31 @@ class Renamed(StorePart):
         if not self._has_slots:
             return []
         registered, others = self.names(), sorted(filter(self._can_move, {*known}))
-        looks = [(queue, old) for queue in others if queue not in registered for old, _ in self._lists(queue)]
+        looks = [(queue, old) for queue in others if queue not in registered for old in self.lists(queue)]
         replies = self._client.replies([("EXISTS", old) for _, old in looks]) if looks else []
         found = [queue for (queue, _), reply in zip(looks, replies, strict=True) if reply == 1]
         return sorted({*registered, *found})
 
     def size(self, queue: str) -> int:
         """Counts what a queue has under old names, delayed or not; one round trip."""
-        commands = [("LLEN", old) for old, _ in self._lists(queue)] if self._has_slots else []
+        commands = [("LLEN", old) for old in self.lists(queue)]
         commands += [("ZCARD", self._old.due(queue))] if self.may_have(queue) else []
         return sum(self._client.send(commands)) if commands else 0
+
+    def lists(self, queue: str) -> list[str]:
+        """Returns the lists of a queue that have other names here, under their old names."""
+        return [old for old, _ in self._lists(queue)]
+
+    def dead_letter_queues(self) -> list[str]:
+        """Returns the queues of dead letters that are noted under the old name; one round trip at most."""
+        return list(map(as_text, self._client.redis.smembers(self._old.dead_letters))) if self._has_slots else []
+
+    def held(self) -> Iterator[list[tuple[Any, Note | None]]]:
+        """Returns pages of what consumers held on a plain server: tags, and the notes as far as they can be read."""
+        cursor = -1 if self._has_slots else 0
+        while cursor:
+            cursor, page = self._client.redis.hscan(as_bytes(self._old.unacked("")), max(cursor, 0), count=HELD_PAGE)
+            yield [(tag, read_note(as_bytes(noted))) for tag, noted in cast("dict[Any, Any]", page).items()]
 
     @contextmanager
     def moving(self, wait_s: float = WAIT_S) -> Iterator[bool]:
@@ -150,21 +165,36 @@ class Renamed(StorePart):
 
         A message whose queue cannot be found stays. Returns how many went back to their queues.
         """
-        if not self._has_slots:
-            return 0
-        unacked, index, cursor, moved = self._old.unacked(""), self._old.unacked_index(""), -1, 0
-        while cursor and not moved:
-            cursor, page = self._client.redis.hscan(as_bytes(unacked), max(cursor, 0), count=HELD_PAGE)
-            for tag, noted in cast("dict[Any, Any]", page).items():
-                note = read_note(as_bytes(noted))
+        moved = 0
+        for page in self.held():
+            for tag, note in page:
                 queue = None if note is None else self._queue_of(note)
                 if note is None or queue is None:
                     continue
                 step = self._client.list_of_priority[note.priority]
                 self._client.ask_once("RPUSH", self._client.ready(queue)[step], note.given_back())
-                self._client.send([("HDEL", unacked, tag), ("ZREM", index, tag)])
+                index = self._old.unacked_index("")
+                self._client.send([("HDEL", self._old.unacked(""), tag), ("ZREM", index, tag)])
                 moved += 1
+            if moved:
+                break
         return moved
+
+    def purge_delayed(self, queue: str) -> int:
+        """Removes the delayed messages of a queue under its old name, while nobody moves any. Returns how many."""
+        if not (self.may_have(queue) and queue in self.names()):
+            return 0
+        with self.moving():
+            return int(self._client.run("purge", self._old.stored(queue, "hash"), [self._old.counts(queue)], "hash"))
+
+    def purge_ready(self, queue: str) -> int:
+        """Removes the ready messages of a queue under old names, while nobody moves any. Returns how many."""
+        lists = self.lists(queue)
+        if not (lists and any(self._client.send([("LLEN", old) for old in lists]))):
+            return 0
+        with self.moving():
+            sizes = self._client.send([command for old in lists for command in (("LLEN", old), ("UNLINK", old))])
+        return sum(sizes[::2])
 
     def shorten(self, key: str, messages: Sequence[Any]) -> int:
         """Removes messages from the end of a list, the first of them at its end, as far as they are there still."""

@@ -1,14 +1,14 @@
 """``delayq purge``."""
 
 import click
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
-from kombu_delayq.store import WaitingStore
+from kombu_delayq.store import OperatorStore
 
 
 @click.command()
@@ -36,9 +36,13 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
         raise SystemExit(1)
 
 
-def _counted(store: WaitingStore, queue: str) -> int | None:
+def _counted(store: OperatorStore, queue: str) -> int | None:
     try:
-        return store.queues.stats(queue).delayed
-    except ResponseError as error:  # such as for a key of another type; the other queues go on
-        print_stderr(f"queue {queue!r}: {error}")
-        return None
+        [stats] = store.figures.overview([queue])
+        error = stats.error
+    except NoPermissionError as refusal:
+        error = str(refusal)
+    if not error:
+        return stats.delayed
+    print_stderr(f"queue {queue!r}: {error}")  # such as for a key of another type; the other queues go on
+    return None

@@ -13,10 +13,12 @@ from click.testing import CliRunner
 from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
 from tests.support.commands.shell import read_until, run, start_transfer
 from tests.support.conditions import until
-from tests.support.slots import KEYS
+from tests.support.slots import KEYS, need_slots
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, message, take
+from tests.support.store.keyspace import PAST_MS, waiting
 from tests.support.workers.harness import APPS, MakeProj, Proj
 
 
@@ -172,6 +174,21 @@ def test_status_without_the_rights_for_consumers_shows_the_queues(own_server: Pr
     assert done.exit_code == 0, done.output
     assert "consumers are not listed: " in done.stdout
     assert "\nq " in done.stdout
+
+
+def test_messages_under_the_names_of_a_plain_server_count_and_are_purged() -> None:
+    """On a server with hash slots, ``status`` counts them with the others, and ``purge`` takes both."""
+    need_slots()
+    with PrivateRedis(slots=True) as server, redis.Redis(port=server.port) as client:
+        for keys in (Keys("shop."), Keys("shop.", slots=True)):
+            DelayStore(client, keys).delivery.offer("q", waiting(str(keys.slots), PAST_MS))
+            client.lpush(keys.ready("q", [0, 3])[1], "{}")
+        args = ("-o", "global_keyprefix=shop.")
+        [row] = json.loads(run(server, *args, "status", "--json").stdout)["queues"]
+        assert (row["delayed"], row["ready"], row["overdue"]) == (2, 2, 2)
+        assert run(server, *args, "purge", "q", "--yes").stdout == "queue q: 2 delayed messages removed\n"
+        [row] = json.loads(run(server, *args, "status", "--json", "q").stdout)["queues"]
+        assert (row["delayed"], row["ready"]) == (0, 2)
 
 
 @pytest.mark.long
