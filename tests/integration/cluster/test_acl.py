@@ -1,0 +1,110 @@
+"""The ACL users of docs/how-to/acl.md on a cluster of several nodes, with nothing more than their rights there."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import celery_ext
+from celery_ext.cli import delayq
+from tests.support.conditions import until
+from tests.support.servers.acl import PAGE
+from tests.support.servers.cluster import PrivateCluster
+from tests.support.workers.harness import MakeProj, Proj
+
+#: Queues on three nodes, all of which the page's pattern ``~celery*`` allows.
+QUEUES = ("celery", "celery1", "celery0")
+
+
+@pytest.fixture(scope="module")
+def users() -> Iterator[PrivateCluster]:
+    """A cluster on each node of which there are the users of the page, with what it adds for clusters."""
+    page = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", page, re.DOTALL)
+    section = page.partition("\n## Redis Cluster\n")[2].partition("\n## ")[0]
+    [added] = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+    of_workers, of_views = (text.split() for text in re.findall(r"`([~+][^`]* [^`]*)`", section)[:2])
+    more = {"shop": of_workers, "status": of_views, "caretaker": of_views}
+    with PrivateCluster() as cluster:
+        assert len({cluster.node_of(queue).port for queue in QUEUES}) == 3
+        for node in cluster.nodes:
+            for block in blocks:
+                name = block.split()[2]
+                node.client.execute_command(*block.split(), *added.split(), *more.get(name, ()))
+        yield cluster
+
+
+def url_of(cluster: PrivateCluster, user: str) -> str:
+    """Returns the broker URL of a user."""
+    return cluster.url.replace("://", f"://{user}:password@")
+
+
+def denials(cluster: PrivateCluster) -> list[Any]:
+    """Returns what nodes have denied to users, but for the name that a client gives itself, and the other form."""
+    found: list[Any] = []
+    for node in cluster.nodes:
+        for entry in node.client.execute_command("ACL", "LOG"):
+            row = entry if isinstance(entry, dict) else dict(zip(entry[::2], entry[1::2], strict=True))
+            if not str(row["object"]).startswith(("client", "redisson_")):
+                found.append((str(node), row["username"], row["reason"], row["object"], row["context"]))
+    return found
+
+
+def run(cluster: PrivateCluster, user: str, *command: str) -> str:
+    """Runs a ``delayq`` command as a user; it must succeed. Returns what it prints."""
+    done = CliRunner().invoke(delayq, ["--broker", url_of(cluster, user), *command])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture
+def shop(users: PrivateCluster, make_proj: MakeProj) -> Proj:
+    """The app with the rights of the user that the page gives to workers and publishers."""
+    return make_proj(broker_url=url_of(users, "shop"))
+
+
+def test_users_of_the_page_have_enough_rights_on_a_cluster(users: PrivateCluster, shop: Proj) -> None:
+    """An app publishes, delays, consumes and cancels on all nodes; two other users look at it and take care of it."""
+    shop.worker("-Q", ",".join(QUEUES))
+    shop.await_answers()
+    sent = []
+    for number, queue in enumerate(QUEUES):
+        sent.append(shop.send("record", number, queue=queue))
+        sent.append(shop.send("record", number, queue=queue, priority=5))
+        sent.append(shop.send("record", number, queue=queue, countdown=1, priority=9))
+    for task in sent:
+        shop.await_runs(1, id=task.id)
+    waiting = [shop.send("record", queue=queue, countdown=3600, task_id=f"far-{queue}") for queue in QUEUES]
+    assert celery_ext.cancel(shop.app, [waiting[0].id]) == {"far-celery": "cancelled"}
+    assert celery_ext.reschedule(shop.app, waiting[1].id, countdown=7200) == "rescheduled"
+    waiting[2].revoke()
+    until(lambda: celery_ext.get(shop.app, waiting[2].id) is None)
+    found = json.loads(run(users, "status", "status", "--json"))
+    assert {row["queue"]: row["delayed"] for row in found["queues"] if row["delayed"]} == {"celery1": 1}
+    assert len(found["cluster"]["nodes"]) == len(users.nodes)
+    assert "far-celery1" in run(users, "caretaker", "list")
+    run(users, "caretaker", "run-now", waiting[1].id)
+    shop.await_runs(1, id=waiting[1].id)
+    assert shop.workers[0].stop() == 0
+    assert denials(users) == []
+
+
+def test_a_transfer_worker_of_the_page_leads_on_a_cluster(users: PrivateCluster, shop: Proj) -> None:
+    """A user that may only transfer delivers messages of all nodes."""
+    command = [sys.executable, "-m", "celery", "delayq", "--broker", url_of(users, "transfer"), "transfer"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        for queue in QUEUES:
+            shop.send("record", queue=queue, countdown=0.5)
+        store = shop.app.connection_for_write().default_channel.store
+        until(lambda: [int(count) for count in store.taking.ready(QUEUES)] == [1, 1, 1], 30, "all are transferred")
+    finally:
+        process.terminate()
+        _, log = process.communicate(timeout=20)
+    assert "NOPERM" not in log
+    assert denials(users) == []
