@@ -109,7 +109,7 @@ class ClusterClient(_Reading, redis.Redis):
         except LOST as error:
             if is_full(error):
                 raise
-            self.connection_pool.topology.suspect(node)
+            self.connection_pool.topology.suspect(node, error)
             raise NoNode(str(error)) from error
         try:
             connection.send_command(*args)
@@ -119,7 +119,7 @@ class ClusterClient(_Reading, redis.Redis):
             raise
         except BaseException as error:
             if isinstance(error, LOST):
-                self.connection_pool.topology.suspect(node)
+                self.connection_pool.topology.suspect(node, error)
             connection.disconnect()
             raise
         finally:

@@ -11,7 +11,7 @@ from redis import cluster
 from redis.connection import Connection, SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from kombu_delayq.cluster.topology import ASK_S, Node, NoNode, Topology
+from kombu_delayq.cluster.topology import ASK_S, Node, Topology
 from kombu_delayq.connection.pools import OF_USE
 from kombu_delayq.connection.slots import slot_of_key
 
@@ -102,7 +102,7 @@ class NodePools(redis.ConnectionPool):
         """Returns the pool of the primary that has a slot now. The rest is as with ``for_key``."""
         node = self.topology.node_of(slot)
         if not self.topology.may_answer(node):
-            raise NoNode(f"the node {node} does not answer")
+            raise self.topology.silence(node)
         if self._version != self.topology.version:
             self._tidy()
         return self.of(node)
@@ -113,7 +113,7 @@ class NodePools(redis.ConnectionPool):
 
     def get_connection(self, *args: Any, **kwargs: Any) -> Any:
         """Returns a connection to some primary, the same one as long as it answers."""
-        lost: Exception = NoNode("no node of the cluster answers")
+        lost: Exception = self.topology.silence()
         order = self.topology.any_order()
         if self._home in order:
             order.sort(key=lambda node: node != self._home)
@@ -125,7 +125,7 @@ class NodePools(redis.ConnectionPool):
             except LOST as error:
                 if is_full(error):
                     raise
-                self.topology.suspect(node)
+                self.topology.suspect(node, error)
                 lost = error
             else:
                 self.topology.trust(node)

@@ -42,10 +42,12 @@ class Suspicion(NamedTuple):
     Attributes:
         since: Since when, in s of ``monotonic``.
         probe_at: When to ask it next.
+        why: The error that it met with; empty if it only is late.
     """
 
     since: float
     probe_at: float
+    why: str
 
 
 class NoNode(RedisConnectionError):
@@ -140,10 +142,16 @@ class Topology:
             self._asking.release()
         return self.version != before
 
-    def suspect(self, node: Node) -> None:
+    def suspect(self, node: Node, error: Exception | None = None) -> None:
         """Notes that a node does not answer: it is asked whether it lives before it gets another command."""
         if node not in self._suspects:
-            self._suspects = {**self._suspects, node: Suspicion(monotonic(), 0.0)}
+            self._suspects = {**self._suspects, node: Suspicion(monotonic(), 0.0, str(error or ""))}
+
+    def silence(self, *nodes: Node) -> NoNode:
+        """Returns the error that some nodes, by default all, do not answer, with what one of them has met with."""
+        reasons = [found.why for node, found in self._suspects.items() if found.why and (not nodes or node in nodes)]
+        who = ", ".join(f"the node {node}" for node in nodes) or "no node of the cluster"
+        return NoNode(f"{who} {'does not answer' if nodes else 'answers'}{': ' if reasons else ''}{(*reasons, '')[0]}")
 
     def may_answer(self, node: Node) -> bool:
         """Whether a node is worth a command. Asks one that did not answer lately, but rarely."""
@@ -199,7 +207,7 @@ class Topology:
                     ) from None
                 error = refusal
             except (RedisError, OSError) as lost:
-                self.suspect(node)
+                self.suspect(node, lost)
                 error = lost
             else:
                 if found:

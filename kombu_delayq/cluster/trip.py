@@ -136,7 +136,7 @@ class Trip:
         topology = self._pool.topology
         if node is not None and not topology.may_answer(node):
             self._patience.count(topology.away_s(node))
-            self._hold(passengers, NoNode(f"the node {node} does not answer"))
+            self._hold(passengers, topology.silence(node))
             return
         try:
             pool = self._pool if node is None else self._pool.of(node)
@@ -145,7 +145,7 @@ class Trip:
             if is_full(error):
                 raise
             if node is not None:
-                topology.suspect(node)
+                topology.suspect(node, error)
             self._hold(passengers, error)
             return
         commands: list[tuple[Any, ...]] = []
@@ -215,7 +215,7 @@ class Trip:
 
     def _lose(self, connection: Any, passengers: list[Passenger], error: Exception) -> None:
         self._fail(passengers, error)
-        self._pool.topology.suspect(node_of(connection))
+        self._pool.topology.suspect(node_of(connection), error)
         self._end(connection)
 
     def _end(self, connection: Any) -> None:

@@ -32,10 +32,14 @@ class Authority:
         self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, address: str) -> tuple[Path, Path]:
-        """Makes a certificate for a server at an IP address. Returns its file and that of its key."""
+        """Makes a certificate for a server at an IP address, or of a name. Returns its file and that of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "redis")])
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+        try:
+            name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(address))
+        except ValueError:
+            name = x509.DNSName(address)
+        names = x509.SubjectAlternativeName([name])
         signed = (
             self._builder(subject, key.public_key())
             .add_extension(names, critical=False)
