@@ -204,6 +204,7 @@ class Consumer:
             elif not found:
                 self._begin_anew(store, beat.share)
                 self._beat(store, beat.share, self._leases[beat.share], list(beat.queues))
+        _note(store, *(beat.share for beat in beats if beat.is_new))
         if failed is not None:
             raise failed
 
@@ -228,7 +229,10 @@ class Consumer:
             _note(store, share)
         is_new, lease.is_taken = not lease.is_taken, True
         tags = self._tags_in(store, share)
-        return store.consumers.beat(lease.name, queues, tags, share=share, is_new=is_new)
+        has_lease = store.consumers.beat(lease.name, queues, tags, share=share, is_new=is_new)
+        if is_new:
+            _note(store, share)
+        return has_lease
 
     def _leave(self, store: TransportStore, share: str) -> None:
         lease = self._leases[share]
@@ -244,14 +248,17 @@ class Consumer:
         return [tag for tag, queue in list(self.held.items()) if store.keys.share(queue) == share]
 
 
-def _note(store: TransportStore, share: str) -> None:
-    """Notes that a queue has a consumer. If that fails because a node is away, the next heartbeat does it."""
+def _note(store: TransportStore, *shares: str) -> None:
+    """Notes that queues have a consumer. If that fails because a node is away, the next heartbeat does it.
+
+    That is done before a lease is taken and again after that, see ``QueueUse.forget_consumed``.
+    """
     try:
-        store.consumers.note_queues([share])
+        store.consumers.note_queues(shares)
     except NoPermissionError:
         raise
     except (RedisError, OSError) as error:
-        logger.debug("it is not noted that queue %r has consumers: %s", share, error)
+        logger.debug("it is not noted that queues %r have consumers: %s", shares, error)
 
 
 def _new_name() -> str:

@@ -97,6 +97,34 @@ class QueueUse(StorePart):
                 return list(map(as_text, self._client.ask("ZDIFF", 2, self._keys.used, self._keys.queues)))
         return []
 
+    def forget_consumed(self, queues: Sequence[str]) -> list[str]:
+        """Forgets in a cluster that queues had consumers which have none any more, and of which nothing is in hand.
+
+        At most four round trips. The name leaves first. Who becomes a consumer meanwhile notes the name before it takes
+        its lease and again after that, so one of the two sees the other.
+
+        Args:
+            queues: Names of some hundred queues.
+
+        Returns:
+            Names of the forgotten queues.
+        """
+        noted = self._keys.consumed_queues
+        idle = [queue for queue, is_used in zip(queues, self._are_consumed(queues), strict=True) if not is_used]
+        if not idle:
+            return []
+        self._client.ask("SREM", noted, *idle)
+        back = [queue for queue, is_used in zip(idle, self._are_consumed(idle), strict=True) if is_used]
+        if back:
+            self._client.ask("SADD", noted, *back)
+        return [queue for queue in idle if queue not in back]
+
+    def _are_consumed(self, queues: Sequence[str]) -> list[bool]:
+        """Returns of each queue whether it has a consumer, or a message in hand, as far as its node says."""
+        of_share = self._keys.consumers, self._keys.unacked, self._keys.unacked_index
+        commands = [("EXISTS", *(key(self._keys.share(queue)) for key in of_share)) for queue in queues]
+        return [reply != 0 for reply in self._client.replies(commands)] if commands else []
+
     def vacate(self, queues: Sequence[str], how: str, forms: Sequence[str]) -> list[bool]:
         """Clears away what is left of queues without messages, or only looks for messages; one round trip.
 

@@ -23,6 +23,7 @@ class Forgetting:
 
     def __init__(self) -> None:
         self._left: list[str] = []
+        self._consumed: list[str] = []
         self._next_round_at = -inf
         self._has_failed = False
 
@@ -35,18 +36,22 @@ class Forgetting:
             announcements: The caller's own subscription, which does not count as a use of a queue.
         """
         after_s, now = store.options.forget_after, monotonic()
-        if after_s is None or not (self._left or now >= self._next_round_at):
+        if after_s is None or not (self._left or self._consumed or now >= self._next_round_at):
             return
-        if not self._left:
+        if not (self._left or self._consumed):
             self._left = sorted({*registered, *store.queues.half_forgotten()})
+            self._consumed = store.consumers.shares() if store.keys.slots else []
             self._next_round_at = now + after_s * FORGET_SHARE
         page, self._left = self._left[:PAGE], self._left[PAGE:]
+        consumed, self._consumed = self._consumed[:PAGE], self._consumed[PAGE:]
         try:
+            for queue in store.queues.forget_consumed(consumed) if consumed else ():
+                logger.debug("queue %r has no consumers any more", queue)
             heard = [queue for queue in page if announcements.hears(queue)]
             for queue in store.queues.forget(page, after_s, heard) if page else ():
                 logger.debug("queue %r is forgotten, which was not used for %g s", queue, after_s)
         except ResponseError as error:  # an ACL may forbid it; names of unused queues cost little
-            self._left = []
+            self._left, self._consumed = [], []
             if not self._has_failed:
                 self._has_failed = True
                 logger.info("queues that are not used any more are not forgotten: %s", readable(error))

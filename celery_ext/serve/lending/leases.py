@@ -171,6 +171,8 @@ class Lender:
         name = lent_name(caller, lease)
         now_ms = self._store.now_ms()
         self._store.consumers.beat(name, [queue], is_new=True, ttl_s=lease_s)
+        if slots:  # somebody may have forgotten the name before there was the lease
+            self._store.consumers.note_queues([queue])
         try:
             taken = self._store.taking.take(Request(name, 1, most, [queue]))
         except LeaseEnded:  # Redis stood still for longer than the lease
