@@ -1,12 +1,14 @@
-"""The pipeline in docs/examples/spark: the demo as it is run, and its report on runs that went wrong."""
+"""The pipeline in docs/examples/spark: the demo in the session of the tests, and its report on runs that went wrong."""
 
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -31,23 +33,37 @@ def environment(**changes: str | None) -> dict[str, str]:
     return {name: value for name, value in changed.items() if value is not None}
 
 
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets the modules of the example be imported."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield
+    for module in EXAMPLE.glob("*.py"):
+        sys.modules.pop(module.stem, None)
+
+
 @pytest.mark.long
-@pytest.mark.timeout(DEMO_S + 60)
-def test_the_demo_closes_what_is_not_paid(java: None, tmp_path: Path) -> None:
+@pytest.mark.timeout(DEMO_S)
+@pytest.mark.usefixtures("example")
+def test_the_demo_closes_what_is_not_paid(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The demo, with fewer orders and faster, closes each unpaid order once and no paid one, and leaves nothing."""
-    demo = subprocess.Popen(
-        [*DEMO, "--orders", "400", "--speed-up", "200", "--keep", str(tmp_path / "files")],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    demo: Any = import_module("demo")
+    # A Spark of its own would take most of the test's time to start.
+    monkeypatch.setattr(demo.processes, "spark", lambda directory: nullcontext(spark))
+    for name in ("SHOP_BROKER", "SHOP_DIRECTORY"):
+        monkeypatch.setenv(name, "")  # is set anew by the demo, and as before after the test
+    arguments = ["demo.py", "--orders", "400", "--speed-up", "200", "--keep", str(tmp_path / "files")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    before = signal.getsignal(signal.SIGTERM)
     try:
-        stdout, stderr = demo.communicate(timeout=DEMO_S)
+        with pytest.raises(SystemExit) as ended:
+            demo.main()
     finally:
-        demo.terminate()  # it ends what it has started
-        demo.wait(50)
-    assert demo.returncode == 0, stdout + stderr
+        signal.signal(signal.SIGTERM, before)
+    stdout = capsys.readouterr().out
+    assert ended.value.code == 0, stdout
     [waiting, still] = re.findall(r"^close_unpaid\.py .*?(\d+)(?: tasks wait in Redis)? \(", stdout, re.MULTILINE)
     assert 0 < int(still) <= int(waiting) <= 400  # where Spark was slow, some are closed already
     counts = re.findall(r"^(never paid|paid in time|paid too late) +(\d+) +(\d+) +(\d+)$", stdout, re.MULTILINE)
@@ -127,12 +143,9 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """A run as it should be, with the modules of the example to be imported."""
-    monkeypatch.syspath_prepend(str(EXAMPLE))
-    yield Run(tmp_path / "files")
-    for module in EXAMPLE.glob("*.py"):
-        sys.modules.pop(module.stem, None)
+def run(tmp_path: Path, example: None) -> Run:
+    """A run as it should be."""
+    return Run(tmp_path / "files")
 
 
 @pytest.mark.long

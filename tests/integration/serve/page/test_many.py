@@ -1,4 +1,4 @@
-"""Uses the page while a million messages wait."""
+"""Uses the page while very many messages wait. The benchmark of the page has a million, and its figures."""
 
 import re
 from collections.abc import Iterator
@@ -13,40 +13,39 @@ from kombu_delayq.store import DelayStore
 from tests.bench.targets.load import fill, within_the_next_hour
 from tests.integration.serve.page.conftest import Visit
 
-COUNT, QUEUES = 1_000_000, 20
-PER_QUEUE = COUNT // QUEUES
+#: Messages of one queue, and of each of the others.
+MANY, FEWER, QUEUES = 50_000, 2_000, 20
 
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
 def full_server() -> Iterator[PrivateRedis]:
-    """A server with a million messages in 20 queues."""
+    """A server with 20 queues, one of them large."""
     with PrivateRedis() as server:
         store = DelayStore(redis.Redis(port=server.port))
         for number in range(QUEUES):
-            fill(store, PER_QUEUE, within_the_next_hour(), queue=f"bench-{number:02}")
+            fill(store, MANY if number == 7 else FEWER, within_the_next_hour(), queue=f"bench-{number:02}")
         yield server
 
 
 @pytest.fixture
 def app(full_server: PrivateRedis) -> Iterator[Celery]:
-    """An app whose broker has a million messages."""
+    """An app whose broker has these messages."""
     app = Celery("shop", broker=full_server.url, set_as_current=False)
     app.conf.update(broker_transport="kombu_delayq.transport:Transport", task_default_queue="bench-00")
     yield app
     app.close()
 
 
-@pytest.mark.timeout(600)
-def test_a_million_messages_are_no_trouble(app: Celery, store: DelayStore, visit: Visit) -> None:
+def test_many_messages_are_no_trouble(app: Celery, store: DelayStore, visit: Visit) -> None:
     """First view, chart, pages, a search that is stopped, and a bulk action that is stopped, all by clicking."""
     reader = visit()
     begun = perf_counter()
     page = reader.see()
     page.locator("tbody tr").nth(QUEUES - 1).wait_for()
     assert perf_counter() - begun < 10  # on any machine, however busy; the benchmark has the sharp figure
-    assert "1,000,000 delayed tasks" in page.locator(".health").inner_text()
+    assert f"{MANY + FEWER * (QUEUES - 1):,} delayed tasks" in page.locator(".health").inner_text()
     page.get_by_role("rowheader", name="bench-07").get_by_role("link").click()
     page.locator(".u-over").wait_for()
     page.get_by_role("link", name="Next page").click()
@@ -69,6 +68,6 @@ def test_a_million_messages_are_no_trouble(app: Celery, store: DelayStore, visit
     page.get_by_role("heading", name=re.compile("Stopped|Done")).wait_for()
     moved = int(page.locator(".facts dd").first.inner_text().replace(",", ""))
     assert store.scan.count("bench-07", store.now_ms() + 9_000_000) == moved
-    assert store.queues.size("bench-07") == PER_QUEUE
+    assert store.queues.size("bench-07") == MANY
     [line] = store.audit.recent(1)
     assert (line.action, line.count) == ("bulk reschedule", moved)
