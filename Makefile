@@ -10,10 +10,12 @@ PLUS_PYTHON ?= python3.13
 BULLMQ := tests/bench/contenders/bullmq
 BIN := $(VENV)/bin
 # Tests mostly wait, so more of them run than there are cores.
-JOBS ?= 4
+JOBS ?= 5
 # When a test ends its process, or runs out of time, the run ends and names the test. With another process in its place
 # the run would hang.
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
+# Tests start thousands of processes. Without bytecode, each would compile all that it imports of this project.
+export PYTHONDONTWRITEBYTECODE :=
 # Tests of everything that a server could do otherwise than Redis 7: scripts, announcements, rights, memory, leases. The
 # store's tests run the same scripts as those in tests/lua, so only some are here.
 OF_STORE := $(addprefix tests/store/,$(addsuffix .py,test_store test_races test_full_memory test_leases test_wake \
@@ -25,10 +27,12 @@ ON_SERVERS := tests/lua $(OF_STORE) $(addprefix tests/integration/,$(addsuffix .
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
-	@echo "make test   every check, and the tests with the newest versions (16 minutes)"
-	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (35 minutes)"
+	@echo "make test   every check, and the tests with the newest versions (14 minutes)"
+	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (32 minutes)"
 	@echo "make check  linters and types only;  make unit  tests without workers only"
-	@echo "make slots   the tests with a Redis that keeps its keys in hash slots, as in Redis Cluster"
+	@echo "make slots   the tests with a Redis that keeps its keys in hash slots, as in Redis Cluster (7 minutes)"
+	@echo "make oldest   the tests of Celery and Redis with the oldest versions supported (6 minutes)"
+	@echo "make long   the tests that take long, or need much beside Redis (11 minutes)"
 	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
 	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
@@ -57,10 +61,11 @@ demo-far: $(VENV)/.spark
 test: check
 	$(BIN)/python $(PYTEST) -m 'not long' tests
 
-# One after the other, each test once with each version.
+# One after the other, each test once with each version. Long tests run beside short ones: the tests with Spark, which
+# are one after the other, take about as long as all others together.
 test-all:
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory long
+	@$(MAKE) --no-print-directory check
+	$(BIN)/python $(PYTEST) tests
 	@$(MAKE) --no-print-directory oldest
 	@$(MAKE) --no-print-directory servers
 	@$(MAKE) --no-print-directory slots
@@ -97,14 +102,13 @@ servers: $(VENV)/.test $(SERVERS)/.there
 		DELAYQ_BACKUPS=hash DELAYQ_STORE_FORMS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) -m 'not long' $(ON_SERVERS); \
 	done
 
-# On one Redis that is a cluster and has all hash slots: it refuses each command and each script that touches two. Not
-# all tests can do without names of keys that a plain server has; these can. ON_SLOTS="tests/lua tests/store
-# tests/integration" runs all, and tests with a cluster of several nodes run anyway.
-ON_SLOTS := $(addprefix tests/store/,consuming bulk_jobs) $(addprefix tests/integration/,consume/take transfer/reclaim \
-	spreading)
+# On one Redis that is a cluster and has all hash slots: it refuses each command and each script that touches two. `make
+# test` runs tests with workers with the default form of backup and a plain server, this with the other form and hash
+# slots. Tests with a cluster of several nodes are the same in both, so they are not here.
+ON_SLOTS := tests/lua tests/store tests/integration --ignore tests/integration/cluster
 
 slots: $(VENV)/.test
-	DELAYQ_REDIS_SLOTS=1 DELAYQ_BACKUPS=hash $(BIN)/python $(PYTEST) -m 'not long' $(ON_SLOTS)
+	DELAYQ_REDIS_SLOTS=1 DELAYQ_BACKUPS=list DELAYQ_STORE_FORMS=hash $(BIN)/python $(PYTEST) -m 'not long' $(ON_SLOTS)
 
 # Needs no Spark.
 docs: $(VENV)/.docs
