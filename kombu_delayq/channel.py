@@ -34,6 +34,8 @@ class DelayedChannel(ConsumingChannel):
 
     _store: TransportStore | None = None
     _version_checked = False
+    #: Errors of Redis that end a connection, because the same server would refuse what follows.
+    _refusals = demotion.OF_ONE_SERVER
     #: Names the lists of queues where Redis has hash slots, else None.
     _slot_names: Keys | None = None
 
@@ -263,7 +265,8 @@ class DelayedChannel(ConsumingChannel):
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()
         params = dict(super()._connparams(asynchronous=asynchronous))
-        params["connection_class"] = demotion.noticing_demotion(params["connection_class"], self._note_refusal)
+        noticing = demotion.noticing_demotion(params["connection_class"], self._note_refusal, self._refusals)
+        params["connection_class"] = noticing
         return params
 
     def _transport(self) -> Any:

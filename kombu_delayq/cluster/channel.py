@@ -14,7 +14,7 @@ from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.cluster.client import ClusterClient, ClusterPool
 from kombu_delayq.cluster.prefixed import PrefixedClient
 from kombu_delayq.cluster.pubsub import ClusterPubSub
-from kombu_delayq.connection import pools
+from kombu_delayq.connection import demotion, pools
 from kombu_delayq.consume.qos import TakenQoS
 
 logger = get_logger(__name__)
@@ -56,6 +56,9 @@ class ClusterQoS(TakenQoS):
 
 class ClusterChannel(DelayedChannel, stock.Channel):
     """A channel whose commands go to the nodes of their keys."""
+
+    #: A node that says that the cluster is down may mean one slot alone.
+    _refusals = demotion.OF_REPLICA
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._tables: dict[str, tuple[float, list[Any]]] = {}

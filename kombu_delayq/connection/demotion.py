@@ -1,4 +1,4 @@
-"""Reports a Redis that is not, or not safely, the primary and so takes no writes, as a lost connection.
+"""Reports a Redis that takes no writes now, such as one that is not the primary, as a lost connection.
 
 kombu, Celery and publishers then connect again, and reach the primary wherever the address leads to it.
 """
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 from redis.connection import Connection
-from redis.exceptions import MasterDownError, NoPermissionError, ReadOnlyError, ResponseError
+from redis.exceptions import ClusterDownError, MasterDownError, NoPermissionError, ReadOnlyError, ResponseError
 from redis.sentinel import SentinelManagedConnection
 
 #: Errors of a replica: for a write; for any command while its primary is down. redis-py cuts the codes off their texts.
-_REFUSALS = (ReadOnlyError, MasterDownError)
+OF_REPLICA: tuple[type[ResponseError], ...] = (ReadOnlyError, MasterDownError)
+#: Those of the only Redis that one knows. If it has hash slots it refuses all commands for 2 s after its start, and
+#: while its cluster has lost too many nodes.
+OF_ONE_SERVER = (*OF_REPLICA, ClusterDownError)
 #: Other errors of a Redis that takes no writes, by text: Redis 6.2 has the codes inside the text of a script's error;
 #: UNBLOCKED ends a BRPOP when a primary becomes a replica; NOREPLICAS refuses a write while ``min-replicas-to-write``
 #: is not met.
@@ -27,7 +30,7 @@ _Connection: Any = Connection if TYPE_CHECKING else object
 
 
 class NotPrimary(ResponseError, OSError):
-    """Redis takes no writes: it is a replica, or a primary that has lost its replicas.
+    """Redis takes no writes: it is a replica, a primary that has lost its replicas, or in a cluster that is down.
 
     For kombu and Celery it is an ``OSError``, so a lost connection. For the Redis client it is a reply: after a lost
     connection the client's transactions begin again at once, and would do so without end at the same Redis.
@@ -38,6 +41,7 @@ class _NoticesDemotion(_Connection):
     """A mixin, to the left of a class of connections, so that all commands and replies pass through it."""
 
     on_refusal: Callable[[], object]
+    refusals: tuple[type[ResponseError], ...]
     _is_lost = False
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
@@ -53,21 +57,26 @@ class _NoticesDemotion(_Connection):
         try:
             return super(own, self).read_response(*args, **kwargs)
         except ResponseError as error:
-            if not isinstance(error, _REFUSALS) and not _REFUSAL.match(str(error)):
+            if not isinstance(error, self.refusals) and not _REFUSAL.match(str(error)):
                 raise
             self._is_lost = True
             self.on_refusal()
             raise NotPrimary(f"this Redis is not the primary, or takes no writes now: {error}") from error
 
 
-def noticing_demotion(connection_class: type[Any], on_refusal: Callable[[], object]) -> type[Any]:
-    """Returns a class of connections that end when Redis refuses a write because it is not the primary.
+def noticing_demotion(
+    connection_class: type[Any],
+    on_refusal: Callable[[], object],
+    refusals: tuple[type[ResponseError], ...] = OF_ONE_SERVER,
+) -> type[Any]:
+    """Returns a class of connections that end when Redis refuses a write because it is not the primary, or is down.
 
     Args:
         connection_class: The class to extend.
         on_refusal: Called when Redis refuses.
+        refusals: The errors that are a refusal.
     """
-    members = {"on_refusal": staticmethod(on_refusal)}
+    members = {"on_refusal": staticmethod(on_refusal), "refusals": refusals}
     return type(connection_class.__name__, (_NoticesDemotion, connection_class), members)
 
 
