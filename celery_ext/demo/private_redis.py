@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
@@ -107,7 +108,8 @@ class PrivateRedis:
         self.close()
 
     def _take_slots(self) -> None:
-        client = redis.Redis(unix_socket_path=str(self.socket_path))
+        options = dict(pairwise(self._options))
+        client = redis.Redis(unix_socket_path=str(self.socket_path), password=options.get("--requirepass"))
         with suppress(redis.ResponseError):  # it has them, from its earlier start
             client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
         deadline = monotonic() + START_S

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import celery_ext
 from celery_ext.cli import delayq
 from tests.support.conditions import until
-from tests.support.servers.acl import PAGE
+from tests.support.servers.acl import PAGE, rights_in_slots
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -26,16 +26,12 @@ def users() -> Iterator[PrivateCluster]:
     """A cluster on each node of which there are the users of the page, with what it adds for clusters."""
     page = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", page, re.DOTALL)
-    section = page.partition("\n## Redis Cluster\n")[2].partition("\n## ")[0]
-    [added] = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
-    of_workers, of_views = (text.split() for text in re.findall(r"`([~+][^`]* [^`]*)`", section)[:2])
-    more = {"shop": of_workers, "status": of_views, "caretaker": of_views}
     with PrivateCluster() as cluster:
         assert len({cluster.node_of(queue).port for queue in QUEUES}) == 3
         for node in cluster.nodes:
             for block in blocks:
                 name = block.split()[2]
-                node.client.execute_command(*block.split(), *added.split(), *more.get(name, ()))
+                node.client.execute_command(*block.split(), *rights_in_slots(name))
         yield cluster
 
 

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import product
 
 import pytest
@@ -23,7 +23,7 @@ from kombu_delayq.store.consuming.types import Landing
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
-from tests.support.slots import KEYS
+from tests.support.slots import KEYS, SLOTS
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, land, lives, message, take
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -79,7 +79,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     for name in (ME, OTHER):
         assert take(store, 1, "celery", name=name)
     assert land(store, Landing("celery", 0, OTHER))
-    store.consumers.leave(OTHER, "q")
+    store.consumers.leave(OTHER, "celery")
     [row] = json.loads(run(users, "status", "status", "--json").stdout)["consumers"]
     assert (row["consumer"], row["in_hand"]) == (ME, 1)
     for command in (
@@ -137,12 +137,21 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
     assert denials(users) == [], log
 
 
-@pytest.fixture
-def store_of_spark(users: PrivateRedis) -> Iterator[DelayStore]:
+@contextmanager
+def as_spark(users: PrivateRedis) -> Iterator[DelayStore]:
     """A store with the rights of the user that the page gives to Spark jobs that write."""
     store = DelayStore(redis.Redis(port=users.port, username="spark", password="password"), KEYS)
-    yield store
-    store.close()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def store_of_spark(users: PrivateRedis) -> Iterator[DelayStore]:
+    """A store of user spark."""
+    with as_spark(users) as store:
+        yield store
 
 
 def write_jobs(store: DelayStore) -> None:
@@ -178,16 +187,17 @@ def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_sp
     assert denials(users) == []
 
 
-def test_spark_jobs_have_no_right_that_they_do_not_need(users: PrivateRedis, store_of_spark: DelayStore) -> None:
+def test_spark_jobs_have_no_right_that_they_do_not_need(users: PrivateRedis) -> None:
     """Without any one of the commands of user spark, something is denied to a job."""
     admin = users.client()
     rights = re.findall(r"^ACL SETUSER spark.*?```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[0]
-    for right in re.findall(r"\+\w+", rights):
+    needless = {"+lindex"} if SLOTS else set[str]()  # what waits in the part of a job is counted there in another way
+    for right in set(re.findall(r"\+\w+", rights)) - needless:
         admin.flushdb()
         admin.script_flush()
         admin.execute_command("ACL", "SETUSER", "spark", right.replace("+", "-"))
-        with suppress(NoPermissionError, ResponseError):
-            write_jobs(store_of_spark)
+        with suppress(NoPermissionError, ResponseError), as_spark(users) as store:  # none knows what the flush removed
+            write_jobs(store)
         assert denials(users), right
         admin.execute_command("ACL", "SETUSER", "spark", right)
         admin.execute_command("ACL", "LOG", "RESET")

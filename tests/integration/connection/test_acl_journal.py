@@ -43,7 +43,8 @@ def test_the_rights_for_a_journal(users: PrivateRedis, tmp_path: Path) -> None:
         status = subprocess.run(delayq("status", "status", "--json"), capture_output=True, text=True, check=True)
         assert json.loads(status.stdout)["journal"]["promoter"]
         for command in ("journal check", "cancel --yes far soon"):
-            subprocess.run(delayq("caretaker", *command.split()), capture_output=True, check=True)
+            done = subprocess.run(delayq("caretaker", *command.split()), capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
         process.terminate()
         _, log = process.communicate(timeout=20)
     finally:

@@ -11,7 +11,10 @@ from kombu.exceptions import OperationalError
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels
+from tests.support.slots import plain_only
 from tests.support.workers.harness import TRANSPORT, MakeProj, Worker
+
+NO_REPLICAOF = plain_only("nodes of a cluster change their places by CLUSTER REPLICATE and CLUSTER FAILOVER")
 
 
 @pytest.fixture
@@ -36,6 +39,7 @@ def _await_loss(worker: Worker) -> None:
     until(lambda: "Connection to broker lost" in worker.log, what="the worker notices")
 
 
+@NO_REPLICAOF
 @pytest.mark.long
 @pytest.mark.both_forms
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
@@ -59,6 +63,7 @@ def test_a_worker_outlives_its_primary_being_a_replica(
     assert worker.alive()
 
 
+@NO_REPLICAOF
 @pytest.mark.long
 def test_a_worker_outlives_an_ack_that_a_replica_refuses(
     make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
@@ -94,6 +99,7 @@ def test_a_worker_that_may_take_no_more_notices_refused_acks(
     assert worker.alive()
 
 
+@NO_REPLICAOF
 def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis, peer: PrivateRedis) -> None:
     """Whoever waits in BRPOP, acks or publishes while Redis becomes a replica gets a connection error of kombu's."""
     with Connection(own_server.url, transport=TRANSPORT) as connection:
@@ -117,6 +123,7 @@ def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis,
         assert connection.default_channel.client.llen("q") == 1
 
 
+@NO_REPLICAOF
 @pytest.mark.long
 def test_a_worker_follows_a_failover_that_the_primary_itself_makes(make_proj: MakeProj) -> None:
     """``FAILOVER TO`` behind Sentinel ends no worker; what waits runs once each, on the new primary."""

@@ -7,7 +7,6 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support import ROOT
-from tests.support.slots import SLOTS
 
 PAGE = ROOT / "docs" / "how-to" / "acl.md"
 
@@ -23,19 +22,9 @@ def users(own_server: PrivateRedis, backup: str) -> PrivateRedis:
             name = block.split()[2]
             keys_alone = 1 if name == "status" else None
             own_server.client().execute_command("ACL", "SETUSER", name, *rights_of_list()[:keys_alone])
-        if SLOTS:
-            own_server.client().execute_command("ACL", "SETUSER", block.split()[2], *_rights_of_slots(block.split()[2]))
+        if own_server.slots:
+            own_server.client().execute_command("ACL", "SETUSER", block.split()[2], *rights_in_slots(block.split()[2]))
     return own_server
-
-
-def _rights_of_slots(user: str) -> list[str]:
-    """Returns the rights that the page adds for hash slots."""
-    part = PAGE.read_text(encoding="utf-8").partition("\n## Redis Cluster\n")[2].partition("\n## ")[0]
-    block = re.search(r"```text\n(.*?)```\n(.*)", part, re.DOTALL)
-    assert block
-    publishers, viewers = re.findall(r"`((?:~{unacked}|\+cluster\|nodes \+info)[^`]*)`", block[2])
-    further = {"shop": publishers, "status": viewers, "caretaker": viewers}
-    return [*block[1].split(), *further.get(user, "").split()]
 
 
 def rights_of_list() -> list[str]:
@@ -43,6 +32,17 @@ def rights_of_list() -> list[str]:
     found = re.search(r"```text\n(~redisson.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     return found[1].split()
+
+
+def rights_in_slots(user: str) -> list[str]:
+    """Returns the rights that the page adds for Redis Cluster to those of a user."""
+    text = PAGE.read_text(encoding="utf-8").partition("## Redis Cluster\n")[2].partition("\n## ")[0]
+    found = re.search(r"```text\n(~.*?)```", text, re.DOTALL)
+    assert found
+    rows = re.findall(r"^\| (`.*?) \| `(.*?)` \|$", text, re.MULTILINE)
+    assert rows
+    more = [rights for users, rights in rows if f"`{user}`" in users]
+    return " ".join([found[1], *more]).replace("\\|", "|").split()  # as a table writes it
 
 
 def denials(server: PrivateRedis) -> list[Any]:
