@@ -60,7 +60,8 @@ class Naming:
         """Returns whether the keys of a queue can be in the slot of its list; on a plain server any name will do."""
         if not self.slots or ((name := self.prefix + queue) and "{" not in name and "}" not in name):
             return True
-        return slots.share_one(name, self._of_queue(queue, "due"))
+        ours = self._of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)
+        return all(slots.share_one(name, key) for key in ours)
 
     def _queue_in(self, tagged: str) -> str:
         """Returns the queue that a key of its own names; of another key, any text."""

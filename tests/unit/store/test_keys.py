@@ -187,7 +187,8 @@ def test_in_a_cluster_the_keys_of_a_queue_share_a_slot(prefix: str, queue: str) 
 
 
 @pytest.mark.parametrize(
-    ("prefix", "queue"), [("a}", "orders"), ("", "a}b"), ("", "{}a"), ("x{", "orders"), ("{a", "b}c"), ("", "")]
+    ("prefix", "queue"),
+    [("a}", "orders"), ("", "a}b"), ("", "a{b"), ("", "{}a"), ("x{", "orders"), ("{a", "b}c"), ("", "")],
 )
 def test_a_name_without_a_slot_of_its_own_is_refused(prefix: str, queue: str) -> None:
     """A brace that makes no hash tag would put a queue's keys into other slots; without slots it does no harm."""
