@@ -55,11 +55,16 @@ class RedisCommands:
         [reply] = checked(self.replies([command], once=True))
         return reply
 
-    def send(self, commands: Iterable[Command]) -> list[Any]:
-        """Sends commands in one round trip. Returns their replies; raises the first error among them."""
+    def send(self, commands: Iterable[Command], *, once: bool = False) -> list[Any]:
+        """Sends commands in one round trip. Returns their replies; raises the first error among them.
+
+        Args:
+            commands: The commands. An error names the command and its key.
+            once: As of ``replies``.
+        """
         commands = list(commands)
         # redis-py's own error would contain the command, and so the bodies of messages.
-        replies = self.replies(commands)
+        replies = self.replies(commands, once=once)
         for (name, *args), reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
                 if name not in ("EVAL", "EVALSHA"):  # a script names the key itself

@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.replies import checked, time_ms
+from kombu_delayq.connection.replies import time_ms
 from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
 from kombu_delayq.options.limits import QueueLimits
 from kombu_delayq.store.client import QueueRegistry, ScriptCall, StoreClient, StorePart
@@ -239,7 +239,7 @@ class Delivery(StorePart):
     ) -> tuple[int, int]:
         lists, client = self._client.ready(to), self._client
         places = [(lists[client.list_of_priority[message.priority]], letter) for message, letter in letters]
-        checked(client.replies([("LPUSH", *place) for place in places if place[1]], once=True))
+        client.send([("LPUSH", *place) for place in places if place[1]], once=True)
         buried, lost, untouched = client.run("bury", client.stored(*form), args, form.backup)
         client.send([("LREM", places[at][0], 1, places[at][1]) for at in untouched if places[at][1]])
         return buried, lost

@@ -8,8 +8,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.connection.nodes import clients_of
 from kombu_delayq.connection.replies import checked, time_ms
-from kombu_delayq.connection.text import Command, as_bytes, as_text
-from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.store.client import QueueRegistry, ScriptCall, StorePart
 
 #: Consumers note the use of a queue, and the leader looks for unused ones, every 1/24 of ``forget_after``.
 FORGET_SHARE = 1 / 24
@@ -150,44 +150,69 @@ class QueueUse(StorePart):
         replies = checked(self._client.run_each("vacate", calls)[0])
         return [as_text(reply) == "used" for reply in replies]
 
+    def unlist(self, leaving: Sequence[str], in_use: Sequence[str], kept_ms: float) -> None:
+        """Makes queues unknown, in a cluster, and notes of these and of others that they are in use now.
+
+        A full Redis does it as well.
+
+        Args:
+            leaving: Names of the queues that become unknown. A time of use that was noted before stays.
+            in_use: Names of queues that stay known.
+            kept_ms: Older times of use are removed, ms; 0 keeps all.
+        """
+        args = [kept_ms, len(leaving), *leaving, *in_use]
+        self._client.run("unlist", [self._keys.queues, self._keys.used], args)
+
     def _forget_apart(
         self, queues: Sequence[str], after_s: float, heard: Collection[str], forms: Sequence[str]
     ) -> list[str]:
         if not queues:
             return []
-        after_ms, registered, used = after_s * 1000, self._keys.queues, self._keys.used
-        commands: list[Command] = [("TIME",), ("ZMSCORE", used, *queues), ("SMISMEMBER", registered, *queues)]
-        time, lasts, known = self._client.send(commands)
+        leaving, in_use = self._looked_through(queues, after_s, heard, forms)
+        if leaving or in_use or after_s:
+            self.unlist(leaving, in_use, KEPT_FOR * after_s * 1000)
+        return self._let_go(leaving, "unused" if after_s else "at_once", forms) if leaving else []
+
+    def _looked_through(
+        self, queues: Sequence[str], after_s: float, heard: Collection[str], forms: Sequence[str]
+    ) -> tuple[list[str], list[str]]:
+        """Returns the queues that may be forgotten, and those whose use is to be noted. Finds half forgotten ones."""
+        after_ms, registry = after_s * 1000, QueueRegistry(self._client)
+        names = [("ZMSCORE", self._keys.used, *queues), ("SMISMEMBER", self._keys.queues, *queues)]
+        time, lasts, known = self._client.send([("TIME",), *names])
         now_ms = time_ms(time)
         has_messages = self.vacate(queues, "look", forms)
         listened = self._listened_to(queues, heard) if after_s > 0 and "list" in forms else set[str]()
         leaving: list[str] = []
-        notes: list[Command] = []
+        in_use: list[str] = []
         for queue, last_ms, is_known, is_full in zip(queues, lasts, known, has_messages, strict=True):
             is_used = is_full or queue in listened
             if not is_used and (not after_ms or (last_ms is not None and now_ms - last_ms >= after_ms)):
                 leaving.append(queue)
             elif last_ms is None or (is_used and now_ms - last_ms > after_ms * FORGET_SHARE):
-                notes.append(("ZADD", used, now_ms, queue))
+                in_use.append(queue)
             if is_full and not is_known:
-                notes.append(("SADD", registered, queue))
-        if leaving:
-            noted = [item for queue in leaving for item in (now_ms, queue)]
-            notes += [("ZADD", used, "NX", *noted), ("SREM", registered, *leaving)]
-        if after_ms:
-            notes.append(("ZREMRANGEBYSCORE", used, "-inf", now_ms - KEPT_FOR * after_ms))
-        self._client.send(notes)
-        if not leaving:
-            return []
+                registry.know(queue)
+        return leaving, in_use
+
+    def _let_go(self, leaving: Sequence[str], how: str, forms: Sequence[str]) -> list[str]:
+        """Clears queues away whose names have left, and brings the names back of those that have a message by now.
+
+        Where a full Redis refuses a name, ``half_forgotten`` finds it. Returns the names of the others.
+        """
+        registry = QueueRegistry(self._client)
         try:
-            is_full_again = self.vacate(leaving, "unused" if after_ms else "at_once", forms)
+            is_full_again = self.vacate(leaving, how, forms)
         except Exception:
-            self._client.send([("SADD", registered, *leaving)])
+            for queue in leaving:
+                registry.know(queue)
             raise
-        back = [queue for queue, is_full in zip(leaving, is_full_again, strict=True) if is_full]
-        gone = [queue for queue in leaving if queue not in back]
-        ends: list[Command] = [("SADD", registered, *back)] if back else []
-        self._client.send([*ends, ("ZREM", used, *gone)] if gone else ends)
+        gone = [queue for queue, is_full in zip(leaving, is_full_again, strict=True) if not is_full]
+        for queue in leaving:
+            if queue not in gone:
+                registry.know(queue)
+        if gone:
+            self._client.send([("ZREM", self._keys.used, *gone)])
         return gone
 
     def _listened_to(self, queues: Sequence[str], heard: Collection[str]) -> set[str]:

@@ -5,6 +5,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from tests.support.slots import KEYS
 from tests.support.store.consuming import INDEX, ME, UNACKED, lives, take
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
 
@@ -65,7 +66,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
 def test_a_full_redis_takes_acknowledgements() -> None:
     """A Redis that refuses every other write removes what is acknowledged."""
     with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        tags = held(store := DelayStore(client), 2)
+        tags = held(store := DelayStore(client, KEYS), 2)
         client.config_set("maxmemory", 1)
         assert store.taking.ack(tags, "q") == []
         assert not client.exists(INDEX, UNACKED)

@@ -8,6 +8,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import LeaseEnded
+from tests.support.slots import KEYS
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
@@ -23,7 +24,7 @@ def test_a_new_consumer_gets_a_lease(make_store: MakeStore) -> None:
     """A new name is noted with the end of its lease by Redis's clock, and with its queues in order of their names."""
     store = make_store(consumer_ttl=7)
     before_ms = clock_ms(store.client)
-    assert store.consumers.beat(ME, ["b", "a", 'ü "x"'], is_new=True)
+    assert store.consumers.beat(ME, ["b", "a", 'ü "x"'], share=store.keys.share("q"), is_new=True)
     [(name, ends_ms)] = contents(store.client)[b"delayq:consumers"]
     assert name == ME.encode()
     assert before_ms + 7000 <= ends_ms <= clock_ms(store.client) + 7000
@@ -35,7 +36,7 @@ def test_a_lease_is_renewed(store: DelayStore) -> None:
     lives(store, ME, OTHER)
     now_ms = clock_ms(store.client)
     store.client.zadd(CONSUMERS, {ME: now_ms + 1000, OTHER: now_ms + 1000})
-    assert store.consumers.beat(ME, ["z"])
+    assert store.consumers.beat(ME, ["z"], share=store.keys.share("q"))
     of_me, of_other = store.client.zmscore(CONSUMERS, [ME, OTHER])
     assert of_me >= now_ms + store.options.consumer_ttl * 1000
     assert of_other == now_ms + 1000
@@ -109,7 +110,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
 def test_a_full_redis_renews_leases() -> None:
     """A Redis that refuses every other write lets consumers live, and new ones begin."""
     with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        lives(store := DelayStore(client))
+        lives(store := DelayStore(client, KEYS))
         client.config_set("maxmemory", 1)
         assert store.consumers.beat(ME, ["q"])
         assert store.consumers.beat(OTHER, ["q"], is_new=True)

@@ -5,8 +5,21 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import Begun, JobRun
-from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several, without_slots
-from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.jobs import (
+    GUARD,
+    JOB,
+    KEPT_MS,
+    STAGED,
+    TTL_MS,
+    WHOLE,
+    WHOLE_GUARD,
+    WHOLE_STAGED,
+    begun,
+    joined,
+    now,
+    several,
+)
+from tests.support.store.keyspace import clock_ms, contents, in_form, refuses_a_key_of_the_wrong_type, wrong_type_of
 
 STREAM = "delayq:stream:s"
 
@@ -16,7 +29,6 @@ def run(number: int, name: str = "j") -> JobRun:
     return JobRun(name, number, TTL_MS)
 
 
-@without_slots
 def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
     """On an empty database, a run makes exactly the job's state, open, with the moment by Redis's clock."""
     before_ms = clock_ms(store.client)
@@ -24,8 +36,9 @@ def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
     after_ms = clock_ms(store.client)
     assert begun.word == "open"
     assert before_ms <= begun.base_ms <= after_ms
-    [(key, state)] = contents(store.client).items()
-    assert key == JOB.encode()
+    found = contents(store.client)
+    state = found.pop(WHOLE.encode())
+    assert found == ({b"delayq:begun:j": b"3"} if store.keys.slots else {})
     assert float(state.pop(b"base")) == begun.base_ms
     assert state == {b"state": b"open", b"run": b"3", b"staged": b"0"}
 
@@ -39,7 +52,6 @@ def test_each_task_of_a_run_gets_the_same_answer(store: DelayStore) -> None:
     assert store.jobs.begin(run(2)) == first
 
 
-@without_slots
 def test_a_later_run_takes_the_job_over(store: DelayStore) -> None:
     """After a later run has begun, earlier ones are told so and change nothing."""
     store.jobs.begin(run(9))
@@ -47,7 +59,7 @@ def test_a_later_run_takes_the_job_over(store: DelayStore) -> None:
     before = contents(store.client)
     assert store.jobs.begin(run(9)) == Begun("superseded", base_ms)
     assert contents(store.client) == before
-    assert before[JOB.encode()][b"run"] == b"10"
+    assert before[WHOLE.encode()][b"run"] == b"10"
 
 
 def test_an_aborted_run_cannot_go_on_and_a_later_one_can(store: DelayStore) -> None:
@@ -77,7 +89,6 @@ def test_a_committed_job_takes_no_run_any_more(store: DelayStore, staged: bool) 
     assert contents(store.client) == before
 
 
-@without_slots
 def test_a_stream_knows_its_latest_job(store: DelayStore) -> None:
     """The job of a stream is found by the stream's name, as long as the job is remembered."""
     assert store.jobs.of_stream("s") is None
@@ -97,17 +108,16 @@ def test_a_superseded_run_does_not_take_the_stream(store: DelayStore) -> None:
     assert store.jobs.of_stream("s") == "new"
 
 
-@without_slots
 def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
     """A run that begins gives job, guard and staged messages the full time again: none ends before the others."""
     store.jobs.enqueue("q", begun(store, staged=True), [now("i")])
-    for key in (JOB, GUARD, STAGED):
+    for key in {WHOLE, JOB, GUARD, STAGED}:
         store.client.pexpire(key, TTL_MS // 10)
     begun(store, staged=True)
-    assert all(TTL_MS // 2 < store.client.pttl(key) <= TTL_MS for key in (JOB, GUARD, STAGED))
+    assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in (JOB, GUARD, STAGED))
+    assert TTL_MS // 2 < store.client.pttl(WHOLE) <= TTL_MS
 
 
-@without_slots
 def test_runs_are_counted(store: DelayStore) -> None:
     """Each run gets a number above all before it, whatever its job, and the count does not expire."""
     assert [store.jobs.new_run() for _ in range(3)] == [1, 2, 3]
@@ -115,18 +125,22 @@ def test_runs_are_counted(store: DelayStore) -> None:
     assert store.client.ttl("delayq:runs") == -1
 
 
-@without_slots
-@pytest.mark.parametrize("key", [JOB, GUARD, STAGED, STREAM])
+@pytest.mark.parametrize("key", dict.fromkeys([WHOLE, WHOLE_STAGED, STREAM, JOB, STAGED]))
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and the job does not begin."""
-    if key != GUARD:
-        refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.begin(run(1), "s"))
-        return
+    """Where somebody else's key is in the way, the error names it and the job does not begin; a part as little."""
+    joined(store, begun(store))
+    as_a_whole = {WHOLE, STREAM, "delayq:begun:j"} if key in (JOB, STAGED) else set()  # it begins before its parts
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.begin(run(9), "s"), stepped=as_a_whole)
+
+
+@pytest.mark.parametrize("key", dict.fromkeys([WHOLE_GUARD, GUARD]))
+def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
+    """Somebody else's key in the place of the guard, which is a set, stays as it is."""
+    joined(store, begun(store))
     store.client.set(key, "somebody else's")
-    before = contents(store.client)
-    with pytest.raises(ResponseError, match=f"WRONGTYPE key {key}"):
-        store.jobs.begin(run(1), "s")
-    assert contents(store.client) == before
+    with pytest.raises(ResponseError, match=wrong_type_of(in_form(store, key))):
+        store.jobs.begin(run(9), "s")
+    assert store.client.get(key) == b"somebody else's"
 
 
 @pytest.mark.parametrize("staged", [False, True])

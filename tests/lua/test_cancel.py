@@ -137,8 +137,24 @@ def test_a_refusal_is_taken_back_for_what_is_no_step(store: DelayStore) -> None:
     assert store.client.zrange("delayq:chains", 0, -1) == [b""]
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS, "delayq:cancelled", "delayq:chains"])
+@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.lookup.cancel(["q"], ["i"]))
+
+
+@pytest.mark.parametrize(("key", "identity"), [("delayq:cancelled", "task"), ("delayq:chains", "step")])
+def test_a_note_of_chains_of_the_wrong_type_is_named(store: DelayStore, key: str, identity: str) -> None:
+    """The error names the key and nothing is removed; in hash slots the message has left before, and is returned."""
+    store.delivery.offer("q", waiting("task"))
+    store.chains.step("q", "chain", waiting("step", body=f"{CHAIN_ID} of chain"))
+    found: dict[str, list[Waiting]] = {}
+    refuses_a_key_of_the_wrong_type(
+        store,
+        key,
+        lambda: store.lookup.cancel(["q"], [identity], found),
+        stepped=store.keys.stored("q", store.backup),
+    )
+    assert found.keys() == ({identity} if store.keys.slots else set())
+    assert store.queues.size("q") == (1 if store.keys.slots else 2)

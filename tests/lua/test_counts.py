@@ -154,7 +154,7 @@ def test_what_changes_nothing_counts_nothing(store: DelayStore) -> None:
 
 def test_messages_that_come_back_are_counted_if_they_are_delivered_again(store: DelayStore) -> None:
     """Of messages that consumers give back those count that are redelivered, each for its queue."""
-    lives(store)
+    lives(store, queues=("q", "p", "fresh"))
     for first, queue in ((1, "q"), (10, "p"), (20, "fresh")):
         store.client.lpush(queue, "a", "b")
         rows = [Requeued(taken.tag, queue, 0, taken.body) for taken in take(store, 2, queue, first=first)]
@@ -203,11 +203,13 @@ def test_a_key_of_the_wrong_type_disturbs_nothing(store: DelayStore) -> None:
     assert store.client.get(COUNTS) == b"somebody else's"
 
 
-#: The keys of a queue, and what all queues share, without the counters.
+#: The keys of a queue, and what all queues share, without the counters; on a plain server, and in hash slots.
 OTHER_KEYS = [
     *(f"~delayq:{what}" for what in ("queues", "used", "consumers*", "cancelled", "chains")),
+    *(f"~{{delayq}}:{what}" for what in ("queues", "used", "consumed_queues", "cancelled", "chains", "renaming")),
     *(f"~delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins", "notes", "ids", "landing*")),
-    *("~q*", "~dead", "~unacked*", "~redisson*"),
+    *(f"~delayq:{{q}}:{what}" for what in ("consumers", "consumed")),
+    *("~q*", "~{q}*", "~dead", "~unacked*", "~redisson*"),
 ]
 
 
@@ -220,7 +222,7 @@ def test_a_user_who_may_not_count_can_do_all_else(
     held = prepare(admin)
     admin.client.execute_command("ACL", "SETUSER", "poor", "on", ">password", "&*", "+@all", *rights)
     client = redis.Redis(port=own_server.port, username="poor", password="password")
-    store = DelayStore(client, options=admin.options)
+    store = DelayStore(client, admin.keys, options=admin.options)
     with pytest.raises(NoPermissionError):
         client.hincrby(COUNTS, "transferred", 1)
     # In Redisson's form a message that is stored needs the same command.

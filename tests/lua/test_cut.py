@@ -32,7 +32,7 @@ def test_what_leaves_moves_no_other_to_another_part(store: DelayStore, how: str)
     if how == "cancel":
         store.lookup.cancel(["q"], [str(n) for n in range(0, 100, 2)] + [ids[-1] for ids in before])
     else:
-        DelayStore(store.client, options=replace(store.options, transfer_batch=60)).delivery.transfer("q")
+        DelayStore(store.client, store.keys, options=replace(store.options, transfer_batch=60)).delivery.transfer("q")
     left = set(scanned(store))
     assert 0 < len(left) < 100
     assert [scanned(store, part) for part in parts] == [[each for each in ids if each in left] for ids in before]

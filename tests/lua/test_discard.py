@@ -111,12 +111,21 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS, "delayq:cancelled", "delayq:chains"])
+@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.delivery.offer("q", waiting("i"))
     message = only(store, "i")
     refuses_a_key_of_the_wrong_type(store, key, lambda: discard(store, message))
+
+
+@pytest.mark.parametrize("key", ["delayq:cancelled", "delayq:chains"])
+def test_a_note_of_chains_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
+    """The error names the key and nothing is removed; in hash slots the step has left before."""
+    store.delivery.offer("q", waiting("i"))
+    message, stored = only(store, "i"), store.keys.stored("q", store.backup)
+    refuses_a_key_of_the_wrong_type(store, key, lambda: discard(store, message, chain="i"), stepped=stored)
+    assert store.queues.size("q") == (0 if store.keys.slots else 1)
 
 
 def test_counters_end_with_a_queue_that_expires(store: DelayStore) -> None:

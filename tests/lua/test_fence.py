@@ -6,6 +6,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import LeaseEnded
+from tests.support.slots import KEYS
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
 
@@ -57,7 +58,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> N
 def test_a_full_redis_fences_off() -> None:
     """A Redis that refuses every other write lets dead consumers be fenced off."""
     with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        lives(store := DelayStore(client))
+        lives(store := DelayStore(client, KEYS))
         end_lease(store)
         client.config_set("maxmemory", 1)
         assert store.consumers.fence([ME], "q") == [ME]

@@ -5,33 +5,46 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
-from tests.support.store.jobs import GUARD, JOB, STAGED, TTL_MS, begun, now, several, without_slots
+from tests.support.store.jobs import (
+    GUARD,
+    JOB,
+    KEPT_MS,
+    STAGED,
+    TTL_MS,
+    WHOLE,
+    WHOLE_STAGED,
+    begun,
+    joined,
+    now,
+    several,
+    without_whole,
+)
 from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type, waiting
 
 
-@without_slots
 def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
     """After a commit the guard is gone, the job says so for its time, and what was sent stays."""
     job = begun(store)
     store.jobs.enqueue("q", job, [now("i"), waiting("j")])
-    before = contents(store.client)
+    before = without_whole(contents(store.client))
     store.client.pexpire(JOB, TTL_MS // 10)
     assert store.jobs.finish(job, "committed") == "committed"
-    after = contents(store.client)
+    after = without_whole(contents(store.client))
     del before[GUARD.encode()]
     before[JOB.encode()][b"state"] = b"committed"
     assert after == before
-    assert TTL_MS // 2 < store.client.pttl(JOB) <= TTL_MS
+    assert TTL_MS // 2 < store.client.pttl(JOB) <= KEPT_MS
+    assert store.client.hget(WHOLE, "state") == b"committed"
+    assert TTL_MS // 2 < store.client.pttl(WHOLE) <= TTL_MS
 
 
-@without_slots
 def test_an_aborted_job_keeps_its_guard(store: DelayStore) -> None:
     """A later run of an aborted job sends only the ids that the job has not sent yet."""
     job = begun(store)
     store.jobs.enqueue("q", job, several(3))
     store.client.pexpire(GUARD, TTL_MS // 10)
     assert store.jobs.finish(job, "aborted") == "aborted"
-    assert TTL_MS // 2 < store.client.pttl(GUARD) <= TTL_MS
+    assert TTL_MS // 2 < store.client.pttl(GUARD) <= KEPT_MS
     assert store.jobs.enqueue("q", begun(store), several(5)) == Enqueued("enqueued", 2, 3)
 
 
@@ -50,7 +63,6 @@ def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, staged: b
     assert (found.enqueued, found.staged) == (3, 3 if staged else 0)
 
 
-@without_slots
 def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
     """A job that has staged messages is not committed before they are sent, but nobody can write any more."""
     job = begun(store, staged=True)
@@ -58,7 +70,7 @@ def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
     store.client.pexpire(STAGED, TTL_MS // 10)
     assert store.jobs.finish(job, "committed") == "publishing"
     assert store.client.exists(GUARD, "q") == 0
-    assert TTL_MS // 2 < store.client.pttl(STAGED) <= TTL_MS
+    assert TTL_MS // 2 < store.client.pttl(STAGED) <= KEPT_MS
     assert store.jobs.enqueue("q", job, several(4)) == Enqueued("committed")
 
 
@@ -67,7 +79,6 @@ def test_a_job_that_staged_nothing_is_committed(store: DelayStore) -> None:
     assert store.jobs.finish(begun(store, staged=True), "committed") == "committed"
 
 
-@without_slots
 @pytest.mark.parametrize("word", ["committed", "aborted"])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) -> None:
@@ -79,7 +90,7 @@ def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) 
     assert found is not None
     assert (found.state, found.run, found.enqueued) == (word, number, 0)
     assert before_ms <= found.base_ms <= after_ms
-    assert store.client.keys() == [JOB.encode()]
+    assert store.client.keys() == [WHOLE.encode()]
 
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
@@ -126,18 +137,17 @@ def test_jobs_end_apart(store: DelayStore) -> None:
     assert before.items() <= contents(store.client).items()
 
 
-@without_slots
-@pytest.mark.parametrize("key", [JOB, STAGED])
+@pytest.mark.parametrize("key", dict.fromkeys([WHOLE, WHOLE_STAGED, JOB, STAGED]))
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and the job goes on."""
-    job = begun(store)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.finish(job, "aborted"))
+    """Where somebody else's key is in the way, the error names it and the job goes on; a part as well."""
+    job = joined(store, begun(store))
+    as_a_whole = {WHOLE} if key in (JOB, STAGED) else set()  # it ends before its parts
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.finish(job, "aborted"), stepped=as_a_whole)
 
 
-@without_slots
 def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
     """Somebody else's key in the place of the guard is not deleted."""
-    job = begun(store)
+    job = joined(store, begun(store))
     store.client.set(GUARD, "somebody else's")
     with pytest.raises(ResponseError, match=f"WRONGTYPE key {GUARD}"):
         store.jobs.finish(job, "committed")

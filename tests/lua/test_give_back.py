@@ -3,6 +3,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from tests.support.slots import KEYS
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import popped
 from tests.support.store.priorities import STEPS, Kombu
@@ -11,7 +12,7 @@ from tests.support.store.priorities import STEPS, Kombu
 def test_the_message_is_the_next_to_be_consumed(client: redis.Redis) -> None:
     """A message given back stands at the end of its list from which kombu consumes."""
     client.lpush("q", "behind")
-    assert DelayStore(client).delivery.give_back("q", 0, "taken") == 2
+    assert DelayStore(client, KEYS).delivery.give_back("q", 0, "taken") == 2
     assert client.brpop(["q"]) == ("q", "taken")
 
 
@@ -31,5 +32,5 @@ def test_a_full_redis_takes_it_back() -> None:
         client.config_set("maxmemory", 1)
         with pytest.raises(redis.ResponseError, match="maxmemory"):
             client.rpush("q", "taken")
-        DelayStore(client).delivery.give_back("q", 0, "taken")
+        DelayStore(client, KEYS).delivery.give_back("q", 0, "taken")
         assert client.lrange("q", 0, -1) == ["taken"]

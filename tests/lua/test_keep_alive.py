@@ -61,7 +61,7 @@ def adopt(store: DelayStore, due_ms: float) -> None:
 
 
 def convert(store: DelayStore, due_ms: float) -> None:
-    source = DelayStore(store.client, options=store.options.__class__(backup=other_form(store)))
+    source = DelayStore(store.client, store.keys, options=store.options.__class__(backup=other_form(store)))
     source.delivery.offer("q", waiting("late", due_ms), expire_ms=EXPIRE_MS)
     assert store.queues.convert("q").moved == 1
 
@@ -72,7 +72,9 @@ LATER: dict[str, Callable[[DelayStore, float], object]] = {
     "offer, x-expires unknown": lambda store, due_ms: store.delivery.offer("q", waiting("late", due_ms)),
     "step": lambda store, due_ms: store.chains.step("q", "chain", waiting("late", due_ms, "chain"), EXPIRE_MS),
     "adopt": adopt,
-    "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt("q", waiting("late", due_ms), "", "i", "u"),
+    "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt(
+        "q", waiting("late", due_ms), "", *unacked_of(store)
+    ),
     "reschedule": lambda store, due_ms: store.lookup.reschedule("q", [Change(only(store, "i"), due_ms, b"new")]),
     "convert": convert,
     "enqueue": lambda store, due_ms: store.jobs.enqueue("q", job(store), [waiting("late", due_ms)]),

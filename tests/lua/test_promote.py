@@ -22,7 +22,7 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.support.store.promoting import GUARD, JOURNAL_ID, MARKER, in_office, numbers, row, several_rows
+from tests.support.store.promoting import GUARD, JOURNAL_ID, OWN_MARKER, in_office, numbers, row, several_rows
 
 
 def test_a_row_comes_into_the_store(store: DelayStore) -> None:
@@ -143,7 +143,7 @@ def test_a_full_redis_takes_no_part_of_a_call(make_store: MakeStore, own_server:
     assert store.queues.size("q") == 5
 
 
-@pytest.mark.parametrize("key", [MARKER, GUARD, DUE, BACKUP, ORDER, TWINS])
+@pytest.mark.parametrize("key", [OWN_MARKER, GUARD, DUE, BACKUP, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and nothing is promoted."""
     term = in_office(store)

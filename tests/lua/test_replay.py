@@ -32,17 +32,17 @@ def test_letters_go_to_several_queues_and_priorities(store: DelayStore) -> None:
     bury(store, *"abcdef")
     letters = [
         to_queue(b"a", "q", 3),
-        to_queue(b"b", "{other}", 9),
+        to_queue(b"b", "other", 9),
         to_queue(b"c", "q", 0),
         to_queue(b"d", "q", 5),
-        to_queue(b"e", "{other}", 9),
+        to_queue(b"e", "other", 9),
     ]
     assert store.letters.replay("dead", "dead", letters) == 5
     assert contents(store.client) == {
         b"dead": [b"f"],
         b"q": [b"new c"],
         b"q\x06\x163": [b"new d", b"new a"],
-        b"{other}\x06\x169": [b"new e", b"new b"],
+        b"other\x06\x169": [b"new e", b"new b"],
     }
 
 
@@ -106,6 +106,6 @@ def test_priority_steps_are_kept_to(make_store: MakeStore, steps: tuple[int, ...
 @pytest.mark.parametrize("key", ["dead", "q", "q\x06\x163"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no letter moves."""
-    bury(store, "a", "b")
+    bury(store, "a", "b", "b")
     letters = [Letter(b"a", "away"), to_queue(b"b", "q", 3), to_queue(b"b")]
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.letters.replay("dead", "dead", letters))

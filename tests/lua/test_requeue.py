@@ -6,6 +6,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Landing, Requeued
+from tests.support.slots import KEYS
 from tests.support.store.consuming import INDEX, ME, UNACKED, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
@@ -20,7 +21,7 @@ def backup() -> str:
 
 def held(store: DelayStore, count: int, queue: str = "q") -> list[Requeued]:
     """Takes so many messages. Returns them as they go back, the first first."""
-    lives(store)
+    lives(store, queues=(queue,))
     ready, _ = store.taking.landing(Landing(queue, 0, ME))
     store.client.lpush(ready, *map(str, range(count)))
     return [Requeued(taken.tag, queue, 0, taken.body) for taken in take(store, count, queue)]
@@ -62,9 +63,10 @@ def test_it_goes_to_the_list_of_its_priority(make_store: MakeStore, steps: tuple
 
 def test_messages_of_several_queues_go_back_at_once(store: DelayStore) -> None:
     """Each message goes to its own queue, whatever the queue's name."""
-    lives(store)
+    queues = ("a", "ünï \udcff", "{eu}.b")
+    lives(store, queues=queues)
     messages = []
-    for first, queue in enumerate(("a", "ünï \udcff", "{eu}.b"), 1):
+    for first, queue in enumerate(queues, 1):
         store.client.lpush(queue.encode(errors="surrogateescape"), queue.encode(errors="surrogateescape"))
         [taken] = take(store, 8, queue, first=first)
         messages.append(Requeued(taken.tag, taken.queue, 0, taken.body))
@@ -102,7 +104,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
 def test_a_full_redis_takes_messages_back(place: str) -> None:
     """A Redis that refuses every other write takes back what a consumer holds."""
     with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        messages = held(store := DelayStore(client), 3)
+        messages = held(store := DelayStore(client, KEYS), 3)
         client.config_set("maxmemory", 1)
         assert store.taking.requeue(messages, place) == []  # type: ignore[arg-type]
         assert sorted(popped(client, "q")) == [b"0", b"1", b"2"]

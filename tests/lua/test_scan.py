@@ -10,6 +10,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Scanned
 from kombu_delayq.store.viewing.scan import PAGE_BYTES
 from tests.support.conditions import until
+from tests.support.slots import plain_only
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only, list_only
 from tests.support.store.keyspace import (
@@ -177,6 +178,7 @@ def test_what_is_lost_and_what_has_left(store: DelayStore) -> None:
     assert store.scan.bodies(whole(store), [b"empty"]) == [b""]
 
 
+@plain_only("a replica sends readers away to its primary")
 def test_parts_are_read_from_a_replica(redis_server: PrivateRedis, store: DelayStore, make_store: MakeStore) -> None:
     """A replica, which takes no writes, is cut and read as its primary is."""
     store.delivery.offer("q", *(waiting(str(n)) for n in range(50)))

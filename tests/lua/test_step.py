@@ -191,7 +191,7 @@ def test_of_many_at_once_one_step_is_stored(redis_server: PrivateRedis, store: D
     """Of eight processes that offer a step of one chain in the same moment one gets it in."""
 
     def offer(number: int) -> list[str]:
-        own = DelayStore(redis.Redis(port=redis_server.port), options=store.options)
+        own = DelayStore(redis.Redis(port=redis_server.port), store.keys, options=store.options)
         words = [own.chains.step("q", CHAIN, step(str(n), number=number)) for n in range(50)]
         own.close()
         return words
@@ -208,7 +208,9 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
     store.delivery.offer("q", waiting("i", priority=3), waiting("i", body="two"))
     ear.heard()
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.chains.step("q", CHAIN, step("j", PAST_MS)))
+    refuses_a_key_of_the_wrong_type(
+        store, key, lambda: store.chains.step("q", CHAIN, step("j", PAST_MS)), stepped=[CHAINS]
+    )
     assert ear.heard() == []
 
 

@@ -11,11 +11,14 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request
 from kombu_delayq.store.keys import Keys
+from tests.support.slots import KEYS, SLOTS, plain_only, usable
 from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import clock_ms, contents, popped, refuses_a_key_of_the_wrong_type
 
 STEP = "\x06\x16"
+#: For a test of a request for several queues.
+SEVERAL = plain_only("a request is for one queue")
 
 
 @pytest.fixture
@@ -52,14 +55,17 @@ def test_each_is_noted_as_unacked_as_stock_does(store: DelayStore) -> None:
     assert all(before_s <= time <= clock_ms(store.client) / 1000 for time in times.values())
 
 
-@pytest.mark.parametrize("queue", ["", "ünï", 'quo"ted', "back\\slash", "a'b", "line\nfeed", "{eu}.x", "\udcff", "q✓"])
+NAMES = ["", "ünï", 'quo"ted', "back\\slash", "a'b", "line\nfeed", "{eu}.x", "\udcff", "q✓"]
+
+
+@pytest.mark.parametrize("queue", usable(NAMES))
 def test_any_queue_name_is_noted_as_stock_reads_it(store: DelayStore, queue: str) -> None:
     """The routing key of a note is the queue's name, whatever that is made of."""
-    lives(store)
+    lives(store, queues=(queue,))
     store.client.lpush(store.keys.ready(queue, (0,))[0].encode(errors="surrogateescape"), "{}")
     [taken] = take(store, 8, queue)
     assert taken.queue == queue
-    [note] = contents(store.client)[b"unacked"].values()
+    [note] = store.client.hvals(store.keys.unacked(store.keys.share(queue)).encode(errors="surrogateescape"))
     assert json.loads(note) == [{}, "", queue]
 
 
@@ -72,6 +78,7 @@ def test_any_message_is_taken_as_it_is(store: DelayStore, body: bytes) -> None:
     assert contents(store.client)[b"unacked"] == {f"{ME}.1".encode(): b"[" + body + b',"","q"]'}
 
 
+@SEVERAL
 def test_queues_take_turns(store: DelayStore) -> None:
     """Of several queues a message each is taken in turn, also when one of them ends before the others."""
     lives(store)
@@ -80,6 +87,7 @@ def test_queues_take_turns(store: DelayStore) -> None:
     assert bodies(take(store, 8, "a", "b", "c")) == [b'"a0"', b'"b0"', b'"c0"', b'"a1"', b'"c1"', b'"a2"']
 
 
+@SEVERAL
 def test_queues_in_turns_end_with_the_number_asked_for(store: DelayStore) -> None:
     """Where the number is reached within a round, the rest of the queues keep their messages."""
     lives(store)
@@ -89,6 +97,7 @@ def test_queues_in_turns_end_with_the_number_asked_for(store: DelayStore) -> Non
     assert [store.client.llen(queue) for queue in "abc"] == [1, 0, 1]
 
 
+@SEVERAL
 def test_queues_in_order_are_emptied_one_after_the_other(store: DelayStore) -> None:
     """Without turns the first queue is emptied before the next is looked at."""
     lives(store)
@@ -97,6 +106,7 @@ def test_queues_in_order_are_emptied_one_after_the_other(store: DelayStore) -> N
     assert bodies(take(store, 5, "b", "a", "c", in_turns=False)) == [b'"b0"', b'"b1"', b'"a0"', b'"a1"', b'"c0"']
 
 
+@SEVERAL
 @pytest.mark.parametrize("in_turns", [True, False])
 def test_a_higher_priority_of_any_queue_comes_first(store: DelayStore, in_turns: bool) -> None:
     """All queues' lists of one priority step are served before those of the next, as stock kombu serves them."""
@@ -109,18 +119,28 @@ def test_a_higher_priority_of_any_queue_comes_first(store: DelayStore, in_turns:
     assert bodies(take(store, 8, "b", "a", in_turns=in_turns)) == expected
 
 
+#: Names that follow kombu's options: list, landing list, what is held, its times, leases and their queues.
+OF_OPTIONS = [
+    *("p:q~3", "p:delayq:{q}:landing:1:", "p:held", "p:held_index", "p:delayq:consumers", "p:delayq:consumers:queues")
+]
+OF_OPTIONS_IN_SLOTS = [
+    *("p:{p:q}~3", "p:delayq:{p:q}:landing:1:", "p:held:{p:q}", "p:held_index:{p:q}"),
+    *("p:delayq:{p:q}:consumers", "p:delayq:{p:q}:consumed"),
+]
+
+
 def test_prefix_separator_and_keys_of_kombu_are_those_of_the_options(make_store: MakeStore) -> None:
     """All names follow kombu's options ``global_keyprefix``, ``sep``, ``unacked_key`` and ``unacked_index_key``."""
+    ready, landed, *names = OF_OPTIONS_IN_SLOTS if SLOTS else OF_OPTIONS
     store = make_store(keys=Keys("p:", 0, "~", "held", "held_index"))
     lives(store)
-    store.client.lpush("p:q~3", "{}")
+    store.client.lpush(ready, "{}")
     landing = Landing("q", 1, ME)
     assert land(store, landing)
-    assert store.client.exists(f"p:delayq:{{q}}:landing:1:{ME}")
+    assert store.client.exists(f"{landed}{ME}")
     assert bodies(take(store, landings=[landing])) == [b"{}"]
-    assert set(store.client.keys()) == {
-        *(b"p:held", b"p:held_index", b"p:delayq:consumers", b"p:delayq:consumers:queues")
-    }
+    of_all = ["p:delayq:consumed_queues"] if SLOTS else []
+    assert set(map(bytes.decode, store.client.keys())) == {*names, *of_all}
 
 
 def test_what_has_landed_comes_first(store: DelayStore) -> None:
@@ -150,7 +170,20 @@ def test_what_stays_in_landing_lists_is_next_in_its_queue(store: DelayStore, mos
 
 
 def test_nothing_is_noted_for_a_consumer_that_does_not_acknowledge(store: DelayStore) -> None:
-    """Messages of such a queue have no tag and no note, also those that have landed; the others keep theirs."""
+    """Messages of such a queue have no tag and no note, also those that have landed."""
+    lives(store, queues=("free",))
+    store.client.lpush("free", "1", "2")
+    landing = Landing("free", 0, ME)
+    assert land(store, landing)
+    taken = take(store, 8, "free", unnoted={"free"}, landings=[landing])
+    assert [(each.tag, each.body) for each in taken] == [("", b"1"), ("", b"2")]
+    share = store.keys.share("free")
+    assert not store.client.exists(store.keys.unacked(share), store.keys.unacked_index(share))
+
+
+@SEVERAL
+def test_other_queues_of_a_request_are_noted(store: DelayStore) -> None:
+    """Beside a queue whose consumer does not acknowledge, the messages of others keep their tags and notes."""
     lives(store)
     store.client.lpush("free", "1", "2")
     store.client.lpush("q", "3")
@@ -192,14 +225,30 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
     refuses_a_key_of_the_wrong_type(store, key, lambda: take(store, landings=[landing]))
 
 
-def test_a_list_of_the_wrong_type_holds_up_no_other(store: DelayStore) -> None:
-    """From the other queues messages are taken; when these are empty, the error names the key in the way."""
+@pytest.mark.parametrize(
+    ("wrong", "whole", "queues"), [("q", f"q{STEP}3", ["q"]), pytest.param("a", "b", ["a", "b"], marks=SEVERAL)]
+)
+def test_a_list_of_the_wrong_type_holds_up_no_other(
+    store: DelayStore, wrong: str, whole: str, queues: list[str]
+) -> None:
+    """From the other lists messages are taken; when these are empty, the error names the key in the way."""
     lives(store)
-    store.client.sadd("a", "somebody else's")
-    store.client.lpush("b", "1")
-    assert bodies(take(store, 8, "a", "b")) == [b"1"]
-    with pytest.raises(ResponseError, match="WRONGTYPE key a holds a set"):
-        take(store, 8, "a", "b", first=2)
+    store.client.sadd(wrong, "somebody else's")
+    store.client.lpush(whole, "1")
+    assert bodies(take(store, 8, *queues)) == [b"1"]
+    with pytest.raises(ResponseError, match=f"WRONGTYPE key {wrong} holds a set"):
+        take(store, 8, *queues, first=2)
+
+
+@pytest.mark.skipif(not SLOTS, reason="on a plain server a request may be for several queues")
+def test_a_request_for_queues_in_several_slots_is_refused(store: DelayStore) -> None:
+    """Nothing is taken by a request that Redis could not serve."""
+    lives(store, queues=("a", "b"))
+    for queue in "ab":
+        store.client.lpush(queue, "1")
+    with pytest.raises(ValueError, match="one request cannot take from 2 queues"):
+        store.taking.take(Request(ME, 1, 8, ("a", "b")))
+    assert [store.client.llen(queue) for queue in "ab"] == [1, 1]
 
 
 def test_a_landing_list_of_the_wrong_type_loses_nothing(store: DelayStore) -> None:
@@ -229,7 +278,7 @@ def test_a_message_that_cannot_go_back_stays_where_it_landed(store: DelayStore) 
 def test_a_full_redis_gives_out_messages(most: int) -> None:
     """A Redis that refuses every other write lets messages be taken, noted and put back from landing lists."""
     with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        store = DelayStore(client)
+        store = DelayStore(client, KEYS)
         lives(store)
         client.lpush("q", *map(str, range(5)))
         landing = Landing("q", 0, ME)

@@ -157,7 +157,7 @@ MORE: dict[str, Callable[[DelayStore], object]] = {
 
 
 #: Operations of which a cluster has others.
-ELSEWHERE = {"promote": "a journal is promoted queue by queue", "held_page": "what consumers hold is counted by queue"}
+ELSEWHERE = {"held_page": "what consumers hold is counted by queue"}
 
 
 @pytest.mark.parametrize("name", [*OPERATIONS, *MORE])

@@ -1,6 +1,7 @@
 """Whether the servers of the tests keep their keys in hash slots, and what of a test depends on it."""
 
 import os
+from collections.abc import Iterable
 
 import pytest
 import redis
@@ -22,6 +23,11 @@ def plain_only(reason: str) -> pytest.MarkDecorator:
         reason: What is not possible there, such as "stock kombu reads lists in several slots at once".
     """
     return pytest.mark.skipif(SLOTS, reason=f"not in hash slots: {reason}")
+
+
+def usable(queues: Iterable[str]) -> list[str]:
+    """Returns those names of queues that the server of the tests allows; in hash slots a brace needs a hash tag."""
+    return [queue for queue in queues if KEYS.has_slot(queue)]
 
 
 def unacked_keys(client: redis.Redis) -> list[str]:

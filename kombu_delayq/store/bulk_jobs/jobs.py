@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from kombu_delayq.connection.text import Command, as_text
-from kombu_delayq.store.bulk_jobs.known import KnownJobs
+from kombu_delayq.store.bulk_jobs.far import FarJobs
 from kombu_delayq.store.bulk_jobs.parts import JobParts, longer
 from kombu_delayq.store.bulk_jobs.types import PUBLISH_BYTES, PUBLISH_COUNT, Begun, Enqueued, JobRun, Staged
 from kombu_delayq.store.client import QueueRegistry, StoreClient
 from kombu_delayq.store.types import Offer
 
 
-class BulkJobs(KnownJobs):
+class BulkJobs(FarJobs):
     """Begins, writes and ends bulk jobs.
 
     One call checks that the run may still write, notes the ids, and sends the messages, all or nothing.
@@ -138,7 +138,19 @@ class BulkJobs(KnownJobs):
             ``aborted``; or ``superseded``, with nothing changed, because a later run has begun.
         """
         state = as_text(self._client.run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms, ""]))
-        return state if self._parts is None or state == "superseded" else self._parts.close(job, state)
+        return state if self._parts is None or state == "superseded" else self._parts.end(job, state)
+
+    def close(self, job: JobRun, state: str) -> str:
+        """Notes, where Redis has hash slots, that the parts of a job have ended; ``finish`` and ``publish`` do it.
+
+        Args:
+            job: The run that has ended.
+            state: What the parts have come to: ``committed``, ``publishing`` or ``aborted``.
+
+        Returns:
+            ``closed``; or, with nothing changed, ``superseded`` or ``unknown``.
+        """
+        return JobParts(self._client).close(job, state)
 
     def publish(self, job: JobRun) -> Enqueued:
         """Sends some of the messages that a committed job has staged.
@@ -156,8 +168,17 @@ class BulkJobs(KnownJobs):
         head = self._client.redis.lindex(self._keys.staged(job.name), 0)
         return Enqueued("enqueued") if head is None else self._publish_to(as_text(head), job, forms)
 
-    def _publish_parts(self, parts: JobParts, job: JobRun, forms: Sequence[str]) -> Enqueued:
-        """Sends staged messages of one queue, the first that has room."""
+    def _publish_parts(
+        self, parts: JobParts, job: JobRun, forms: Sequence[str], before: dict[str, int] | None = None
+    ) -> Enqueued:
+        """Sends staged messages of one queue, the first that has room and of which another caller has not sent all.
+
+        Args:
+            parts: The parts of the job.
+            job: As of ``publish``.
+            forms: The forms of backup by which to count.
+            before: How many were staged for each queue when all parts were found to be published.
+        """
         staged = parts.staged_in(job.name)
         if not staged:
             parts.end_publishing(job)
@@ -167,12 +188,18 @@ class BulkJobs(KnownJobs):
         if wait_ms:
             return Enqueued("wait", wait_ms=wait_ms)
         done = Enqueued("enqueued")
+        full: Enqueued | None = None
         for queue in staged:
             done = self._publish_to(queue, job, forms)
-            if done.word != "deep":
+            full = done if done.word == "deep" else full
+            if done.word not in ("deep", "committed"):
                 break
         self.pace(job, min(done.fresh - admitted, 0))
-        return done
+        if done.word != "committed":
+            return done
+        if full is not None or staged == before:
+            return full or done
+        return self._publish_parts(parts, job, forms, staged)  # another caller has sent what was staged
 
     def _publish_to(self, queue: str, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
         """Calls the script.
@@ -196,56 +223,6 @@ class BulkJobs(KnownJobs):
                 return self._publish(job, forms)
             return _enqueued("enqueued", [count, 0, place])
         return _enqueued(as_text(word), numbers)
-
-    def pin_tier(self, job: JobRun, tier: str) -> bool:
-        """Notes where the far rows of a job go, before it sends anything. Returns whether all its runs do the same.
-
-        Args:
-            job: The run, which has begun.
-            tier: The tier, and from when on rows go there.
-        """
-        key = self._keys.job(job.name)
-        with self._client.redis.pipeline() as pipe:
-            pipe.hsetnx(key, "far", tier)
-            pipe.hmget(key, "far", "enqueued")
-            is_new, (found, enqueued) = pipe.execute()
-        if self._parts is not None and is_new:
-            enqueued = self._parts.sent(job.name)
-        return bool(as_text(found) == tier and not (is_new and int(enqueued or 0)))
-
-    def choose(self, job: JobRun, fresh_ms: float) -> str | int:
-        """Decides which run of a job has its files in the far tier, after this run has written all of its own.
-
-        Returns:
-            Number of the run that is chosen, by an earlier call if that is less than ``fresh_ms`` ago; or, with nothing
-            changed, why this run may not write, as of ``Begun``.
-        """
-        word, *chosen = self._client.run("choose", [self._keys.job(job.name)], [job.run, fresh_ms, job.ttl_ms])
-        return int(chosen[0]) if chosen else as_text(word)
-
-    def withhold(self, name: str, ttl_ms: int, rows: Sequence[tuple[str, str]]) -> list[bool] | None:
-        """Claims ids, a few hundred at a time, so that no run of a job sends them, not even one that is to begin.
-
-        Args:
-            name: Name of the job.
-            ttl_ms: Redis remembers the ids for so long at least, in ms.
-            rows: Queue and id of each row.
-
-        Returns:
-            For each id, whether it was free until now; None, with nothing changed, when the job is committed.
-        """
-        if self._parts is not None and self._parts.is_committed(name):
-            return None
-        free: dict[tuple[str, str], bool] = {}
-        for share, ids in self._by_share(rows).items():
-            job, guard, _ = self._part(name, share)
-            word, *found = self._client.run("withhold", [job, guard], [ttl_ms, *ids])
-            if as_text(word) == "committed":
-                if self._parts is None:
-                    return None
-                found = [0] * len(ids)
-            free |= {(share, one): bool(is_free) for one, is_free in zip(ids, found, strict=True)}
-        return [free[self._share(*row), row[1]] for row in rows]
 
     def _enqueue_call(
         self, queue: str, job: JobRun, offers: Sequence[Offer], forms: Sequence[str]

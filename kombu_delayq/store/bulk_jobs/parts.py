@@ -63,7 +63,7 @@ class JobParts(StorePart):
 
     def look(self, job: JobRun) -> str:
         """Returns ``open``, or why a run may not write to the job as a whole."""
-        state, run = self._client.ask("HMGET", self._keys.job(job.name), "state", "run")
+        state, run = self._fields(job.name, "state", "run")
         return _fence(state, run, job)
 
     def join(self, queue: str, job: JobRun) -> str:
@@ -84,7 +84,7 @@ class JobParts(StorePart):
             self._joined.add((job.name, job.run, queue))
         return word
 
-    def close(self, job: JobRun, state: str) -> str:
+    def end(self, job: JobRun, state: str) -> str:
         """Ends the parts of a job that has ended as a whole, unless that is done. Whoever meets such a job may do it.
 
         Args:
@@ -105,19 +105,23 @@ class JobParts(StorePart):
         words = self._finish_parts(job.name, names, int(run), ended, job.ttl_ms, float(base))
         if state == "committed" and "publishing" in words:
             state = "publishing"
-        note = ["closed", run, *(["state", state] if state == "publishing" else [])]
-        self._client.send([("HSET", key, *note), ("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))])
+        self.close(job._replace(run=int(run)), state)
+        self._client.send([("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))])
         return state
+
+    def close(self, job: JobRun, state: str) -> str:
+        """Notes in a job as a whole what its parts have come to, as ``BulkJobs.close``."""
+        return as_text(self._client.run("close", [self._keys.job(job.name)], [job.run, state, job.ttl_ms]))
 
     def complete(self, job: JobRun) -> None:
         """Ends the parts of a job whose end was cut short, before another run begins."""
-        state, run, closed = self._client.ask("HMGET", self._keys.job(job.name), "state", "run", "closed")
+        state, run, closed = self._fields(job.name, "state", "run", "closed")
         if state is not None and as_text(state) != "open" and closed != run:
-            self.close(job, as_text(state))
+            self.end(job, as_text(state))
 
     def is_committed(self, name: str) -> bool:
         """Whether a job as a whole has sent everything, or is about to."""
-        state = self._client.ask("HGET", self._keys.job(name), "state")
+        [state] = self._fields(name, "state")
         return state is not None and as_text(state) in _COMMITTED
 
     def staged_in(self, name: str) -> dict[str, int]:
@@ -135,14 +139,19 @@ class JobParts(StorePart):
 
     def end_publishing(self, job: JobRun) -> None:
         """Notes that no message is staged any more."""
-        key = self._keys.job(job.name)
-        if as_text(self._client.ask("HGET", key, "state") or b"") == "publishing":
-            self._client.send([("HSET", key, "state", "committed"), ("PEXPIRE", key, job.ttl_ms)])
+        state, run = self._fields(job.name, "state", "run")
+        if state is not None and run is not None and as_text(state) == "publishing":
+            self.close(job._replace(run=int(run)), "committed")
 
     def keys_of(self, name: str, queue: str) -> list[str]:
         """Returns the keys of a part: job, guard and staged messages."""
         share = self._keys.share(queue)
         return [of(name, share) for of in (self._keys.job, self._keys.guard, self._keys.staged)]
+
+    def _fields(self, name: str, *fields: str) -> list[bytes | None]:
+        """Returns fields of a job as a whole."""
+        [found] = self._client.send([("HMGET", self._keys.job(name), *fields)])
+        return list(found)
 
     def _begin_parts(self, job: JobRun, base_ms: float, queues: Sequence[str]) -> list[str]:
         args = [job.run, longer(job.ttl_ms), "", int(job.staged), f"{base_ms:.17g}"]

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import hidden
@@ -52,7 +51,8 @@ class DeadLetters(StorePart):
 
     def page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
         """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
-        return [as_bytes(message) for message in reversed(self._client.ask("LRANGE", key, -skip - count, -skip - 1))]
+        [found] = self._client.send([("LRANGE", key, -skip - count, -skip - 1)])
+        return [as_bytes(message) for message in reversed(found)]
 
     @contextmanager
     def replaying(self, queue: str) -> Iterator[Callable[[], None]]:
@@ -114,7 +114,7 @@ class DeadLetters(StorePart):
         commands = [("LPUSH", self._list_of(letter), letter.body) for letter in letters if letter.to == "queue"]
         if commands:
             self._check_types(dict.fromkeys(goal for _, goal, _ in commands))
-            checked(self._client.replies(commands, once=True))
+            self._client.send(commands, once=True)
 
     def _check_types(self, goals: Iterable[str]) -> None:
         """Raises a ResponseError if a goal is no list. Else each replay of its letters would send the others again."""

@@ -101,7 +101,7 @@ def test_an_end_that_was_cut_short_is_completed(store: DelayStore, monkeypatch: 
     """A driver that dies between the end of the job and those of its parts leaves that to whoever comes next."""
     job = begun(store, staged=True)
     store.jobs.enqueue("a", job, several(2))
-    monkeypatch.setattr(JobParts, "close", lambda *_: (_ for _ in ()).throw(ConnectionError))
+    monkeypatch.setattr(JobParts, "end", lambda *_: (_ for _ in ()).throw(ConnectionError))
     with pytest.raises(ConnectionError):
         store.jobs.finish(job, word)
     monkeypatch.undo()

@@ -1,22 +1,20 @@
 """Bulk jobs and their messages, for the tests of several files."""
 
-import os
-
-import pytest
-
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.bulk_jobs.parts import longer
 from kombu_delayq.store.types import Offer
+from tests.support.slots import KEYS, SLOTS
+from tests.support.store.keyspace import Contents
 
-#: Keys of the job "j"; where Redis has hash slots, of its part for the queue "q".
-IN_SLOTS = os.environ.get("DELAYQ_REDIS_SLOTS") == "1"
-JOB, GUARD, STAGED = (
-    f"delayq:{{q}}:j:{what}" if IN_SLOTS else f"delayq:{what}:j" for what in ("job", "guard", "staged")
-)
-#: For tests that look at all keys.
-without_slots = pytest.mark.skipif(IN_SLOTS, reason="the keys are those of a Redis without hash slots")
-#: How long Redis remembers a job here, in ms: longer than any test.
+#: Keys of the job "j".
+WHOLE, WHOLE_GUARD, WHOLE_STAGED = "delayq:job:j", "delayq:guard:j", "delayq:staged:j"
+#: The same keys of its part for the queue "q"; on a plain server a job has no parts.
+_SHARE = KEYS.share("q")
+JOB, GUARD, STAGED = (of("j", _SHARE) for of in (KEYS.job, KEYS.guard, KEYS.staged))
+#: How long Redis remembers a job here, in ms: longer than any test. And how long what its part keeps.
 TTL_MS = 600_000
+KEPT_MS = longer(TTL_MS) if SLOTS else TTL_MS
 
 
 def begun(
@@ -26,6 +24,18 @@ def begun(
     job = JobRun(name, store.jobs.new_run(), TTL_MS, staged, max_rate, max_depth)
     assert store.jobs.begin(job).word == "open"
     return job
+
+
+def joined(store: DelayStore, job: JobRun, queue: str = "q") -> JobRun:
+    """Lets a run write to a queue: where jobs have parts, that of the queue begins. Returns the run."""
+    store.jobs.enqueue_commands(queue, job._replace(max_rate=0.0), [claim("not sent")])
+    return job
+
+
+def without_whole(found: Contents) -> Contents:
+    """Returns contents without what jobs keep as a whole, where they have parts; elsewhere as they are."""
+    wholes = (b"delayq:job:", b"delayq:parts:", b"delayq:begun:") if SLOTS else ()
+    return {key: kept for key, kept in found.items() if not key.startswith(wholes)}
 
 
 def now(identity: str, body: str | bytes = "", priority: int = 0) -> Offer:

@@ -10,12 +10,12 @@ from kombu_delayq.store.keys import Keys
 
 #: What all queues have together; it has one hash tag in a cluster.
 _OF_ALL = re.compile(
-    r"(app:)?delayq:((?:queues|consumed_queues|renaming|spread|used|cancelled|chains|transfer|deputy|deputy:2|runs|dead_letters|audit|journal)"
-    r"(?::(?:guard|lease))?|(?:replaying|job|parts|begun|stream):.*)",
+    r"(app:|\{app\}:)?delayq:((?:queues|used|cancelled|chains|transfer|deputy|deputy:2|runs|dead_letters|audit|journal"
+    r"|consumed_queues|renaming|spread)(?::(?:guard|lease))?|(?:replaying|job|guard|staged|parts|begun|stream):.*)",
     re.DOTALL,
 )
 #: A list of a queue for higher priorities, with any separator of the tests.
-_LIST = re.compile(r"((?:app:)?(?:q|dead|other))(\x06\x16|:|~ | - |)([1-9]|-\d+|\d+\.\d+|1\d)")
+_LIST = re.compile(r"((?:app:)?(?:q|dead|other|due))(\x06\x16|:|~ | - |)([1-9]|-\d+|\d+\.\d+|1\d)")
 #: A list of any queue for higher priorities, with kombu's own separator.
 _KOMBU_LIST = re.compile(r"([^{}]+)(\x06\x16)(\d)", re.DOTALL)
 #: The queue whose consumers' keys have the plain names, unless a client says otherwise.
@@ -76,13 +76,15 @@ class PlainNames(redis.Redis):
 
     #: The queue whose consumers' keys have the plain names.
     queue = QUEUE
+    #: Whether SCAN returns plain names as well. Not for a store, which looks at the keys that it finds.
+    scans_plain = False
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Runs a command, on the keys of the cluster."""
         if args[0] in ("EVAL", "EVALSHA"):
             return super().execute_command(*args, **options)
         reply = super().execute_command(args[0], *map(self._slotted, args[1:]), **options)
-        if args[0] == "SCAN":
+        if args[0] == "SCAN" and self.scans_plain:
             return reply[0], [_plain(key, self.queue) for key in reply[1]]
         return [_plain(key, self.queue) for key in reply] if args[0] == "KEYS" else reply
 
@@ -97,6 +99,7 @@ class WorkersNames(PlainNames):
     """The same for the default queue of Celery's workers."""
 
     queue = "celery"
+    scans_plain = True
 
 
 def client_of(port: int, *, slots: bool, **options: Any) -> redis.Redis:

@@ -2,11 +2,13 @@
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.upkeep.promotion_types import Row, RowNumber
+from tests.support.slots import KEYS
 from tests.support.store.keyspace import FUTURE_MS
 
-#: Id of the journal, and its keys in Redis.
+#: Id of the journal, and its keys in Redis: the marker of all, and marker and guard of the queue ``q``.
 JOURNAL_ID = "7f3a"
-MARKER, GUARD = "delayq:journal", "delayq:journal:guard"
+MARKER = "delayq:journal"
+OWN_MARKER, GUARD = KEYS.journal(KEYS.share("q")), KEYS.journal_guard(KEYS.share("q"))
 
 
 def in_office(store: DelayStore, epoch: int = 1, beat: int = 5) -> int:

@@ -6,13 +6,13 @@ from celery_ext.journal.promotion.office import OutOfOffice
 from celery_ext.journal.promotion.rounds import Rounds
 from celery_ext.journal.store import JournaledStore
 from tests.support.journal.stores import HOUR_MS, Promoter, addition, delivered, in_redis, offer
-from tests.support.store.jobs import IN_SLOTS
+from tests.support.slots import plain_only
 from tests.support.store.keyspace import clock_ms
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
 #: With hash slots each queue is looked at by itself; see test_lost_queues.py.
-not_by_queue = pytest.mark.skipif(IN_SLOTS, reason="where Redis has hash slots, queues are lost one by one")
+not_by_queue = plain_only("queues are lost one by one")
 
 
 def test_a_new_journal_is_no_loss(journaled_store: JournaledStore) -> None:

@@ -18,13 +18,13 @@ from tests.support.journal.stores import (
     in_redis,
     offer,
 )
-from tests.support.store.jobs import IN_SLOTS
+from tests.support.slots import plain_only
 from tests.support.store.keyspace import clock_ms
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
 #: With hash slots each queue is looked at by itself; see test_lost_queues.py.
-not_by_queue = pytest.mark.skipif(IN_SLOTS, reason="where Redis has hash slots, queues are lost one by one")
+not_by_queue = plain_only("queues are lost one by one")
 
 
 def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournaled) -> None:

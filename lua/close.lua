@@ -1,0 +1,27 @@
+-- Notes that all parts of a bulk job have ended, where each is in the slot of its queue; see `finish`.
+-- KEYS[1] job  HASH  state of the job as a whole
+-- ARGV[1] run    number of the run that has ended
+-- ARGV[2] state  'committed', 'publishing' or 'aborted': what the parts have come to
+-- ARGV[3] ttl    how long the job is kept from now on, ms
+-- Returns 'closed'; or, with nothing changed, 'unknown' when Redis has forgotten the job, 'superseded' when a later run
+-- has begun
+-- Atomic: all or nothing.
+-- Cost: O(1)
+-- @include wrong_type
+
+local job = KEYS[1]
+local run, state, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+local wrong = wrong_type({ [job] = 'hash' })
+if wrong then
+  return wrong
+end
+local latest = redis.call('HGET', job, 'run')
+if latest ~= run then
+  return latest and 'superseded' or 'unknown'
+end
+-- A full Redis refuses a script whose first write needs memory, and lets later writes pass. The end of a job frees much
+-- memory, so the first write here is one that needs none.
+redis.call('PEXPIRE', job, ttl)
+redis.call('HSET', job, 'closed', run, 'state', state)
+return 'closed'

@@ -1,0 +1,51 @@
+"""``close.lua``: notes that all parts of a bulk job have ended."""
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.bulk_jobs import JobRun
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.jobs import TTL_MS, WHOLE, begun
+from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+
+
+@pytest.mark.parametrize("state", ["committed", "publishing", "aborted"])
+def test_the_end_of_the_parts_is_noted(store: DelayStore, state: str) -> None:
+    """The job as a whole has what its parts have come to, and the run, and lives for its time from then on."""
+    job = begun(store)
+    before = contents(store.client)
+    store.client.pexpire(WHOLE, TTL_MS // 10)
+    assert store.jobs.close(job, state) == "closed"
+    before[WHOLE.encode()] |= {b"closed": b"%d" % job.run, b"state": state.encode()}
+    assert contents(store.client) == before
+    assert TTL_MS // 2 < store.client.pttl(WHOLE) <= TTL_MS
+
+
+def test_a_later_run_stays_open(store: DelayStore) -> None:
+    """Who comes late with the end of a run does not end the next one."""
+    job = begun(store)
+    store.jobs.finish(job, "aborted")
+    begun(store)
+    before = contents(store.client)
+    assert store.jobs.close(job, "aborted") == "superseded"
+    assert contents(store.client) == before
+
+
+def test_a_job_that_is_not_remembered_stays_so(store: DelayStore) -> None:
+    """Nothing is noted that nobody would ever remove."""
+    assert store.jobs.close(JobRun("j", 1, TTL_MS), "committed") == "unknown"
+    assert contents(store.client) == {}
+
+
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
+    """Where somebody else's key is in the way, the error names it."""
+    refuses_a_key_of_the_wrong_type(store, WHOLE, lambda: store.jobs.close(JobRun("j", 1, TTL_MS), "committed"))
+
+
+def test_a_full_redis_closes(make_store: MakeStore, own_server: PrivateRedis) -> None:
+    """A Redis that refuses every other write lets a job end, which frees memory."""
+    store = make_store(own_server)
+    job = begun(store)
+    store.client.config_set("maxmemory", 1)
+    assert store.jobs.close(job, "publishing") == "closed"
