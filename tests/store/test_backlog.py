@@ -122,7 +122,7 @@ def test_half_a_hundred_thousand_unknown_ids_leave_little(store: DelayStore) -> 
     ids = [f"id {n}" for n in range(50_000)]
     assert {each.outcome for each in by_id.cancel(store, ids)} == {"not_delayed"}
     assert store.client.zcard(CANCELLED) == NOTES_WITHOUT_CHAINS
-    assert set(store.client.keys("delayq:c*")) == {CANCELLED.encode()}
+    assert [key for key in store.client.keys("*") if key.startswith(b"delayq:c")] == [CANCELLED.encode()]
 
 
 def test_the_first_chain_of_a_database_ends(store: DelayStore) -> None:
@@ -140,8 +140,13 @@ def test_a_chain_that_a_worker_told_of_ends_whatever_else_is_cancelled(store: De
 
 @hash_only
 def test_a_cancel_costs_two_round_trips(make_store: MakeStore) -> None:
-    """An id is refused and the queues are read, then all are searched: found or not, a step or none, in many queues."""
+    """An id is refused and the queues are read, then all are searched: found or not, a step or none, in many queues.
+
+    In hash slots one more reads the names that keys had on a plain server, and what was found takes one more, for the
+    notes on delay chains.
+    """
     store = make_store()
+    trips, trips_found = (3, 4) if store.keys.slots else (2, 2)
     for queue in ("a", "b", "c"):
         store.delivery.offer(queue, waiting(f"task in {queue}"), waiting("shared", body=queue))
     for used in (False, True):
@@ -151,6 +156,7 @@ def test_a_cancel_costs_two_round_trips(make_store: MakeStore) -> None:
         store.delivery.offer("b", waiting("task in b"))
         for each in ("unknown", "task in b", "step", "unknown"):
             cancel(store, "compiled")  # the scripts are known
-            assert round_trips(store, lambda each=each: cancel(store, each)) == 2
+            expected = trips if each == "unknown" else trips_found
+            assert round_trips(store, lambda each=each: cancel(store, each)) == expected
         store.chains.accept(["step"])
-    assert round_trips(store, lambda: cancel(store, "shared", "task in a", "task in c")) == 2
+    assert round_trips(store, lambda: cancel(store, "shared", "task in a", "task in c")) == trips_found

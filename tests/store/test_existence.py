@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from kombu import Connection, Exchange, Queue
 
+from celery_ext.connection import TRANSPORT
 from kombu_delayq.store import DelayStore
 from tests.support.store.consuming import lives
 from tests.support.store.keyspace import waiting
@@ -17,9 +18,10 @@ def backup() -> str:
 
 
 def declare(store: DelayStore, exchange: str) -> None:
-    """Lets stock kombu bind the queue to an exchange."""
+    """Lets stock kombu bind the queue to an exchange; in hash slots, where it cannot, our transport."""
     port = store.client.connection_pool.connection_kwargs["port"]
-    with Connection(f"redis://127.0.0.1:{port}/0") as connection:
+    transport = TRANSPORT if store.keys.slots else None
+    with Connection(f"redis://127.0.0.1:{port}/0", transport=transport) as connection:
         Queue("q", Exchange(exchange), "key")(connection.default_channel).declare()
 
 

@@ -12,6 +12,7 @@ from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
 from tests.support.store.keyspace import BACKUP, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
+from tests.support.store.plain_names import unacked_of
 
 SIZE = 10_000
 #: Redis 7 has an error of its own for it, 6.2 the text only.
@@ -92,7 +93,7 @@ def test_an_adoption_is_refused_whole(store: DelayStore) -> None:
     before = contents(store.client)
     fill(store)
     with pytest.raises(ResponseError, match=FULL):
-        store.delivery.adopt("q", waiting("i"), "tag", "unacked_index", "unacked")
+        store.delivery.adopt("q", waiting("i"), "tag", *unacked_of(store))
     assert contents(store.client) == before
 
 

@@ -34,6 +34,7 @@ from tests.support.store.keyspace import (
     twin_id,
 )
 from tests.support.store.model import Head, ListModel, Message, Model
+from tests.support.store.plain_names import unacked_of
 from tests.support.store.redisson_form import is_sound
 
 UNACKED = ("unacked_index", "unacked")
@@ -97,7 +98,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.client.hset("unacked", "tag", body)
         before = self.model.head()
         adopted = (
-            self.store.delivery.adopt("q", Offer(identity, repr(due_ms), priority, body), "tag", *UNACKED) != "due"
+            self.store.delivery.adopt(
+                "q", Offer(identity, repr(due_ms), priority, body), "tag", *unacked_of(self.store)
+            )
+            != "due"
         )
         assert adopted == (due_ms >= FUTURE_MS)
         assert self.client.exists(*UNACKED) == (0 if adopted else 2)

@@ -16,7 +16,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.transfer.renaming import Renaming
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
-from tests.support.slots import need_slots
+from tests.support.slots import need_slots, plain_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped, waiting
 
 
@@ -236,10 +236,9 @@ def test_publishers_of_both_releases_lose_nothing(
     assert store.renamed.queues(["q"]) == []
 
 
+@plain_only("names of keys have hash tags")
 def test_on_a_plain_server_no_name_changes_and_nobody_looks(redis_server: PrivateRedis) -> None:
     """There, all names are those of the release before, and nothing is asked about others."""
-    if redis_server.slots:
-        pytest.skip("the server of this run has hash slots")
     client = redis.Redis(port=redis_server.port)
     client.flushall()
     store = DelayStore(client)

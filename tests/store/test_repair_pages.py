@@ -8,13 +8,14 @@ from redis.exceptions import ResponseError
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
+from tests.support.slots import usable
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import BACKUP, DUE, ODD_IDS, contents, odd, waiting
 
 MANY = 3000
 #: The last is a name that is no UTF-8.
-QUEUES = ["q", "", "with space", "{a}", "a}b{c", "tagged:a", "a:due", "*?[a-z]", "ünïcödé", "\udcff"]
+QUEUES = usable(["q", "", "with space", "{a}", "a}b{c", "tagged:a", "a:due", "*?[a-z]", "ünïcödé", "\udcff"])
 
 
 def together(pages: Iterable[set[str]]) -> set[str]:
@@ -97,7 +98,8 @@ def test_dead_letters_lie_in_a_list_for_each_priority(make_store: MakeStore) -> 
     """The lists of a dead letter queue are those of kombu, each with its length."""
     store = make_store(keys=Keys("app:"), steps=(0, 5))
     store.client.lpush("app:dead", "a", "b")
-    assert store.letters.lists("dead") == {"app:dead": 2, "app:dead\x06\x165": 0}
+    lowest = "app:{app:dead}\x06\x165" if store.keys.slots else "app:dead\x06\x165"
+    assert store.letters.lists("dead") == {"app:dead": 2, lowest: 0}
 
 
 @pytest.mark.parametrize(

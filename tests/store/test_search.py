@@ -84,7 +84,7 @@ def test_what_leaves_between_pages_hides_no_other(both: DelayStore, limit: int) 
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_a_page_may_end_at_any_id(store: DelayStore, identity: str) -> None:
     """The next page begins right behind a message of any id, in a queue of any name."""
-    queue = "ü \udcff}"
+    queue = "ü \udcff{x}}"
     store.delivery.offer(queue, waiting("before", FUTURE_MS - 1), odd(identity), waiting("zz", FUTURE_MS + 1))
     assert paged(store, Selection(), 1) == [f"{queue} before", f"{queue} {identity}", f"{queue} zz"]
 

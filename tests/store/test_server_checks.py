@@ -8,6 +8,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.store import DelayStore
+from tests.support.slots import KEYS
 from tests.support.store.fixtures import MakeStore
 
 
@@ -45,7 +46,7 @@ def test_later_servers_are_taken(version: str) -> None:
 def test_a_server_that_hides_its_info_is_taken_as_it_is(make_store: MakeStore, own_server: PrivateRedis) -> None:
     """A user who may not ask for INFO gets neither an error nor a warning."""
     make_store(own_server).client.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-info")
-    store = DelayStore(redis.Redis(port=own_server.port, username="app", password="pw"))
+    store = DelayStore(redis.Redis(port=own_server.port, username="app", password="pw"), KEYS)
     store.check_version()
     assert store.eviction_warning() == ""
     store.close()

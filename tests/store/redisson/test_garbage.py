@@ -98,7 +98,7 @@ def test_garbage_is_delivered_by_nobody(store: DelayStore, old: bool) -> None:
     assert store.lookup.cancel(["q"], cancelled).keys() == set(cancelled)
     assert len(listed(store)) == 400 > 200 == len(live(store))
     names = ("q", store.keys.timeout("q"), store.keys.listed("q"))
-    slow = DelayStore(store.client, options=replace(store.options, transfer_batch=10))
+    slow = DelayStore(store.client, store.keys, options=replace(store.options, transfer_batch=10))
     while store.queues.size("q"):
         store.client.eval(TRANSFER, 3, *names, FUTURE_MS, 7, "dLc0" if old else "Bc0Lc0")
         slow.delivery.transfer("q")

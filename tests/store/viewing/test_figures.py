@@ -12,6 +12,7 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.viewing import figures
 from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, OPERATIONS, Lateness, QueueCounts
+from tests.support.slots import KEYS
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
 
@@ -51,10 +52,10 @@ def test_overview_says_why_a_queue_is_not_counted(store: DelayStore) -> None:
 def test_a_user_with_the_rights_for_one_form_sees_that_form(own_server: PrivateRedis) -> None:
     """A user that may not read Redisson's keys sees the other form; one that may read nothing gets Redis's error."""
     admin = own_server.client()
-    for user, keys in (("half", "~delayq:* ~q*"), ("none", "~nothing")):
+    for user, keys in (("half", "~delayq:* ~{delayq}:* ~q* ~{q}*"), ("none", "~nothing")):
         admin.execute_command("ACL", "SETUSER", user, "on", ">password", "+@all", *keys.split())
     with_form, without = (
-        DelayStore(redis.Redis(port=own_server.port, username=user, password="password"), options=Options())
+        DelayStore(redis.Redis(port=own_server.port, username=user, password="password"), KEYS, options=Options())
         for user in ("half", "none")
     )
     with_form.delivery.offer("q", waiting("i"))
