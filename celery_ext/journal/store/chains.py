@@ -49,14 +49,16 @@ class JournaledChains(DelayChains):
         if word == "waits":
             self._tiers.take_back(placed)
             return word
-        rows = [row for row in self._rows(chain, offer) if row.state == WAITING]
+        rows = self._rows(chain, offer)
         # Of two copies of one step, the one that came first stays: each caller sees the same.
-        best = max(rows, key=lambda row: (_position(row.body), -row.seq), default=None)
+        waiting = [row for row in rows if row.state == WAITING]
+        best = max(waiting, key=lambda row: (_position(row.body), -row.seq), default=None)
         own = as_bytes(offer.body)
         if best is not None and best.body != own:
             self._tiers.take_back(placed)
             return "waits"
-        if self._remove([row for row in rows if row.body != own]):
+        # Also rows of steps that this one has replaced in Redis: a restore would bring them back.
+        if self._remove([row for row in rows if row.body != own and _position(row.body) <= _position(own)]):
             super().step(queue, chain, offer, expire_ms, stores=False)  # a promoter has just put it into Redis
         return word if placed.rows else "waits"
 

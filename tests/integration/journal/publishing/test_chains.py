@@ -44,6 +44,16 @@ def test_a_step_replaces_an_earlier_one_and_no_later_one(
     assert where(store) == [(tier[second], 2)]
 
 
+@pytest.mark.parametrize("first", ["near", "far"])
+@pytest.mark.parametrize("second", ["near", "far"])
+def test_a_step_that_was_replaced_leaves_no_row(make_journaled: MakeJournaled, first: str, second: str) -> None:
+    """With rows of all messages, only the latest step has one: a restore after a loss brings no other."""
+    store = make_journaled(journal="all")
+    for number, tier in ((1, first), (2, second)):
+        assert store.chains.step("q", CHAIN, step(number, is_far=tier == "far")) in ("first", "behind")
+    assert [json.loads(row.body)["headers"]["retries"] for row in store.journal.get(["i"], None)] == [2]
+
+
 def test_the_same_step_again_changes_nothing(make_journaled: MakeJournaled) -> None:
     """A publisher repeats a far step after a lost reply."""
     store = make_journaled()
