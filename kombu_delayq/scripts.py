@@ -36,6 +36,9 @@ _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)")
 #: A name that is no field and no method. A name behind the operator ``..`` is neither.
 _USED = re.compile(r"(?:(?<![.:\w])|(?<=\.\.))[A-Za-z_]\w*")
 
+#: Texts of the scripts that were loaded, by their SHA-1.
+_texts: dict[str, str] = {}
+
 
 class Script(NamedTuple):
     """A Lua script as Redis runs it.
@@ -68,7 +71,14 @@ def load(operation: str, backup: str = "hash") -> Script:
     source = _source(f"{operation}.lua")
     body = _code(source)
     text = _of_other(source, body, backup) + _with_needed(_definitions(source, backup), body)
-    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    made = Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    _texts[made.sha] = text
+    return made
+
+
+def text_of(sha: str) -> str | None:
+    """Returns the text of a script that this process has loaded, by its SHA-1; None for any other."""
+    return _texts.get(sha)
 
 
 def included(source: str) -> list[str]:

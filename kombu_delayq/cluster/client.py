@@ -6,11 +6,12 @@ from typing import Any
 import redis
 from redis.exceptions import AskError, MovedError, ResponseError, WatchError
 
+from kombu_delayq.cluster.patience import Patience
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.cluster.slots import ON_ALL, slot_of
 from kombu_delayq.cluster.topology import Node, NoNode
-from kombu_delayq.cluster.trip import PASSING, Patience, Trip, follow
+from kombu_delayq.cluster.trip import PASSING, Trip, follow
 from kombu_delayq.connection.pools import OF_USE
 from kombu_delayq.connection.text import Command
 

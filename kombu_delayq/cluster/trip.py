@@ -3,21 +3,18 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import monotonic, sleep
 from typing import Any
 
+import redis
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
 
+from kombu_delayq.cluster.one_key import counters_of, with_one_key
+from kombu_delayq.cluster.patience import Patience
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
 from kombu_delayq.cluster.slots import slot_of
 from kombu_delayq.cluster.topology import Node, NoNode
 from kombu_delayq.connection.demotion import NotPrimary
 from kombu_delayq.connection.pools import OF_USE
-
-#: Pauses between tries, in s.
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
-#: So many redirections of a command are followed at once; more mean that nodes disagree, which takes a moment.
-AT_ONCE = 3
 
 #: Errors of a node that has not run a command, but may run it soon: it lacks some of the keys while their slot moves,
 #: the cluster lacks nodes, or a primary lacks replicas.
@@ -37,6 +34,7 @@ class Passenger:
         options: What redis-py needs to read the reply.
         slot: The hash slot of its keys; None without a key.
         asked: The node that has the keys already, while their slot moves there.
+        in_parts: The command in the form of ``with_one_key``, if that is to be sent to this node.
     """
 
     at: int
@@ -44,6 +42,12 @@ class Passenger:
     options: dict[str, Any] = field(default_factory=dict)
     slot: int | None = None
     asked: Node | None = None
+    in_parts: tuple[Any, ...] | None = None
+
+    @property
+    def sent(self) -> tuple[Any, ...]:
+        """What is sent."""
+        return self.command if self.asked is None or self.in_parts is None else self.in_parts
 
 
 def read_raw(connection: Any, command: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -150,7 +154,7 @@ class Trip:
             return
         commands: list[tuple[Any, ...]] = []
         for passenger in passengers:
-            commands += [("ASKING",), passenger.command] if passenger.asked else [passenger.command]
+            commands += [("ASKING",), passenger.sent] if passenger.asked else [passenger.sent]
         try:
             connection.send_packed_command(connection.pack_commands(commands))
         except LOST as error:
@@ -191,10 +195,15 @@ class Trip:
 
     def _repeats(self, passenger: Passenger, node: Node, error: Exception) -> bool:
         """Whether a command is to be sent again after an error, and where to."""
+        if isinstance(error, TryAgainError) and passenger.asked is not None and passenger.in_parts is None:
+            passenger.in_parts = with_one_key(passenger.command)
+            if passenger.in_parts is not None and not self._has_any(passenger, counters_of(passenger.command)):
+                self._pending.append(passenger)
+                return True
         if isinstance(error, PASSING):
             self._hold([passenger], error)
         elif isinstance(error, AskError):
-            passenger.asked = follow(self._pool, error, node)
+            passenger.asked, passenger.in_parts = follow(self._pool, error, node), None
             if self._patience.redirect():
                 self._pending.append(passenger)
             else:
@@ -203,9 +212,28 @@ class Trip:
             return False
         return True
 
+    def _has_any(self, passenger: Passenger, keys: Sequence[str | bytes]) -> bool:
+        """Whether the node that a slot moves away from may have one of some keys."""
+        if passenger.slot is None:
+            return True
+        owner = self._pool.topology.owner_of(passenger.slot)
+        if owner is None or owner == passenger.asked:
+            return True
+        with redis.Redis(connection_pool=self._pool.of(owner)) as client:
+            for key in keys:
+                try:
+                    client.execute_command("EXISTS", key)
+                    return True  # it is there; or the slot no longer moves, and the next try tells
+                except AskError as error:
+                    if isinstance(error, MovedError):
+                        return True
+                except LOST:
+                    return True
+        return False
+
     def _hold(self, passengers: list[Passenger], error: Exception) -> None:
         for passenger in passengers:
-            passenger.asked = None
+            passenger.asked = passenger.in_parts = None
         self._held += passengers
         self._patience.hold(error)
 
@@ -221,58 +249,6 @@ class Trip:
     def _end(self, connection: Any) -> None:
         connection.disconnect()
         self._pool.release(connection)
-
-
-class Patience:
-    """How long commands are tried that no node could run, with growing pauses.
-
-    Args:
-        pool: The connections; its ``patience_s`` says how long.
-        commands: How many commands there are.
-    """
-
-    def __init__(self, pool: NodePools, commands: int = 1) -> None:
-        self._pool = pool
-        self._most_redirects = AT_ONCE * commands
-        self._pause_s = SHORTEST_PAUSE_S
-        self._until: float | None = None
-        self._error: Exception | None = None
-        self._redirects = 0
-
-    def hold(self, error: Exception) -> None:
-        """Notes why a command could not be run for the moment."""
-        self._error = error
-
-    def count(self, away_s: float) -> None:
-        """Counts the time in which a node has been away already, if the pool serves others."""
-        if self._until is None and self._pool.serves_others:
-            self._until = monotonic() + self._pool.patience_s - away_s
-
-    def redirect(self) -> bool:
-        """Notes that a node has named another one. Returns whether that one may be asked at once."""
-        self._redirects += 1
-        return self._redirects <= self._most_redirects
-
-    def wait_if_held(self) -> None:
-        """Waits before the next try, if the last one was to wait."""
-        if self._error is not None:
-            self.wait()
-            self._error = None
-
-    def wait(self) -> None:
-        """Waits before the next try.
-
-        Raises:
-            NoNode: There has been no node for too long.
-        """
-        if self._until is None:
-            self._until = monotonic() + self._pool.patience_s
-        has_changed = self._pool.topology.refresh()
-        if not has_changed and monotonic() + self._pause_s > self._until:
-            error = self._error
-            raise NoNode(f"the cluster has not run a command within {self._pool.patience_s:g} s: {error}") from error
-        sleep(self._pause_s)
-        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
 
 def follow(pool: NodePools, error: AskError, node: Node) -> Node | None:

@@ -20,6 +20,8 @@ logger = get_logger(__name__)
 OnReplies = Callable[[list[Any]], None]
 
 
+#: How late a reply may be, in s, where kombu's option health_check_interval does not say so.
+OVERDUE_S = 25.0
 #: How late a reply is, in s, when others no longer count on it.
 LATE_S = 0.5
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 from kombu.log import get_logger
-from redis.exceptions import RedisError
+from redis.exceptions import AskError, MovedError, RedisError
 
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.slots import is_of_node
@@ -26,6 +26,9 @@ logger = get_logger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 #: How often a lane looks whether its queue is on another node, in s.
 LOOK_S = 0.25
+#: While the keys of a queue are on the node that its slot moves to, messages are looked for so often, in s; and for so
+#: long before the lane looks whether the slot has moved.
+APART_LOOK_S, APART_S = 0.25, 5.0
 
 
 class Lane:
@@ -43,7 +46,7 @@ class Lane:
         self._poller = poller
         self._queue = queue
         self._key = channel.store.taking.landing(Landing(queue, 0, ""))[0]
-        self._retry_at = self._look_at = 0.0
+        self._retry_at = self._look_at = self._apart_until = 0.0
         self._pause_s = 0.0
         among = Among(queue, self._node, self._watch, lanes.credit, lanes.pause, lanes.room)
         self.taker = Taker(channel, poller, among)
@@ -54,8 +57,11 @@ class Lane:
             self.taker.note_turn()
             return
         with self.guarded():
-            self._follow()
-            self.taker.turn()
+            if monotonic() < self._apart_until:
+                self._turn_apart()
+            else:
+                self._follow()
+                self.taker.turn()
 
     def help(self, store: TransportStore, busy_s: float) -> None:
         """Helps the taker; another thread calls this now and then."""
@@ -73,6 +79,13 @@ class Lane:
             if not (is_own and pools.has_nodes(self._pool) and is_of_node(error)):
                 raise
             self._fail(error)
+
+    def _turn_apart(self) -> None:
+        """Takes messages by commands that follow ``ASK``, each of them a round trip."""
+        if monotonic() >= self._look_at or self.taker.deliveries:
+            self._look_at = monotonic() + APART_LOOK_S
+            self.taker.turn_apart()
+        self._poller.wake_in(APART_LOOK_S)
 
     def _node(self) -> redis.ConnectionPool:
         return pools.node_of(self._pool, self._key)
@@ -106,6 +119,13 @@ class Lane:
         return any(line.is_late for line in self.taker.lines)
 
     def _fail(self, error: Exception) -> None:
+        if isinstance(error, AskError) and not isinstance(error, MovedError):
+            logger.debug("queue %r is moving to another node, and is taken from there", self._queue)
+            self._apart_until, self._look_at = monotonic() + APART_S, 0.0
+            self.taker.drop()
+            self._poller.wake_in(0.0)
+            return
+        self._apart_until = 0.0
         if not self._pause_s:
             logger.warning(
                 "messages of queue %r cannot be taken now, and are tried again: %s: %s",

@@ -1,38 +1,33 @@
 """Takes messages: sends the script, and waits where queues are empty."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
 
 from kombu.log import get_logger
-from kombu.utils.scheduling import round_robin_cycle
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.acks import Acks
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.deliveries import Deliveries
-from kombu_delayq.consume.line import Line
+from kombu_delayq.consume.line import OVERDUE_S, Line
 from kombu_delayq.consume.lookout import Lookout
+from kombu_delayq.consume.takers.asking import is_denied, request_for
 from kombu_delayq.consume.takers.credit import Among, Credit
 from kombu_delayq.consume.waiters import Room
 from kombu_delayq.message.fields import Message
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.types import LeaseEnded, Request, Taken
+from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request, Taken
 
 logger = get_logger(__name__)
 
-#: Errors of a Redis that does not let this user run a command of the script.
-_DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 #: Connections of a channel beside those that wait for messages: two of kombu's, and that of the taker.
 OTHER_CONNECTIONS = 3
 #: For how long a taker is busy with a message before its other messages go back, in s.
 BUSY_S = 1.0
-#: How late a reply may be, in s, where kombu's option health_check_interval does not say so.
-OVERDUE_S = 25.0
 
 
 class Taker:
@@ -98,10 +93,7 @@ class Taker:
 
     def begin(self, queue: str, *, no_ack: bool) -> None:
         """Takes messages of a queue from now on, too."""
-        if no_ack:
-            self._unnoted.add(queue)
-        else:
-            self._unnoted.discard(queue)
+        (self._unnoted.add if no_ack else self._unnoted.discard)(queue)
         self._lookout.may_have_more = True
 
     def end(self, queue: str) -> None:
@@ -144,6 +136,18 @@ class Taker:
             elif credit := self._among.credit.of(self):
                 self._take(queues, credit)
         self._send_acks()
+
+    def turn_apart(self) -> None:
+        """Does what ``turn`` does by commands of the store, each a round trip, and does not wait for messages."""
+        self.note_turn()
+        self._acks.send(self._store)
+        if not self.deliveries and (queues := self.queues) and (credit := self._among.credit.of(self)):
+            request = self._request_for(queues, credit, self._lookout.landings(end=False)[1])
+            found = self._consumer.take(self._store, self._share, request)
+            self._lookout.emptied(request.landings)
+            self._note(found, credit)
+        if self.deliveries and self._poller.loop_turns:
+            self._deliver()
 
     def deliver_one(self) -> bool:
         """Delivers the next message that was taken. Returns whether there was one."""
@@ -230,13 +234,10 @@ class Taker:
     def _take(self, queues: Sequence[str], credit: int) -> None:
         # Without a loop, the callback that gets the message may keep this thread busy.
         commands, landings = self._lookout.landings(end=not self._poller.loop_turns)
-        request = Request(
-            *("", 0, credit, queues if self._share else self._channel._queue_cycle.consume(len(queues))),
-            in_turns=type(self._channel._queue_cycle) is round_robin_cycle,
-            unnoted=frozenset(self._unnoted) if self._channel.ack_emulation else frozenset(queues),
-            landings=tuple(landings),
-        )
-        self._ask(commands, self._consumer.named(request, self._share))
+        self._ask(commands, self._consumer.named(self._request_for(queues, credit, landings), self._share))
+
+    def _request_for(self, queues: Sequence[str], credit: int, landings: Iterable[Landing]) -> Request:
+        return request_for(self._channel, queues, credit, landings, share=self._share, unnoted=self._unnoted)
 
     def pause(self) -> None:
         """Sees to it that no message comes while there is no credit. Does nothing while a request is on its way."""
@@ -269,7 +270,7 @@ class Taker:
         if self._by_text:
             self._lookout.may_have_more = True
             return
-        if isinstance(reply, ResponseError) and _DENIED.search(str(reply)):
+        if is_denied(reply):
             self._channel.stop_taking(reply)
             return
         if isinstance(reply, Exception):

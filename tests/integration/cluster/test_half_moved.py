@@ -1,0 +1,103 @@
+"""A slot that stays between two nodes, as an operator leaves it who has stopped in the middle."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import monotonic
+
+import pytest
+from celery import Celery
+from kombu import Connection
+
+from kombu_delayq.cluster.pool import PATIENCE_S
+from tests.support.looped import Looped, publish
+from tests.support.servers.cluster import PrivateCluster, slot_of
+from tests.support.servers.cluster_node import Node
+
+QUEUE = "orders"
+
+
+@dataclass
+class Move:
+    """The move of a queue's slot."""
+
+    cluster: PrivateCluster
+    here: Node
+    there: Node
+
+    def begin(self) -> None:
+        """Lets the slot be between two nodes, with its keys where they are."""
+        slot = slot_of(QUEUE)
+        self.there.set_slot(slot, "IMPORTING", self.here.id)
+        self.here.set_slot(slot, "MIGRATING", self.there.id)
+
+    def move_keys(self) -> None:
+        """Moves all keys that there are."""
+        while keys := self.here.client.execute_command("CLUSTER GETKEYSINSLOT", slot_of(QUEUE), 100):
+            self.here.client.execute_command("MIGRATE", "127.0.0.1", self.there.port, "", 0, 5000, "KEYS", *keys)
+
+    def end(self) -> None:
+        """Gives the slot to the new node."""
+        for node in (self.there, self.here, *self.cluster.primaries()):
+            node.set_slot(slot_of(QUEUE), "NODE", self.there.id)
+
+    def cancel(self) -> None:
+        """Leaves the slot with the old node, which has all keys."""
+        for node in (self.there, self.here):
+            node.set_slot(slot_of(QUEUE), "STABLE")
+
+
+@pytest.fixture
+def move(own_cluster: PrivateCluster) -> Iterator[Move]:
+    """A slot that may be left between two nodes."""
+    here = own_cluster.node_of(QUEUE)
+    there = next(node for node in own_cluster.primaries() if node is not here)
+    return Move(own_cluster, here, there)
+
+
+def in_hand(looped: Looped) -> int:
+    """Counts what consumers hold."""
+    return int(looped.store.consumers.counts(QUEUE).total())
+
+
+def test_messages_go_on_while_all_keys_are_on_the_new_node(move: Move) -> None:
+    """For longer than commands are tried again, messages are published, delayed, delivered and acknowledged."""
+    with Connection(move.cluster.url) as sender, Looped(Connection(move.cluster.url), QUEUE) as looped:
+        publish(sender, QUEUE, 0)
+        looped.until(lambda: looped.received == [0])
+        move.begin()
+        move.move_keys()
+        app = Celery(broker=move.cluster.url, set_as_current=False)
+        begun, sent = monotonic(), 0
+        while monotonic() - begun < PATIENCE_S + 1:
+            sent += 2
+            publish(sender, QUEUE, sent)
+            app.send_task("later", queue=QUEUE, countdown=0.1)
+            looped.until(lambda sent=sent: len(looped.received) == sent + 1, timeout_s=4)  # type: ignore[misc]
+        looped.until(lambda: not in_hand(looped), "all are acknowledged")
+        channel = looped.channel
+        move.end()
+        publish(sender, QUEUE, "moved")
+        looped.until(lambda: looped.received[-1] == "moved")
+        looped.until(lambda: not in_hand(looped))
+        assert looped.channel is channel
+        app.close()
+
+
+def test_messages_that_stay_on_the_old_node_are_delivered_when_the_move_is_cancelled(move: Move) -> None:
+    """Some keys are there and others cannot be made: nothing is lost, and delivery goes on by itself."""
+    with Connection(move.cluster.url) as sender, Looped(Connection(move.cluster.url), QUEUE) as looped:
+        publish(sender, QUEUE, 0)
+        looped.until(lambda: looped.received == [0])
+        looped.until(lambda: not in_hand(looped))
+        looped.consumer.cancel()
+        publish(sender, QUEUE, 1, 2)
+        move.begin()
+        publish(sender, QUEUE, 3)
+        looped.consumer.consume()
+        begun = monotonic()
+        looped.until(lambda: monotonic() - begun > PATIENCE_S + 1, timeout_s=20)
+        channel = looped.channel
+        move.cancel()
+        looped.until(lambda: looped.received == [0, 1, 2, 3])
+        looped.until(lambda: not in_hand(looped))
+        assert looped.channel is channel

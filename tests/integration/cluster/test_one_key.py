@@ -1,0 +1,54 @@
+"""A script that names its first key alone does what it does with all of them."""
+
+import pytest
+import redis
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq import scripts
+from kombu_delayq.cluster.one_key import with_one_key
+from kombu_delayq.connection.text import Command, as_sent
+
+TEXT = """
+redis.call('RPUSH', KEYS[1], unpack(ARGV))
+redis.call('SET', KEYS[2], #KEYS)
+local there = redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
+local moved = redis.call('LMOVE', KEYS[1], KEYS[3], 'LEFT', 'RIGHT')
+local none = redis.call('LMOVE', KEYS[2] .. 'none', KEYS[3], 'LEFT', 'RIGHT')
+local wrong = redis.pcall('LMOVE', KEYS[2], KEYS[3], 'LEFT', 'RIGHT')
+local gone = redis.call('UNLINK', KEYS[1], KEYS[2])
+return { #ARGV, there, moved, none, type(wrong.err), gone, redis.sha1hex('x') }
+"""
+
+
+@pytest.fixture
+def client(redis_server: PrivateRedis) -> redis.Redis:
+    """A client of a database without keys."""
+    client = redis_server.client()
+    client.flushdb()
+    return client
+
+
+def test_keys_and_arguments_are_as_ever(client: redis.Redis) -> None:
+    """The script sees all keys and arguments, and commands of several keys do the same one by one."""
+    command: Command = ("EVAL", TEXT, 3, "{q}a", "{q}b", "{q}c", "x", "y")
+    alone = with_one_key(command)
+    assert alone is not None
+    assert alone[2:5] == (1, "{q}a", 2)
+    replies = []
+    for one in (command, alone):
+        replies.append(client.execute_command(*as_sent(one)))
+        assert client.lrange("{q}c", 0, -1) in (["x"], [b"x"])
+        client.delete("{q}c")
+    assert replies[0] == replies[1]
+    assert replies[0][:2] == [2, 2]
+
+
+def test_a_cached_script_is_sent_by_its_text() -> None:
+    """A script of ours is known by its SHA; of any other command, and of one with one key, there is no such form."""
+    take = scripts.load("take")
+    alone = with_one_key(("EVALSHA", take.sha, 2, "a", "b", 1))
+    assert alone is not None
+    assert take.text in alone[1]
+    assert alone[2:] == (1, "a", 1, "b", 1)
+    for other in (("EVALSHA", "0" * 40, 2, "a", "b"), ("EVALSHA", take.sha, 1, "a"), ("LPUSH", "a", "b")):
+        assert with_one_key(other) is None
