@@ -10,7 +10,7 @@ PLUS_PYTHON ?= python3.13
 BULLMQ := tests/bench/contenders/bullmq
 BIN := $(VENV)/bin
 # Tests mostly wait, so more of them run than there are cores.
-JOBS ?= 5
+JOBS ?= 6
 # When a test ends its process, or runs out of time, the run ends and names the test. With another process in its place
 # the run would hang.
 PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
