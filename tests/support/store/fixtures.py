@@ -13,7 +13,7 @@ from kombu_delayq.options import BACKUPS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.store.keyspace import Ear, ear_of
-from tests.support.store.plain_names import client_of
+from tests.support.store.plain_names import PlainNames, client_of
 
 #: Makes another store on the test's database; keywords as of DelayStore, and options.
 MakeStore = Callable[..., DelayStore]
@@ -42,8 +42,11 @@ def make_store(redis_server: PrivateRedis, client: redis.Redis, backup: str) -> 
     ) -> DelayStore:
         options = {"backup": backup, **options}
         keys = replace(keys or Keys(), slots=server.slots)
-        made.append(DelayStore(client_of(server.port, slots=server.slots), keys, steps, Options(**options)))
-        return made[-1]
+        store = DelayStore(redis.Redis(port=server.port), keys, steps, Options(**options))
+        if server.slots:  # the store itself uses names as they are, also those of a plain server
+            store.client = PlainNames(connection_pool=store.client.connection_pool)
+        made.append(store)
+        return store
 
     yield make
     for store in made:
