@@ -7,6 +7,7 @@ import pytest
 
 from celery_ext import run_now
 from tests.support.conditions import stays, until
+from tests.support.slots import SLOTS
 from tests.support.workers.flower import Flower
 from tests.support.workers.harness import MakeProj, Proj, Worker
 
@@ -26,7 +27,10 @@ def watched(request: pytest.FixtureRequest, make_proj: MakeProj) -> Iterator[tup
 
 
 def test_flower_shows_and_revokes_what_waits(watched: tuple[Proj, Worker, Flower]) -> None:
-    """Flower shows waiting tasks among those scheduled, revokes them for good, and counts the queue as ever."""
+    """Flower shows waiting tasks among those scheduled, revokes them for good, and counts the queue as ever.
+
+    In hash slots it cannot count: it asks for the lists of all queues and priorities in one transaction.
+    """
     proj, worker, flower = watched
     waiting = proj.send("record", "to be revoked", countdown=60)
     kept = proj.send("record", "kept", countdown=61, kwargs={})
@@ -48,7 +52,12 @@ def test_flower_shows_and_revokes_what_waits(watched: tuple[Proj, Worker, Flower
     assert worker.stop() == 0
     proj.send("record", "ready")
     proj.send("record", "not yet", countdown=60)
-    assert flower.api("GET", "queues/length")["active_queues"] == [{"name": "celery", "messages": 1}]
+    if SLOTS:
+        with pytest.raises(AssertionError, match="queues/length: 500"):
+            flower.api("GET", "queues/length")
+    else:
+        assert flower.api("GET", "queues/length")["active_queues"] == [{"name": "celery", "messages": 1}]
     page = flower.request("GET", "/broker")
-    assert '<tr id="celery">' in page
+    assert ('<tr id="celery">' in page) is not SLOTS
+    assert ("Unable to get queues: 'Keys in request don't hash to the same slot'" in flower.log) is SLOTS
     assert f"redis://127.0.0.1:{proj.server.port}/0" in page
