@@ -19,6 +19,7 @@ from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, id_of
 from kombu_delayq.message.letters import DEAD_LETTER
+from kombu_delayq.message.lighter import lighten
 from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PagePart, PutAhead, page_by_part
@@ -153,6 +154,11 @@ class DelayedChannel(ConsumingChannel):
         identity, body = seal(message, due.task_id)
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
+
+    def _inplace_augment_message(self, message: Message, *address: str) -> None:
+        body, options = message["body"], self.options
+        super()._inplace_augment_message(message, *address)
+        lighten(message, body, options.repr_maxsize, text_bodies=options.text_bodies)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         if queue in self._spread:

@@ -16,6 +16,7 @@ from celery_ext.bulk.target import Call, Shared, Target
 from celery_ext.bulk.template import Slots
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
+from kombu_delayq.message.lighter import cut
 from kombu_delayq.message.seal import seal_text, uuid_of
 from kombu_delayq.message.times import in_utc, ms_of
 from kombu_delayq.store.types import Offer
@@ -54,6 +55,7 @@ class BulkMessages:
         )
         self._repr_levels = self._app.conf.get("task_repr_maxlevels", 3)
         self._check_delay = broker.check_delay
+        self._repr_maxsize = broker.repr_maxsize
         #: ``app.now()`` and ``time()`` at the first call that needs them.
         self._app_start: datetime | None = None
         self._start_s = 0.0
@@ -82,7 +84,7 @@ class BulkMessages:
         expires = self._expires if expires is None else expires
         expiry, expiration = ("null", "null") if expires is None else self._expiry(expires)
         task_id_json = f'"{task_id}"' if call.task_id is None else text_to_json(task_id)
-        body = f'"{b2a_base64(self._serialize(args, kwargs), newline=False).decode()}"'
+        body = body_json(self._serialize(args, kwargs), is_text=self._template.is_text)
         argsrepr = self._repr(self._argsrepr, args, self._argsrepr_most)
         kwargsrepr = self._repr(self._kwargsrepr, kwargs, self._kwargsrepr_most)
         more = f", {to_json(headers)[1:-1]}" if headers else ""
@@ -171,7 +173,18 @@ class BulkMessages:
             arguments: Positional or keyword arguments.
             most: As for ``saferepr``.
         """
-        return text_to_json(saferepr(arguments, most, self._repr_levels)) if option is None else to_json(option)
+        text = saferepr(arguments, most, self._repr_levels) if option is None else option
+        return to_json(cut(text, self._repr_maxsize) if isinstance(text, str) else text)
+
+
+def body_json(raw: bytes, *, is_text: bool) -> str:
+    """Returns a body as it stands in a message, as JSON.
+
+    Args:
+        raw: The body, serialized and compressed.
+        is_text: As of ``Template``.
+    """
+    return text_to_json(raw.decode()) if is_text else f'"{b2a_base64(raw, newline=False).decode()}"'
 
 
 def body_serializer(serializer: str, compressed_by: str | None, embed: Any) -> Callable[[Any, Any], bytes]:

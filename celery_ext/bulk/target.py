@@ -12,6 +12,7 @@ from celery.app.task import Task
 from celery_ext.bulk.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from celery_ext.delays.install import sends_as_celery
 from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.options import Options
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -126,7 +127,12 @@ class Target:
                 **options,
             )
             published = catcher.published
-            template = catcher.template(self.name, self.expires, {"ignore_result": self._ignores_result()})
+            template = catcher.template(
+                self.name,
+                self.expires,
+                {"ignore_result": self._ignores_result()},
+                text_bodies=broker_options(self.app).text_bodies,
+            )
         if published is None or template.exchange:
             raise NoTemplate(f"task {self.name} goes to an exchange")
         sent = published.options
@@ -150,6 +156,13 @@ def waits_in_redis(app: "Celery") -> bool:
     """Whether the broker of an app uses our transport."""
     with app.producer_or_acquire() as producer:
         return issubclass(producer.connection.transport.Channel, DelayedChannel)
+
+
+def broker_options(app: "Celery") -> Options:
+    """Returns the transport options of an app whose broker uses our transport; of any other the defaults."""
+    with app.producer_or_acquire() as producer:
+        options = getattr(producer.connection.transport, "options", None)
+    return options if isinstance(options, Options) else Options()
 
 
 def has_receivers(task: str) -> bool:

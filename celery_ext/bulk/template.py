@@ -16,6 +16,7 @@ from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
 
 from kombu_delayq.message.fields import Message, to_json
+from kombu_delayq.message.lighter import TEXT
 
 T = TypeVar("T")
 
@@ -109,6 +110,9 @@ class Template:
         compression: Name of the compression of the body, or None.
         expires: Expiry of messages without their own, in a form that Celery takes; or None.
         placeholders: As of ``MessageForm.of``.
+
+    Attributes:
+        is_text: Whether the body in a message is text; else it is in base64.
     """
 
     def __init__(
@@ -124,6 +128,7 @@ class Template:
         self.serializer = serializer
         self.compression = compression
         self.expires = expires
+        self.is_text: bool = message["properties"].get("body_encoding") == TEXT
         self.priority = int(message["properties"].get("priority") or 0)
         info = message["properties"]["delivery_info"]
         self.exchange: str = info["exchange"]
@@ -168,6 +173,14 @@ class Catcher:
         self._publish = self.producer.publish
         self.producer.publish = self._note
         self._messages: list[tuple[str, Message]] = []
+        self._raw_body: object = None
+        augment = self.channel._inplace_augment_message
+
+        def note_body(message: Message, *address: str) -> None:
+            self._raw_body = message["body"]  # before it is encoded
+            augment(message, *address)
+
+        self.channel._inplace_augment_message = note_body
 
     def template(
         self,
@@ -175,6 +188,8 @@ class Catcher:
         expires: Any = None,
         headers: Mapping[str, Any] = MappingProxyType({}),
         placeholders: Mapping[str, str] = MappingProxyType(PLACEHOLDERS._asdict()),
+        *,
+        text_bodies: bool = False,
     ) -> Template:
         """Returns the only message that was sent, as a template.
 
@@ -183,6 +198,7 @@ class Catcher:
             expires: As for ``Template``.
             headers: Headers that replace those of the message.
             placeholders: As for ``MessageForm.of``.
+            text_bodies: The transport option.
 
         Raises:
             NoTemplate: The message went to no queue, or to several.
@@ -201,6 +217,8 @@ class Catcher:
             properties["expiration"] = PLACEHOLDERS.expiration
         own[PLACEHOLDERS.headers] = None
         options = self.published.options
+        if text_bodies and isinstance(self._raw_body, str):
+            properties["body_encoding"] = TEXT
         return Template(queue, message, options["serializer"], options["compression"], expires, placeholders)
 
     def _note(self, body: Any, **options: Any) -> Any:

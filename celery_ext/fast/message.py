@@ -1,7 +1,6 @@
 """Makes the message of a single call, as Celery would make it."""
 
 import os
-from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from time import time
@@ -11,9 +10,11 @@ from celery import Celery
 from celery.utils import time as celery_time
 
 from celery_ext.bulk.argsrepr import saferepr
+from celery_ext.bulk.messages import body_json
 from celery_ext.fast.recipe import Recipe, Slots
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
+from kombu_delayq.message.lighter import cut
 from kombu_delayq.message.seal import seal_text, uuid_of
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store.types import Offer
@@ -89,11 +90,12 @@ def written(app: Any, recipe: Recipe, call: OneCall, repr_levels: int) -> Writte
     eta, due_ms = _eta(app, call, now)
     expires, expiration = _expiry(app, call.expires, now)
     task_id = text_to_json(call.task_id)
-    body = f'"{b2a_base64(recipe.serialize(args, kwargs), newline=False).decode()}"'
+    body = body_json(recipe.serialize(args, kwargs), is_text=recipe.template.is_text)
     root_id = text_to_json(call.root_id) if call.root_id else task_id
     parent_id = text_to_json(call.parent_id) if call.parent_id else "null"
-    argsrepr = _shown(call.argsrepr, args, app.amqp.argsrepr_maxsize, repr_levels)
-    kwargsrepr = _shown(call.kwargsrepr, kwargs, app.amqp.kwargsrepr_maxsize, repr_levels)
+    most = recipe.repr_maxsize
+    argsrepr = _shown(call.argsrepr, args, app.amqp.argsrepr_maxsize, repr_levels, most)
+    kwargsrepr = _shown(call.kwargsrepr, kwargs, app.amqp.kwargsrepr_maxsize, repr_levels, most)
     headers = _further(call.headers, recipe)
     origin = text_to_json(call.origin) if call.origin else ""
     reply_to = text_to_json(call.reply_to or app.thread_oid)
@@ -183,8 +185,12 @@ def _expiry(app: Any, expires: Any, now: datetime | None) -> tuple[str, str]:
     return f'"{_after(app, now, expires).isoformat()}"', f'"{int(expires * 1000)}"'
 
 
-def _shown(given: str | None, arguments: Any, most: int, levels: int) -> str:
-    return text_to_json(saferepr(arguments, most, levels) if given is None else given)
+def _shown(given: str | None, arguments: Any, celerys_most: int, levels: int, most: int | None) -> str:
+    if given is None:
+        return text_to_json(cut(saferepr(arguments, celerys_most, levels), most))
+    if most is not None and len(given) > most:
+        raise LeftToCelery  # which also has it in the properties, uncut
+    return text_to_json(given)
 
 
 def _further(headers: Any, recipe: Recipe) -> str:

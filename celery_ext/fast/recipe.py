@@ -9,6 +9,7 @@ from kombu import serialization
 from kombu.entity import Queue
 
 from celery_ext.bulk.messages import body_serializer
+from celery_ext.bulk.target import broker_options
 from celery_ext.bulk.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID
 from kombu_delayq.message.letters import DEAD_LETTER
@@ -70,6 +71,7 @@ class Recipe(NamedTuple):
         ignore_result: As of ``apply_async``.
         task: What the app has under the name of the task.
         priority: 0 to 9.
+        repr_maxsize: The transport option.
         in_chain: Whether the messages have a delay chain.
         is_step: Whether they are steps of a delay chain.
     """
@@ -84,6 +86,7 @@ class Recipe(NamedTuple):
     ignore_result: Any
     task: Any
     priority: int
+    repr_maxsize: int | None
     in_chain: bool
     is_step: bool
 
@@ -132,7 +135,10 @@ def recipe_of(
             producer=catcher.producer,
             add_to_parent=False,
         )
-        template = catcher.template(task, None, {"ignore_result": ignore_result}, _PLACEHOLDERS)
+        broker = broker_options(app)
+        template = catcher.template(
+            task, None, {"ignore_result": ignore_result}, _PLACEHOLDERS, text_bodies=broker.text_bodies
+        )
         published = catcher.published
     if published is None or template.exchange:
         raise NoTemplate(f"task {task} goes to an exchange")
@@ -155,6 +161,7 @@ def recipe_of(
         ignore_result=ignore_result,
         task=app._tasks.get(task),
         priority=min(max(template.priority, 0), 9),
+        repr_maxsize=broker.repr_maxsize,
         in_chain=options.get(CHAIN) is not None,
         is_step=CHAIN_ID in options,
     )

@@ -144,6 +144,20 @@ class Options:
         "value for each queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no "
         "limit.",
     )
+    repr_maxsize: int | None = _option(
+        None,
+        or_none(number(0, whole=True)),
+        "characters",
+        "Most characters of `argsrepr` and `kwargsrepr` in a published message, texts that show the arguments; what is "
+        "longer is cut, and ends in '...cut'. None: as Celery writes them, up to 1,024.",
+    )
+    text_bodies: bool = _option(
+        False,
+        switch,
+        "",
+        "Whether a body that is text, such as JSON, is published as text instead of base64. kombu reads both; some "
+        "clients of other languages read base64 only.",
+    )
     queue_parts: Mapping[str, int] | None = _option(
         None,
         or_none(spread_queues),

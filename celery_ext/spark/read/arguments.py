@@ -24,7 +24,7 @@ def cut_arguments(bodies: Iterable[str | None]) -> tuple[Texts, Texts]:
     """Returns the positional and the keyword arguments of tasks of protocol 2.
 
     Args:
-        bodies: Bodies of messages: JSON in base64; None where there is none.
+        bodies: Bodies of messages: JSON, as text or in base64; None where there is none.
     """
     raws = [_decoded(body) for body in bodies]
     args: Texts = [None] * len(raws)
@@ -55,6 +55,8 @@ def as_json(arguments: Any) -> bytes | None:
 
 
 def _decoded(body: str | None) -> bytes:
+    if body and body[0] == "[":  # text: base64 has no bracket
+        return body.encode(errors="surrogatepass")
     try:
         return a2b_base64(body or "")
     except (Error, ValueError):

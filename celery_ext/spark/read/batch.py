@@ -11,6 +11,7 @@ from celery_ext.spark.read.arguments import Texts, as_json, cut_arguments
 from celery_ext.spark.read.parse import parse_fields, texts, timestamps, valid
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.connection.text import as_text
+from kombu_delayq.message.lighter import TEXT
 from kombu_delayq.store.formats import list as list_form
 from kombu_delayq.store.formats.hash import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
 from kombu_delayq.store.types import Waiting
@@ -127,7 +128,8 @@ class Rows:
     @cached_property
     def _arguments(self) -> tuple[Texts, Texts]:
         fields = self._fields
-        is_json = pc.and_(pc.equal(fields["content-type"], _JSON), pc.equal(fields["body_encoding"], "base64"))
+        is_read = pc.is_in(fields["body_encoding"], pa.array(["base64", TEXT]))
+        is_json = pc.and_(pc.equal(fields["content-type"], _JSON), is_read)
         is_json = pc.and_(is_json, pc.equal(pc.fill_null(fields["content-encoding"], "utf-8"), "utf-8"))
         is_json = pc.fill_null(pc.and_(is_json, pc.is_null(fields["compression"])), False)
         args, kwargs = cut_arguments(pc.if_else(is_json, fields["body"], None).to_pylist())
