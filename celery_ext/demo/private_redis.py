@@ -21,6 +21,8 @@ from redis.retry import Retry
 
 #: How long a server may take to answer after its start, in s.
 START_S = 15.0
+#: How often a server is started whose port another process has for a moment.
+STARTS = 3
 
 
 class NoRedisServer(Exception):
@@ -44,9 +46,6 @@ class PrivateRedis:
         self._binary = binary or find_server()
         self._options = options
         self.slots = os.environ.get("DELAYQ_REDIS_SLOTS") == "1" if slots is None else slots
-        if self.slots:
-            # The bus has no use in a cluster of one node. Redis would take the port 10,000 above, which may not exist.
-            self._options = (*self._options, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -69,6 +68,17 @@ class PrivateRedis:
 
     def start(self) -> Self:
         """Starts the server, with the data it had, and returns when it answers."""
+        for _ in range(STARTS - 1):
+            try:
+                return self._start()
+            except RuntimeError as error:  # another process has taken a port since it was free
+                if "Address already in use" not in str(error):
+                    raise
+        return self._start()
+
+    def _start(self) -> Self:
+        # The bus has no use in a cluster of one node. Redis would take the port 10,000 above, which may not exist.
+        bus = ("--cluster-enabled", "yes", "--cluster-port", str(free_port())) if self.slots else ()
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -77,6 +87,7 @@ class PrivateRedis:
                     *("--unixsocket", str(self.socket_path), "--dir", str(self.directory)),
                     *("--save", "", "--daemonize", "no"),
                     *self._options,
+                    *bus,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
