@@ -1,7 +1,12 @@
-"""What tests hand on to those after them in the same process."""
+"""What tests hand on to those after them in the same process, and how their servers start."""
 
+import socket
+
+import pytest
 import redis
 
+from celery_ext.demo import private_redis
+from celery_ext.demo.private_redis import PrivateRedis, free_port
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj
 
@@ -25,3 +30,14 @@ def test_an_app_takes_its_connections_with_it(make_proj: MakeProj, client: redis
     later.send("record", "x")
     later.app.control.ping(timeout=0.1)
     assert not own & _connections(client)
+
+
+def test_a_server_takes_another_port_for_its_bus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A private Redis with hash slots starts although another process has the port that was chosen for its bus."""
+    server = PrivateRedis(slots=True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([taken.getsockname()[1], free_port()])
+        monkeypatch.setattr(private_redis, "free_port", lambda: next(ports))
+        with server:
+            assert server.client().ping()
+    assert not [*ports]
