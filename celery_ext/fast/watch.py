@@ -101,5 +101,8 @@ def _publishes_as_celery(app: Any) -> bool:
 
 
 def _is_of(function: Any, module: ModuleType) -> bool:
-    """Whether a function is of a module: one that wraps it has the globals of another."""
-    return isinstance(function, FunctionType) and function.__globals__ is vars(module)
+    """Whether a function is of a module.
+
+    One that wraps it has the globals of another module, or is an object that claims to be a function.
+    """
+    return type(function) is FunctionType and function.__globals__ is vars(module)

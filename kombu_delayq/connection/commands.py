@@ -1,6 +1,7 @@
 """Sends commands to Redis: one, several in one round trip, or several that redis-py must not repeat."""
 
 from collections.abc import Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 import redis
@@ -29,10 +30,10 @@ class RedisCommands:
     def ask_directly(self, *command: Any) -> Any:
         """Sends one command as ``ask`` does, in less time. Returns its reply as it is.
 
-        What watches the client does not see it: its own metrics, and tracers that replace ``execute_command``.
+        The client's own metrics do not see it. A tracer that has replaced ``execute_command`` does.
         """
         pool = self.redis.connection_pool
-        if pools.has_nodes(pool):
+        if pools.has_nodes(pool) or _is_traced(self.redis):
             return self.ask(*command)
         connection: Any = pool.get_connection(*pools.OF_USE)
 
@@ -87,3 +88,9 @@ class RedisCommands:
             for command in commands:
                 pipe.execute_command(*as_sent(command))
             return list(pipe.execute(raise_on_error=False))
+
+
+def _is_traced(client: Redis) -> bool:
+    """Whether ``execute_command`` is not that of redis-py: replaced, or wrapped by what claims to be a function."""
+    sends: Any = getattr(client.execute_command, "__func__", None)
+    return type(sends) is not FunctionType or sends.__globals__ is not vars(redis.client)

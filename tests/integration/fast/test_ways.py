@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -92,6 +94,26 @@ def test_receivers_of_signals_are_called(fast: Fast, signal: Any) -> None:
     assert fast.is_fast()
 
 
+class Wrapped:
+    """Wraps a function as wrapt does, whose objects claim to be functions and have all their attributes."""
+
+    __class__ = property(lambda self: FunctionType)  # type: ignore[assignment]
+
+    def __init__(self, function: Any, seen: list[str]) -> None:
+        self._function, self._seen = function, seen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return self if instance is None else partial(self, instance)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Notes the call and makes it."""
+        self._seen.append(self._function.__name__)
+        return self._function(*args, **options)
+
+
 def test_tracers_are_called(fast: Fast, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who replaces a function through which Celery publishes sees all calls, also after calls were fast."""
     primed(fast)
@@ -105,6 +127,12 @@ def test_tracers_are_called(fast: Fast, monkeypatch: pytest.MonkeyPatch) -> None
 
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, traced)
+            assert [fast.is_fast() for _ in range(3)] == [False] * 3
+        assert seen == [name] * 3
+        seen.clear()
+        primed(fast)
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, Wrapped(original, seen))
             assert [fast.is_fast() for _ in range(3)] == [False] * 3
         assert seen == [name] * 3
         seen.clear()
