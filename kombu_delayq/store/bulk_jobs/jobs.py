@@ -66,6 +66,10 @@ class BulkJobs(FarJobs):
             return self._registry.run("enqueue", queue, *self._enqueue_call(queue, job, offers, forms))
 
         word, *numbers = self._client.in_each_form(run)
+        if self._parts is not None and as_text(word) == "unknown":
+            word = self._parts.rejoin(queue, job)
+            if word == "open":
+                word, *numbers = self._client.in_each_form(run)
         done = _enqueued(as_text(word), numbers)
         self.pace(job, min(done.fresh - admitted, 0))
         return done

@@ -29,9 +29,10 @@ class JobParts(StorePart):
 
     def __init__(self, client: StoreClient) -> None:
         super().__init__(client)
-        #: By job and run: when all its parts began last; by job, run and queue: when a part did. In s of ``monotonic``.
+        #: By job and run: when all its parts began last, in s of ``monotonic``.
         self._begun: dict[tuple[str, int], float] = {}
-        self._joined: set[tuple[str, int, str]] = set()
+        #: By job, run and queue: when the job began whose part this store has begun, in ms since the epoch.
+        self._joined: dict[tuple[str, int, str], float] = {}
 
     def queues(self, name: str) -> list[str]:
         """Returns the names of the queues in whose slots a job has a part."""
@@ -39,6 +40,8 @@ class JobParts(StorePart):
 
     def begin(self, job: JobRun, base_ms: float) -> None:
         """Lets a run that has begun write to all parts of its job, and earlier runs to none."""
+        # Redis may have lost the parts, and the count of the runs, so that a run has the number of one before.
+        self._joined = {part: began for part, began in self._joined.items() if part[0] != job.name}
         ready, queues = self._client.send(
             [("GET", self._keys.begun(job.name)), ("SMEMBERS", self._keys.parts(job.name))]
         )
@@ -67,7 +70,7 @@ class JobParts(StorePart):
         return _fence(state, run, job)
 
     def join(self, queue: str, job: JobRun) -> str:
-        """Begins the part of a queue, once a process. Returns ``open``, or why the run may not write."""
+        """Begins the part of a queue, once a store. Returns ``open``, or why the run may not write."""
         if (job.name, job.run, queue) in self._joined:
             return "open"
         _, _, (state, run, base) = self._client.send(
@@ -81,8 +84,24 @@ class JobParts(StorePart):
         if word == "open":
             [word] = self._begin_parts(job, float(base), [queue])
         if word == "open":
-            self._joined.add((job.name, job.run, queue))
+            self._joined[job.name, job.run, queue] = float(base)
         return word
+
+    def rejoin(self, queue: str, job: JobRun) -> str:
+        """Begins the part of a queue that does not know the run any more, if Redis has forgotten the job meanwhile.
+
+        Returns:
+            ``open`` if another process has begun the job anew since; ``unknown`` if the part alone has lost its data;
+            or why the run may not write.
+        """
+        state, run, base = self._fields(job.name, "state", "run", "base")
+        word = _fence(state, run, job)
+        if word != "open":
+            return word
+        if base is None or self._joined.get((job.name, job.run, queue)) == float(base):
+            return "unknown"
+        self._joined.pop((job.name, job.run, queue), None)
+        return self.join(queue, job)
 
     def end(self, job: JobRun, state: str) -> str:
         """Ends the parts of a job that has ended as a whole, unless that is done. Whoever meets such a job may do it.

@@ -164,7 +164,8 @@ def write_jobs(store: DelayStore) -> None:
         store.jobs.begin(job, "stream")
         for priority, due in product((0, 9), ("", "4102444800000")):
             offers = [Offer("i", due, priority, body) for body in (f"{job.name} {due} {priority}", "")]
-            store.jobs.enqueue("celery", job, [each._replace(id=f"{each.id}{priority}{due}") for each in offers])
+            named = [each._replace(id=f"{each.id}{priority}{due}") for each in offers]
+            assert store.jobs.enqueue("celery", job, named).word == "enqueued"
         store.jobs.finish(job, end)
         while store.jobs.publish(job).fresh:
             pass

@@ -77,6 +77,25 @@ def test_a_job_that_staged_is_run_again(store: DelayStore) -> None:
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(8)]
 
 
+@pytest.mark.parametrize("by_another", [False, True])
+def test_a_store_lives_longer_than_the_data_of_its_redis(
+    store: DelayStore, make_store: MakeStore, by_another: bool
+) -> None:
+    """When Redis has lost everything, a job is unknown until it begins, and then has all its rows written.
+
+    Runs are counted from the start again, so the job has the name and the run of one that the store has written to.
+    """
+    store.client.flushdb()
+    job = begun(store)
+    assert store.jobs.enqueue("q", job, several(2)).fresh == 2
+    store.client.flushdb()
+    assert store.jobs.enqueue("q", job, several(3)) == Enqueued("unknown")
+    assert begun(make_store() if by_another else store) == job
+    assert store.jobs.enqueue("q", job, several(3)) == Enqueued("enqueued", 3)
+    assert store.jobs.finish(job, "committed") == "committed"
+    assert store.client.llen("q") == 3
+
+
 def test_publishing_is_taken_over_half_way(store: DelayStore, make_store: MakeStore) -> None:
     """Of a publisher that ended after some calls, another one sends the rest, each message once."""
     job = begun(store, staged=True)

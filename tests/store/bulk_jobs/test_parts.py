@@ -160,6 +160,22 @@ def test_parts_live_longer_than_their_job(store: DelayStore) -> None:
     assert store.jobs.enqueue("a", new, several(2)).fresh == 2
 
 
+def test_a_part_whose_data_are_lost_takes_nothing_until_the_job_is_run_again(store: DelayStore) -> None:
+    """Whoever wrote to the part is told that it is unknown, each time; a later run sends what is missing there."""
+    job = begun(store)
+    for queue in ("a", "b"):
+        assert store.jobs.enqueue(queue, job, several(2)).fresh == 2
+    keys = store.keys
+    store.client.delete("app:b", *(of("j", "b") for of in (keys.job, keys.guard, keys.staged)))  # a node comes up empty
+    for _ in range(2):
+        assert store.jobs.enqueue("b", job, several(3)) == Enqueued("unknown")
+    again = begun(store)
+    assert store.jobs.enqueue("a", again, several(3)) == Enqueued("enqueued", 1, 2)
+    assert store.jobs.enqueue("b", again, several(3)) == Enqueued("enqueued", 3)
+    assert store.jobs.finish(again, "committed") == "committed"
+    assert [len(popped(store.client, f"app:{queue}")) for queue in "ab"] == [3, 3]
+
+
 def test_ids_are_withheld_from_the_part_of_their_queue(store: DelayStore) -> None:
     """Ids are claimed before a job begins and while it runs; of a job that has sent all, Redis decides."""
     rows = [("a", "i0"), ("b", "i0"), ("b", "i1")]
