@@ -64,10 +64,12 @@ def with_one_key(command: Command) -> Command | None:
 
 
 def counters_of(command: Command) -> list[str | bytes]:
-    """Returns the keys of counters among the arguments of a script.
+    """Returns the keys of counters among the arguments of a script; none for any other command.
 
-    The old node must not have them any more: ``ASK`` tells that only of the keys that a command names, and a key that
-    was on both nodes would stop the move.
+    A script is sent to the new node only when the old node has none of them: ``ASK`` tells that only of the keys that a
+    command names, and a key that was on both nodes would stop the move.
     """
+    if command[0] not in ("EVAL", "EVALSHA"):
+        return []
     given = [one for one in command[3 + int(command[2]) :] if isinstance(one, str | bytes) and len(one) < 2000]
     return [one for one in given if _COUNTERS.fullmatch(as_bytes(one))]

@@ -197,14 +197,16 @@ class Trip:
         """Whether a command is to be sent again after an error, and where to."""
         if isinstance(error, TryAgainError) and passenger.asked is not None and passenger.in_parts is None:
             passenger.in_parts = with_one_key(passenger.command)
-            if passenger.in_parts is not None and not self._has_any(passenger, counters_of(passenger.command)):
+            if passenger.in_parts is not None:
                 self._pending.append(passenger)
                 return True
         if isinstance(error, PASSING):
             self._hold([passenger], error)
         elif isinstance(error, AskError):
             passenger.asked, passenger.in_parts = follow(self._pool, error, node), None
-            if self._patience.redirect():
+            if passenger.asked is not None and self._has_any(passenger, counters_of(passenger.command)):
+                self._hold([passenger], error)  # it would make its counters anew there, and that would stop the move
+            elif self._patience.redirect():
                 self._pending.append(passenger)
             else:
                 self._hold([passenger], error)
@@ -214,6 +216,8 @@ class Trip:
 
     def _has_any(self, passenger: Passenger, keys: Sequence[str | bytes]) -> bool:
         """Whether the node that a slot moves away from may have one of some keys."""
+        if not keys:
+            return False
         if passenger.slot is None:
             return True
         owner = self._pool.topology.owner_of(passenger.slot)

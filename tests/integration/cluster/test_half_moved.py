@@ -1,14 +1,17 @@
 """A slot that stays between two nodes, as an operator leaves it who has stopped in the middle."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
 
 import pytest
+import redis
 from celery import Celery
 from kombu import Connection
 
 from kombu_delayq.cluster.pool import PATIENCE_S
+from tests.support.conditions import until
 from tests.support.looped import Looped, publish
 from tests.support.servers.cluster import PrivateCluster, slot_of
 from tests.support.servers.cluster_node import Node
@@ -33,7 +36,11 @@ class Move:
     def move_keys(self) -> None:
         """Moves all keys that there are."""
         while keys := self.here.client.execute_command("CLUSTER GETKEYSINSLOT", slot_of(QUEUE), 100):
-            self.here.client.execute_command("MIGRATE", "127.0.0.1", self.there.port, "", 0, 5000, "KEYS", *keys)
+            self.move(*keys)
+
+    def move(self, *keys: str | bytes) -> None:
+        """Moves keys."""
+        self.here.client.execute_command("MIGRATE", "127.0.0.1", self.there.port, "", 0, 5000, "KEYS", *keys)
 
     def end(self) -> None:
         """Gives the slot to the new node."""
@@ -81,6 +88,29 @@ def test_messages_go_on_while_all_keys_are_on_the_new_node(move: Move) -> None:
         looped.until(lambda: not in_hand(looped))
         assert looped.channel is channel
         app.close()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_script_makes_no_counters_that_are_on_the_old_node(move: Move, count: int) -> None:
+    """All keys that a script names have moved, its counters have not: it waits, so that they can be moved as well."""
+    keys, counters = [f"{{{QUEUE}}}{n}" for n in range(count)], f"delayq:{{{QUEUE}}}:counts"
+    client = move.here.client
+    with Connection(move.cluster.url) as connection, ThreadPoolExecutor(1) as threads:
+        store = connection.default_channel.store
+        for key in (*keys, counters):
+            store.client.incr(key)
+        move.begin()
+        move.move(*keys)
+        looks = looked(client)
+        reply = threads.submit(store.client.eval, "return redis.call('INCR', ARGV[1])", count, *keys, counters)
+        until(lambda: reply.done() or looked(client) > looks, what="the script is held up")
+        move.move_keys()
+        assert reply.result() == 2
+
+
+def looked(client: redis.Redis) -> int:
+    """Counts how often a node was asked whether a key exists."""
+    return int(client.info("commandstats").get("cmdstat_exists", {}).get("calls", 0))
 
 
 def test_messages_that_stay_on_the_old_node_are_delivered_when_the_move_is_cancelled(move: Move) -> None:
