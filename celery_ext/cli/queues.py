@@ -14,6 +14,7 @@ from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_store
 from celery_ext.spreading.rows import Spreads
 from kombu_delayq.store import WaitingStore
+from kombu_delayq.store.viewing.figures import Figures
 
 #: Key of ``context.meta`` under which ``-q`` leaves its queues for the argument.
 _OPTION = "delayq.queues"
@@ -61,7 +62,9 @@ def queues_argument(*, required: bool = False) -> Any:
     return lambda command: argument(option(command))
 
 
-def known_queues(broker: CliBroker, store: WaitingStore, given: Iterable[str], *, ready: bool = False) -> list[str]:
+def known_queues(
+    broker: CliBroker, store: WaitingStore, given: Iterable[str], *, figures: Figures | None = None
+) -> list[str]:
     """Returns the given queues that are known, each once with its parts, and names the others on stderr.
 
     A queue is known while it holds delayed messages, or when the transfer workers or the app know it. One that is
@@ -71,21 +74,22 @@ def known_queues(broker: CliBroker, store: WaitingStore, given: Iterable[str], *
         broker: The broker of the command.
         store: The broker's store.
         given: Names of queues.
-        ready: Whether a queue that only has messages ready for a consumer is known, too.
+        figures: With these, a queue that only has messages ready for a consumer is known, too.
     """
     known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
     spreads = Spreads.of(store)
     queues = dict[str, None]()
     for name in dict.fromkeys(given):
-        if name in known or name in spreads.parts or _holds_some(store, name, ready=ready):
+        if name in known or name in spreads.parts or _holds_some(store, name, figures):
             queues |= dict.fromkeys(spreads.members(name))
         else:
-            print_stderr(f"queue {name!r} holds no {'' if ready else 'delayed '}messages, and is not known")
+            print_stderr(f"queue {name!r} holds no {'' if figures else 'delayed '}messages, and is not known")
     return list(queues)
 
 
-def _holds_some(store: WaitingStore, queue: str, *, ready: bool) -> bool:
+def _holds_some(store: WaitingStore, queue: str, figures: Figures | None) -> bool:
     try:
-        return store.queues.size(queue) > 0 or (ready and store.queues.stats(queue).ready > 0)
+        found = [] if figures is None else figures.overview([queue])  # counts under all names that a list may have
+        return store.queues.size(queue) > 0 or any(stats.ready or stats.error for stats in found)
     except ResponseError:  # a key has another type; the command will name it
         return True

@@ -60,7 +60,7 @@ def report(broker: CliBroker, connection: Connection, store: OperatorStore, queu
     of_app = list(broker.app.amqp.queues) if broker.app is not None else []
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)
-    given = list(queues) if away else known_queues(broker, store, queues, ready=True)
+    given = list(queues) if away else known_queues(broker, store, queues, figures=store.figures)
     names = given if queues else sorted({*([] if away else store.queues.names()), *of_app})
     spreads = Spreads({}) if away else Spreads.of(store)
     shown = {name: spreads.members(name) for name in queues if name in given} if queues else spreads.rows(names)

@@ -191,6 +191,20 @@ def test_messages_under_the_names_of_a_plain_server_count_and_are_purged() -> No
         assert (row["delayed"], row["ready"]) == (0, 2)
 
 
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_queue_that_only_has_ready_messages_under_plain_names_is_shown(slots: bool) -> None:
+    """Messages of stock publishers count though nobody has registered the queue; one without any is not known."""
+    if slots:
+        need_slots()
+    with PrivateRedis(slots=slots) as server, redis.Redis(port=server.port) as client:
+        client.lpush(Keys("").ready("q", [0, 3])[1], "{}")
+        done = CliRunner().invoke(delayq, ["--broker", server.url, "status", "--json", "q"])
+        assert done.exit_code == 0, done.output
+        [row] = json.loads(done.stdout)["queues"]
+        assert (row["queue"], row["delayed"], row["ready"]) == ("q", 0, 1)
+        assert CliRunner().invoke(delayq, ["--broker", server.url, "status", "other"]).exit_code == 1
+
+
 @pytest.mark.long
 def test_status_lists_the_consumer_of_a_worker(make_proj: MakeProj) -> None:
     """A worker is listed with its process and its queues, and no more once it has stopped."""
