@@ -47,6 +47,6 @@ __all__ = [
     "UnsupportedRedis",
     "__version__",
 ]
-__version__ = "0.1.0"
+__version__ = "1.0.0b1"
 
 urls.register()

@@ -4,7 +4,6 @@ import ast
 import json
 import pkgutil
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,9 +100,3 @@ def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     mentioned = {target for page in PAGES for target in re.findall(r"\bmake ([a-z]+)\b", page_code(page))}
     assert {"demo", "test"} <= mentioned <= targets
-
-
-def test_readme_installs_what_the_package_is_called() -> None:
-    """The README installs the name under which the package is published."""
-    name = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
-    assert ["pip", "install", name] in list(commands(ROOT / "README.md"))

@@ -1,0 +1,78 @@
+"""What a release needs: one version, a changelog that has it, ways to install and to report, and a workflow."""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.version import Version
+
+from kombu_delayq import __version__
+from tests.support import ROOT
+from tests.support.pages import PAGES, commands, named
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CI = ".ci/run"
+
+
+def test_the_version_stands_in_one_place() -> None:
+    """Only the package has the version; what is built or said takes it from there."""
+    files = [*(path for package in ("kombu_delayq", "celery_ext") for path in (ROOT / package).rglob("*.py"))]
+    files += [ROOT / name for name in ("pyproject.toml", "Makefile", CI, "README.md", "docs/conf.py")]
+    having = [path for path in files if __version__ in path.read_text(encoding="utf-8")]
+    assert having == [ROOT / "kombu_delayq/__init__.py"]
+    assert PROJECT["dynamic"] == ["version"]
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    """Sections are versions, newest first, each with its date; the first is this one, which may be unreleased."""
+    lines = (ROOT / "docs/changelog.md").read_text(encoding="utf-8").splitlines()
+    found = [re.fullmatch(r"## (\S+) \((unreleased|20\d\d-\d\d-\d\d)\)", line) for line in lines if line[:3] == "## "]
+    sections = [match.groups() for match in found if match]
+    assert len(sections) == len(found)
+    versions = [Version(version) for version, _ in sections]
+    assert versions == sorted(set(versions), reverse=True)
+    assert versions[0] == Version(__version__)
+    assert "unreleased" not in [date for _, date in sections[1:]]
+
+
+def test_the_readme_installs_from_a_checkout() -> None:
+    """As long as nothing is published, the README installs the checkout that it stands in."""
+    assert ["pip", "install", "."] in list(commands(ROOT / "README.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_page_installs_nothing_by_a_name_that_is_not_published(page: Path) -> None:
+    """By name only extras are added, which all exist, and a path to the checkout leads to it."""
+    wanted = [word for words in commands(page) if words[:2] == ["pip", "install"] for word in words[2:]]
+    assert PROJECT["name"] not in wanted
+    checkouts = [word.partition("[")[0] for word in wanted if word.startswith("..")]
+    assert [(page.parent / path).resolve() for path in checkouts] == [ROOT] * len(checkouts)
+    named_there = re.findall(rf"(?:{PROJECT['name']}|\.)\[([\w,-]+)\]", page.read_text(encoding="utf-8"))
+    extras = {extra for several in named_there for extra in several.split(",")}
+    assert extras <= PROJECT["optional-dependencies"].keys()
+
+
+def test_the_install_page_has_the_extras_for_users() -> None:
+    """Each extra that is not for those who work on the project has a row."""
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/how-to/install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(rows) == PROJECT["optional-dependencies"].keys() - {"test", "test-serve", "docs", "release"}
+
+
+def test_a_hole_is_reported_without_an_address() -> None:
+    """Reports go by the forge, wherever that is: no mail address, and no host, that may not exist or may pass on."""
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert "private report of the forge" in text
+    assert re.findall(r"\w+@\w+\.\w+|https?://\S+", text) == []
+
+
+def test_the_workflow_runs_what_ci_runs() -> None:
+    """The forge runs the script that CI runs, in a checkout, and no other step."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    [job] = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [CI]
+    assert [step["uses"].partition("@")[0] for step in job["steps"] if "uses" in step] == ["actions/checkout"]
+    assert os.access(ROOT / CI, os.X_OK)
+    assert workflow["permissions"] == {"contents": "read"}
