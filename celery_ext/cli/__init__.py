@@ -11,7 +11,9 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker, parse_transport_options
+from celery_ext.cli.colours import choice
 from celery_ext.cli.commands.cancel import cancel
+from celery_ext.cli.commands.completion import completion
 from celery_ext.cli.commands.convert import convert
 from celery_ext.cli.commands.dead_letters import dead_letters
 from celery_ext.cli.commands.demo import demo
@@ -28,6 +30,7 @@ from celery_ext.cli.commands.show import show
 from celery_ext.cli.commands.status import status
 from celery_ext.cli.commands.tokens import tokens
 from celery_ext.cli.commands.transfer import transfer
+from celery_ext.cli.examples import add_examples
 from celery_ext.cli.stderr import QuietGroup
 from celery_ext.worker import bootstrap
 from kombu_delayq import __version__
@@ -72,6 +75,9 @@ Exit codes:
     help="Database of the journal, as in the transport option journal_url, which `celery -A app delayq` takes from the "
     "app.",
 )
+@click.option(
+    "-C", "--no-color", is_flag=True, help="Print no colours. So does a variable NO_COLOR; FORCE_COLOR asks for them."
+)
 @click.pass_context
 def delayq(context: click.Context, /, **params: Any) -> None:
     """Look after the delayed messages of Celery on Redis."""
@@ -79,6 +85,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    context.color = choice(refused=params["no_color"] or getattr(context.obj, "no_color", False))
     # Inside `celery -A app delayq`, the context's object is Celery's and holds the app. In some versions of Celery,
     # `params` has the app's own preload options, too.
     context.obj = CliBroker.of(context, getattr(context.obj, "app", None))
@@ -86,9 +93,10 @@ def delayq(context: click.Context, /, **params: Any) -> None:
 
 for _command in (
     *(status, list_, show, cancel, reschedule, run_now, purge),
-    *(dead_letters, export, import_, repair, convert, transfer, journal, serve, tokens, demo),
+    *(dead_letters, export, import_, repair, convert, transfer, journal, serve, tokens, demo, completion),
 ):
     delayq.add_command(_command)
+add_examples(delayq)
 bootstrap.attach()
 
 

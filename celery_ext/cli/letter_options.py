@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.completing import offer
 from celery_ext.cli.options import read_ids
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.dead_letters.bury import queue_of
@@ -131,11 +132,7 @@ def named_by(app: Celery) -> list[str]:
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    try:
-        names = dead_letter_queues(CliBroker.of_completion(context), ())
-    except Exception:  # the command itself will report it
-        return []
-    return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
+    return offer(lambda: dead_letter_queues(CliBroker.of_completion(context), ()), incomplete)
 
 
 def dead_letter_queues_argument(command: F) -> F:

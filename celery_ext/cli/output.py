@@ -3,10 +3,11 @@
 import json
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from celery_ext.cli.colours import bad, shortened, width
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.waiting.delayed_task import DelayedTask
@@ -39,27 +40,22 @@ def size(count: float) -> str:
     return f"{count:.3g} {_UNITS[unit]}"
 
 
-def shortened(text: str, length: int) -> str:
-    """Returns a text of at most ``length`` characters, with an ellipsis where the end is missing."""
-    return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Sets rows in columns.
+    """Sets rows in columns. Colours have no width.
 
     Args:
         head: Titles of the columns.
         rows: The rows, each with a text for each column.
         right: Which columns, counted from 0, are set to the right.
     """
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if at in right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [head, *rows]
-    ]
+    widths = [max(map(width, column)) for column in zip(head, *rows, strict=True)]
+    return ["  ".join(_cells(row, widths, right)).rstrip() for row in [head, *rows]]
+
+
+def _cells(row: Sequence[str], widths: Sequence[int], right: Collection[int]) -> Iterator[str]:
+    for at, text in enumerate(row):
+        blanks = " " * (widths[at] - width(text))
+        yield blanks + text if at in right else text + blanks
 
 
 def fit_table(
@@ -77,10 +73,10 @@ def fit_table(
         title: Which column, counted from 0, heads a block.
     """
     lines = table(head, rows, right)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    if not width or max(map(len, lines)) <= width:
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not columns or max(map(width, lines)) <= columns:
         return lines
-    left = width - sum(max(map(len, column)) + 2 for column in list(zip(head, *rows, strict=True))[:-1])
+    left = columns - sum(max(map(width, column)) + 2 for column in list(zip(head, *rows, strict=True))[:-1])
     if left >= LAST_COLUMN:
         return table(head, [[*row[:-1], shortened(row[-1], left)] for row in rows], right)
     return [line for row in rows for line in _block(head, row, title)]
@@ -112,6 +108,12 @@ def when(ms: float, now_ms: float) -> str:
         return f"{local_time(iso_of(ms) or '')} ({in_words((ms - now_ms) / 1000)})"
     except (ValueError, OverflowError, OSError):  # the score of a damaged entry may be any number
         return f"{ms:.0f} ms since 1970"
+
+
+def when_due(task: DelayedTask, now_ms: float) -> str:
+    """Returns when a message is due, as ``when``; in red if it is overdue."""
+    due_ms = task.message.due_ms
+    return bad(when(due_ms, now_ms)) if due_ms < now_ms else when(due_ms, now_ms)
 
 
 def json_line(value: Any) -> str:
@@ -162,7 +164,7 @@ def listing(tasks: Sequence[DelayedTask], now_ms: float) -> list[str]:
 def row(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[str]:
     """Returns the cells of a listing, one for each of ``LISTING_HEAD``."""
     return [
-        when(task.message.due_ms, now_ms),
+        when_due(task, now_ms),
         cell(task_name(task)),
         cell(task.id),
         cell(task.queue),

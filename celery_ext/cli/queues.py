@@ -1,8 +1,6 @@
 """The argument ``QUEUE...`` of the commands, and which of the queues exist."""
 
-import sys
 from collections.abc import Iterable
-from contextlib import redirect_stdout
 from typing import Any
 
 import click
@@ -10,6 +8,7 @@ from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.completing import offer, within
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_store
 from celery_ext.spreading.rows import Spreads
@@ -19,20 +18,19 @@ from kombu_delayq.store.viewing.figures import Figures
 #: Key of ``context.meta`` under which ``-q`` leaves its queues for the argument.
 _OPTION = "delayq.queues"
 #: How long the completion of a name may wait for the broker, in s.
-COMPLETION_S = 0.5
+COMPLETION_S = 1.0
 
 
 def complete_queue(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes the names of queues that hold or held delayed messages; none if the broker does not answer soon."""
-    try:
-        with redirect_stdout(sys.stderr):  # an app may print at its import, and the shell would take that for names
-            broker = CliBroker.of_completion(context)
-            timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
-            with broker.connection(timeouts) as connection:
-                names = open_store(connection).queues.names()
-    except Exception:  # the command itself will report it
-        return []
-    return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
+
+    def find() -> list[str]:
+        timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
+        connection = CliBroker.of_completion(context).connection(timeouts)
+        connection.get_transport_cls()  # what has to be imported is not the broker's fault
+        return within(COMPLETION_S, lambda: open_store(connection).queues.names())
+
+    return offer(find, incomplete)
 
 
 def queues_argument(*, required: bool = False) -> Any:

@@ -169,4 +169,4 @@ def _wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
 
 def _clear_line() -> None:
     if sys.stdout.isatty():
-        click.echo("\r\033[K", nl=False)
+        click.echo("\r\033[K", nl=False, color=True)

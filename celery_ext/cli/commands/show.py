@@ -9,7 +9,7 @@ import click
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
-from celery_ext.cli.output import chain_of, escaped, json_line, summary, task_name, when
+from celery_ext.cli.output import chain_of, escaped, json_line, summary, task_name, when_due
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.delays.chain import DelayChain
@@ -88,7 +88,7 @@ def _text(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[st
         "task": task_name(task),
         "queue": task.queue,
         "waits in": "the journal" if task.tier == "journal" else None,
-        "due": when(task.message.due_ms, now_ms),
+        "due": when_due(task, now_ms),
         "eta": task.eta,
         "priority": task.priority,
         "retries": task.retries,
@@ -98,7 +98,8 @@ def _text(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[st
         "content": task.body.get("content-type"),
         "size": f"{len(task.message.body or b''):,} bytes",
     }
-    lines = [f"{name:<9}  {escaped(str(value))}" for name, value in pairs.items() if value not in (None, "")]
+    shown = {name: value if name == "due" else escaped(str(value)) for name, value in pairs.items()}
+    lines = [f"{name:<9}  {value}" for name, value in shown.items() if pairs[name] not in (None, "")]
     return lines + list(_mapping("headers", task.headers)) + list(_mapping("properties", task.properties))
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
+from celery_ext.cli.colours import bad, good, warning
 from celery_ext.cli.output import escaped
 from celery_ext.cli.param_types import DURATION
 from celery_ext.cli.status import cluster, journal
@@ -32,6 +33,7 @@ class State(IntEnum):
 
 #: Which of several states counts, the worst last.
 _WORSE = (State.OK, State.WARNING, State.UNKNOWN, State.CRITICAL)
+_COLOURS = {State.OK: good, State.WARNING: warning, State.CRITICAL: bad, State.UNKNOWN: warning}
 
 
 class _Measure(NamedTuple):
@@ -177,7 +179,7 @@ def check(report: Mapping[str, Any], limits: Limits, *, failed: bool) -> NoRetur
 def end(state: State, text: str, data: str = "") -> NoReturn:
     """Prints a line, and ends the command with the code of a state. A bar in the text would begin its data."""
     line = escaped(" ".join(text.split())).replace("|", "\\x7c")
-    click.echo(f"DELAYQ {state.name} - {line}{f'|{data}' if data else ''}")
+    click.echo(f"DELAYQ {_COLOURS[state](state.name)} - {line}{f'|{data}' if data else ''}")
     raise SystemExit(state)
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from celery_ext.cli.colours import bad, good, warning
 from celery_ext.cli.output import escaped, fit_table, size
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.viewing.nodes import Cluster, Node
@@ -19,6 +20,14 @@ _STATES = {
     "unlinked": "has lost its primary",
     "loading": "loads its data",
     "joining": "joins",
+}
+_COLOURS = {
+    "ok": good,
+    "failed": bad,
+    "unreachable": bad,
+    "suspected": warning,
+    "unlinked": warning,
+    "loading": warning,
 }
 
 
@@ -70,15 +79,16 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     if cluster is None:
         return
     if cluster["error"]:
-        yield escaped(f"cluster  hash slots; its nodes are not known: {cluster['error']}")
+        yield "cluster  " + bad(escaped(f"hash slots; its nodes are not known: {cluster['error']}"))
         return
     roles = Counter(node["role"] for node in cluster["nodes"])
     parts = [f"{roles[role]:,} {role if roles[role] == 1 else name}" for role, name in _ROLES if roles[role]]
     uncovered = cluster["slots_uncovered"]
-    served = f"{uncovered:,} SLOTS ARE SERVED BY NOBODY" if uncovered else "all slots are served"
+    served = bad(f"{uncovered:,} SLOTS ARE SERVED BY NOBODY") if uncovered else "all slots are served"
     yield f"cluster  {', '.join(parts)}; {served}"
     if cluster["queues_error"]:
-        yield escaped(f"         the node that knows the queues and the leader is away: {cluster['queues_error']}")
+        why = f"the node that knows the queues and the leader is away: {cluster['queues_error']}"
+        yield "         " + bad(escaped(why))
 
 
 def table(report: Mapping[str, Any]) -> Iterator[str]:
@@ -94,13 +104,18 @@ def table(report: Mapping[str, Any]) -> Iterator[str]:
             f"{queues[node['node']]:,}" if node["primary"] is None else "",
             _memory(node),
             "" if node["lag_bytes"] is None else size(node["lag_bytes"]),
-            _STATES.get(node["state"], node["state"]),
+            _state(node["state"]),
         ]
         for node in found
     ]
     if rows:
         head = ["NODE", "ROLE", "SLOTS", "QUEUES", "MEMORY", "BEHIND BY", "STATE"]
         yield from ("", *fit_table(head, rows, right={3, 4, 5}, title=0))
+
+
+def _state(state: str) -> str:
+    words = _STATES.get(state, state)
+    return _COLOURS[state](words) if state in _COLOURS else words
 
 
 def _ranges(node: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from celery_ext.cli.colours import bad, good, warning
 from celery_ext.cli.output import escaped, local_time, size
 from celery_ext.delays.durations import in_words
 from kombu_delayq.message.times import iso_of
@@ -52,14 +53,15 @@ def lines(journal: Mapping[str, Any] | None) -> Iterator[str]:
     if journal is None:
         return
     if journal["error"]:
-        yield f"journal  {journal['url']} DOES NOT ANSWER: {escaped(journal['error'])}"
+        error = escaped(journal["error"])
+        yield f"journal  {journal['url']} {bad(f'DOES NOT ANSWER: {error}')}"
         yield "         what waits there is not counted below, and far messages cannot be published"
     else:
         space = "" if journal["size_bytes"] is None else f", {size(journal['size_bytes'])}"
         rows = f"{journal['waiting']:,} messages wait there alone, {journal['offered']:,} rows of others{space}"
         yield f"journal  {journal['url']}: {rows}"
-    yield escaped(f"promotes {_promoter(journal)}{_timing(journal)}")
-    yield from (f"LOST     {text}" for text in losses(journal))
+    yield f"promotes {_promoter(journal)}{_timing(journal)}"
+    yield from (bad(f"LOST     {text}") for text in losses(journal))
 
 
 def losses(journal: Mapping[str, Any]) -> Iterator[str]:
@@ -74,14 +76,18 @@ def losses(journal: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _promoter(journal: Mapping[str, Any]) -> str:
-    return journal["promoter"] or "nobody: what waits in the journal is not delivered"
+    if not journal["promoter"]:
+        return bad("nobody: what waits in the journal is not delivered")
+    return good(escaped(journal["promoter"]))
 
 
 def _timing(journal: Mapping[str, Any]) -> str:
     if journal["next_promotion"] is None:
         return ""
+    if journal["lag_s"] >= journal["lead_s"]:
+        return f", {bad(_behind(journal))}"
     if journal["lag_s"] >= 1:
-        return f", {in_words(journal['lag_s'], plain=True)} behind"
+        return f", {warning(_behind(journal)) if journal['lag_s'] >= LAG_S else _behind(journal)}"
     return f", next at {local_time(journal['next_promotion'])} ({in_words(journal['next_promotion_in_s'])})"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from celery_ext.cli.colours import bad, good, warning
 from celery_ext.cli.hints import prefixes_in_words
 from celery_ext.cli.output import escaped, fit_table, local_time
 from celery_ext.cli.status import cluster, journal
@@ -23,13 +24,16 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
     lines = [f"broker   {report['broker']}"]
     if report["global_keyprefix"]:
         lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
-    lines.append(f"leading  {report['leader'] or 'no transfer worker runs: nothing that is due will be delivered'}")
+    nobody = bad("no transfer worker runs: nothing that is due will be delivered")
+    lines.append(f"leading  {good(escaped(report['leader'])) if report['leader'] else nobody}")
     lines += [*cluster.lines(report), *journal.lines(report["journal"])]
     if report["stock_transport"]:
         lines.append(
-            f"app      uses the stock transport {report['stock_transport']!r} itself: its delayed tasks wait in the "
-            "memory of workers, not here. To switch it over, set broker_transport = "
-            '"kombu_delayq.transport:Transport"'
+            "app      "
+            + warning(
+                f"uses the stock transport {report['stock_transport']!r} itself: its delayed tasks wait in the memory "
+                'of workers, not here. To switch it over, set broker_transport = "kombu_delayq.transport:Transport"'
+            )
         )
     lines += [
         "",
@@ -76,7 +80,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
         yield from fit_table(head, rows, right=numbers, title=0)
     if not (report["queues"] or named):
         yield "no queue holds or held delayed messages"
-    yield from (escaped(f"queue {row['queue']!r}: {row['error']}") for row in report["queues"] if "error" in row)
+    yield from (bad(escaped(f"queue {row['queue']!r}: {row['error']}")) for row in report["queues"] if "error" in row)
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -93,20 +97,22 @@ def _overdue(row: dict[str, Any]) -> str:
         return "0"
     held = row["held_back"]
     by = f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}"
-    return by if held is None else f"{by}, held back at {held['per_s']:g}/s until about {local_time(held['until'])}"
+    if held is None:
+        return bad(by)
+    return warning(f"{by}, held back at {held['per_s']:g}/s until about {local_time(held['until'])}")
 
 
 def _too_late(report: dict[str, Any]) -> Iterator[str]:
     for row in report["queues"]:
         found = [f"{count:,} {what}" for what, count in (row.get("too_late") or {}).items() if count]
         if found:
-            yield escaped(f"too late in {row['queue']}: {', '.join(found)} so far")
+            yield warning(escaped(f"too late in {row['queue']}: {', '.join(found)} so far"))
 
 
 def _consumers_of(row: dict[str, Any]) -> str:
     if row["consumers"] is None:
         return "?"
-    return "none known" if row["no_consumer"] else f"{row['consumers']:,}"
+    return warning("none known") if row["no_consumer"] else f"{row['consumers']:,}"
 
 
 def _no_consumer(report: dict[str, Any]) -> Iterator[str]:
@@ -114,7 +120,7 @@ def _no_consumer(report: dict[str, Any]) -> Iterator[str]:
     if idle:
         names = ", ".join(idle[:NAMED]) + (f" and {len(idle) - NAMED:,} more" if len(idle) > NAMED else "")
         yield ""
-        yield f"messages are ready or due, and no consumer is known: {names}"
+        yield warning(f"messages are ready or due, and no consumer is known: {names}")
         yield '(a consumer on the stock transport, or with consume="brpop", is not known while it holds no message)'
 
 
@@ -127,7 +133,9 @@ def _dead_letters(report: dict[str, Any]) -> Iterator[str]:
     if rows:
         yield from ("", *fit_table(["DEAD LETTERS IN", "MESSAGES"], rows, right={1}, title=0))
     yield from (
-        escaped(f"dead letters in {row['queue']!r}: {row['error']}") for row in report["dead_letters"] if "error" in row
+        bad(escaped(f"dead letters in {row['queue']!r}: {row['error']}"))
+        for row in report["dead_letters"]
+        if "error" in row
     )
 
 
@@ -136,7 +144,9 @@ def _consumers(report: dict[str, Any]) -> Iterator[str]:
         [
             *map(escaped, (row["host"], row["pid"])),
             f"{row['in_hand']:,}",
-            "ended: these go back" if row["reclaimed"] else f"{in_words(row['lease_left_s'], plain=True)} left",
+            warning("ended: these go back")
+            if row["reclaimed"]
+            else f"{in_words(row['lease_left_s'], plain=True)} left",
             escaped(", ".join(row["queues"])),
         ]
         for row in report["consumers"]
@@ -144,11 +154,11 @@ def _consumers(report: dict[str, Any]) -> Iterator[str]:
     if rows:
         yield from ("", *fit_table(["HOST", "PID", "IN HAND", "LEASE", "CONSUMES"], rows, right={1, 2}, title=0))
     if report["consumers_error"]:
-        yield escaped(f"consumers are not listed: {report['consumers_error']}")
+        yield warning(escaped(f"consumers are not listed: {report['consumers_error']}"))
     if report["in_hand_of_stock"]:
         yield f"{report['in_hand_of_stock']:,} messages are in the hands of consumers on the stock transport"
     if report["in_hand_of_nobody"]:
-        yield (
+        yield warning(
             f"{report['in_hand_of_nobody']:,} messages are in the hands of consumers that nobody knows: "
             "`delayq repair` gives them back"
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from celery_ext.cli.colours import for_terminal
 from celery_ext.cli.stderr import print_stderr
 
 #: The screen beside the usual one, without a cursor and without line breaks of its own; and back.
@@ -56,19 +57,19 @@ def _wait_and_look(look: Callable[[], str], every_s: float, shown: str, *, in_pl
 
 def _draw(text: str, every_s: float) -> None:
     height = shutil.get_terminal_size().lines
-    lines = [f"every {every_s:g} s, Ctrl-C ends", "", *text.splitlines()]
+    lines = [f"every {every_s:g} s, Ctrl-C ends", "", *for_terminal(text).splitlines()]
     if len(lines) > height:
         lines[height - 1 :] = [f"… and {len(lines) - height + 1:,} more lines"]
-    click.echo(_HOME + f"{_CLEAR_LINE}\n".join(lines) + _CLEAR_LINE + _CLEAR_BELOW, nl=False)
+    click.echo(_HOME + f"{_CLEAR_LINE}\n".join(lines) + _CLEAR_LINE + _CLEAR_BELOW, nl=False, color=True)
 
 
 @contextmanager
 def _screen() -> Iterator[None]:
-    click.echo(_BEGIN, nl=False)
+    click.echo(_BEGIN, nl=False, color=True)
     try:
         yield
     finally:
-        click.echo(_END, nl=False)
+        click.echo(_END, nl=False, color=True)
         sys.stdout.flush()
 
 

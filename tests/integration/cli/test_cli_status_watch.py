@@ -29,8 +29,12 @@ def store(raw_client: redis.Redis) -> DelayStore:
 def test_a_terminal_is_drawn_in_place_and_left_as_it_was(
     store: DelayStore, broker: PrivateRedis, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each report is drawn over the last one; Ctrl-C and SIGTERM restore the terminal and leave the last report."""
+    """Each report is drawn over the last one; Ctrl-C and SIGTERM restore the terminal and leave the last report.
+
+    Who wants no colours gets none, and is drawn for all the same.
+    """
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
     with terminal(broker, "status", "--watch=0.2", columns=140) as process:
         process.read_until("orders        1")
         assert process.script.count(BEGIN) == 1

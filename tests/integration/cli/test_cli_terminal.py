@@ -2,15 +2,17 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import click
 import pytest
 
 from kombu_delayq.store.types import Offer
-from tests.support.commands.shell import BIN, lines, terminal
+from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.workers.harness import APPS, Proj
 
 MANY = 150_000
@@ -165,6 +167,58 @@ def test_a_reader_that_has_enough_breaks_off_what_changes_something(proj: Proj, 
     assert (len(done.stdout.splitlines()), done.stderr, done.returncode) == (1, "", 1)
 
 
+@pytest.fixture
+def late(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> Proj:
+    """A broker with a message that is overdue and one that is not, and a terminal for which nobody wishes anything."""
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    with proj.connection() as connection:
+        connection.default_channel.store.delivery.offer(
+            "many", Offer("late", "1000", 0, '{"headers": {"task": "t"}}'), Offer("far", "+5400000", 0, "{}")
+        )
+    return proj
+
+
+def test_what_is_late_is_red_at_a_terminal(late: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else is; NO_COLOR takes the colour away, and leaves the columns as they are."""
+    shown = []
+    for wish in ("", "1"):
+        monkeypatch.setenv("NO_COLOR", wish)
+        with terminal(late.server, "list", columns=200) as process:
+            assert process.wait() == 0
+            shown.append(process.script)
+    assert [line.startswith("\x1b[31m") for line in shown[0].splitlines()] == [False, True, False]
+    ago = re.compile(r"\([^)]*\)")
+    assert ago.sub("", click.unstyle(shown[0])) == ago.sub("", shown[1])
+
+
+def test_colours_elsewhere_than_at_a_terminal_are_asked_for(late: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file has red for what is wrong if FORCE_COLOR is set, and else no colour; JSON never has any."""
+    assert "\x1b" not in run(late.server, "status").stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    status = run(late.server, "status").stdout
+    assert "leading  \x1b[31mno transfer worker runs" in status
+    assert "\x1b[31m1 by " in status
+    assert "\x1b[33mnone known\x1b[0m" in status
+    assert "\ndue        \x1b[31m1970-01-01 " in run(late.server, "show", "late").stdout
+    assert run(late.server, "status", "--check", "--leader", code=2).stdout.startswith(
+        "DELAYQ \x1b[31mCRITICAL\x1b[0m - "
+    )
+    for args in (["-C", "status"], ["status", "--json"], ["list", "--json"], ["show", "late", "--json"]):
+        assert "\x1b" not in run(late.server, *args).stdout
+
+
+def test_celery_without_colours_is_delayq_without(late: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`celery --no-color` is an option of Celery's own, and counts for `delayq`."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("PROJ_CONF", json.dumps(late.conf))
+    args = [BIN / "celery", "-A", "proj", "--no-color", "delayq", "status"]
+    done = subprocess.run(args, cwd=APPS, capture_output=True, text=True, timeout=60)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert "leading  no transfer worker runs" in done.stdout
+
+
 def _listed(proj: Proj, columns: int, *args: str) -> list[str]:
     """Returns the lines of a listing at a terminal of some width, of which none is broken."""
     with terminal(proj.server, "list", *args, columns=columns) as process:
@@ -245,12 +299,3 @@ def test_completion_under_celery_asks_the_broker_of_the_app(proj: Proj, monkeypa
     monkeypatch.setenv("PROJ_CONF", json.dumps(proj.conf))
     monkeypatch.setenv("PYTHONPATH", str(APPS))
     assert _completed("celery -A proj delayq list o") == ["orders"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_of_a_shell_names_the_command(shell: str) -> None:
-    """The script that a shell is to source completes `delayq`."""
-    environment = {**os.environ, "_DELAYQ_COMPLETE": f"{shell}_source"}
-    done = subprocess.run([BIN / "delayq"], env=environment, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"_DELAYQ_COMPLETE={shell}_complete" in done.stdout

@@ -54,7 +54,11 @@ class Terminal:
 
     def type(self, text: str) -> None:
         """Types a line."""
-        os.write(self._master, f"{text}\n".encode())
+        self.press(f"{text}\n")
+
+    def press(self, keys: str) -> None:
+        """Presses keys; a tab is among the control characters."""
+        os.write(self._master, keys.encode())
 
     def read_until(self, text: str, timeout_s: float = 30.0) -> str:
         """Reads until the process has written a text. Returns all that it has written so far."""

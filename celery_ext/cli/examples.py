@@ -1,0 +1,133 @@
+"""Examples for the help text of each command."""
+
+import click
+
+#: For each command, lines for a shell and what they do.
+EXAMPLES: dict[str, dict[str, str]] = {
+    "delayq": {
+        "celery -A shop delayq status": "The broker and options of an app",
+        "delayq -b redis://localhost:6379/0 list": "A broker by its URL",
+    },
+    "status": {
+        "delayq status --watch": "What waits, again every 2 s",
+        "delayq status --check --leader --max-overdue 5s": "For a monitor",
+        "delayq status orders --json": "One queue, for a script",
+    },
+    "list": {
+        "delayq list orders": "The next 20 messages of a queue",
+        "delayq list --due-before 1h --limit 0": "All that comes due in the next hour",
+        "delayq list --limit 0 --json | jq -r .id": "The ids of all",
+    },
+    "show": {
+        "delayq show 3f2a1c9e": "All about a task",
+        "delayq show --json 3f2a1c9e | jq .args": "Its arguments",
+    },
+    "cancel": {
+        "delayq cancel 3f2a1c9e 7b44d0aa": "Two tasks",
+        "delayq cancel -y - < ids.txt": "Those whose ids are in a file, without a question",
+    },
+    "reschedule": {
+        "delayq reschedule --countdown 10m 3f2a1c9e": "Due in ten minutes",
+        "delayq reschedule --eta 2026-12-24T18:00 3f2a1c9e": "Due at a time, of the local zone",
+    },
+    "run-now": {
+        "delayq run-now 3f2a1c9e": "A task",
+        "delayq run-now - < ids.txt": "Those whose ids are in a file",
+    },
+    "purge": {
+        "delayq purge orders mails": "Two queues, after a question",
+    },
+    "dead-letters": {
+        "delayq dead-letters list failed": "What is in a queue of dead letters",
+        "delayq dead-letters replay failed --all": "Run all of it again",
+    },
+    "dead-letters list": {
+        "delayq dead-letters list failed": "What is in a queue of dead letters",
+        "celery -A shop delayq dead-letters list --task shop.charge": "Those of a task, in the queues of the app",
+    },
+    "dead-letters replay": {
+        "delayq dead-letters replay failed --task shop.charge": "Run those of a task again",
+        "delayq dead-letters replay failed --all --to-queue slow": "Run all again, in another queue",
+    },
+    "dead-letters drop": {
+        "delayq dead-letters drop failed --id 3f2a1c9e": "One dead letter",
+    },
+    "export": {
+        "delayq export -o backlog.jsonl": "All queues into a file",
+        "delayq export orders | gzip > orders.jsonl.gz": "One queue, packed",
+    },
+    "import": {
+        "delayq import backlog.jsonl": "What an export has written",
+        "delayq import backlog.jsonl --rename orders=orders-eu": "The messages of a queue into another",
+        "zcat orders.jsonl.gz | delayq import": "A packed export",
+    },
+    "repair": {
+        "delayq repair --dry-run": "Only look",
+        "delayq repair orders": "Mend a queue, after a question",
+    },
+    "convert": {
+        "delayq convert orders --to list": "Messages of a queue into the form with a list",
+    },
+    "transfer": {
+        "celery -A shop delayq transfer": "For an app",
+        "delayq transfer --also reports --metrics-port 9808": "With a queue of a JVM service, and metrics",
+    },
+    "journal": {
+        "celery -A shop delayq journal status": "The journal of an app",
+        "delayq --journal-url postgresql://db/delayq journal trim": "A journal by its URL",
+    },
+    "journal run": {
+        "celery -A shop delayq journal run": "For an app",
+    },
+    "journal status": {
+        "celery -A shop delayq journal status --json": "For a script",
+    },
+    "journal check": {
+        "celery -A shop delayq journal check orders": "One queue",
+    },
+    "journal restore": {
+        "celery -A shop delayq journal restore --dry-run": "Only look",
+        "celery -A shop delayq journal restore --overdue skip": "Without what should have run by now",
+    },
+    "journal trim": {
+        "celery -A shop delayq journal trim --dry-run": "Only count",
+    },
+    "journal move": {
+        "celery -A shop delayq journal move postgresql://db2/delayq": "Into another database",
+    },
+    "serve": {
+        "delayq serve": "For this machine, to look at",
+        "delayq serve --host 0.0.0.0 --tokens tokens.json --allow-write": "For others, with tokens",
+    },
+    "tokens": {
+        "delayq tokens add grafana --action read --file tokens.json": "A token that may look",
+    },
+    "tokens add": {
+        "delayq tokens add grafana --action read --file tokens.json": "A token that may look",
+    },
+    "tokens list": {
+        "delayq tokens list --file tokens.json": "All of a file",
+    },
+    "tokens remove": {
+        "delayq tokens remove grafana --file tokens.json": "It is refused from now on",
+    },
+    "demo": {
+        "delayq demo": "In this terminal",
+        "delayq demo --serve": "A page to play with",
+    },
+    "completion": {
+        """eval "$(delayq completion bash)\"""": "In ~/.bashrc",
+        """eval "$(delayq completion zsh)\"""": "In ~/.zshrc, after compinit",
+        "delayq completion fish > ~/.config/fish/completions/delayq.fish": "Once, for fish",
+        "celery delayq completion bash > ~/.celery-completion": "Once, for `celery`; ~/.bashrc sources it",
+    },
+}
+
+
+def add_examples(command: click.Command, name: str = "delayq") -> None:
+    """Adds its examples to the help text of a command and of all commands below."""
+    lines = [line for example, what in EXAMPLES.get(name, {}).items() for line in (f"  # {what}", f"  {example}")]
+    if lines:
+        command.epilog = "\n".join(["\b", "Examples:", *lines, "", command.epilog or ""])
+    for sub in command.commands.values() if isinstance(command, click.Group) else ():
+        add_examples(sub, str(sub.name) if name == "delayq" else f"{name} {sub.name}")
