@@ -10,11 +10,12 @@ from kombu_delayq.connected import ConnectedChannel, connect_store
 from kombu_delayq.connection import demotion
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message.due import Due, due_of
+from kombu_delayq.message.countdown import seal_settled, settle, without_countdown
+from kombu_delayq.message.due import Due
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, id_of
 from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.message.lighter import lighten
-from kombu_delayq.message.seal import seal, uuid_of
+from kombu_delayq.message.seal import uuid_of
 from kombu_delayq.publish_batch import DelayedPublishBatch, PagePart, PutAhead, page_by_part
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId, Placed
@@ -69,8 +70,8 @@ class DelayedChannel(ConnectedChannel):
         if queue in self._spread:
             self._note_spread(queue)
             queue = self.options.part_of(queue, offer.id)
-        if offer.due and not offer.due.startswith("+"):
-            self._check_delay(Due(float(offer.due), False, str(offer.id)))
+        if offer.due:
+            self._check_delay(Due(float(offer.due), offer.due.startswith("+"), str(offer.id)))
         if chain is not None:
             return self._step(queue, chain, offer)
         if in_chain:
@@ -102,7 +103,7 @@ class DelayedChannel(ConnectedChannel):
 
     def offer_of(self, message: Message, due: Due) -> Offer:
         """Returns a message in the form that the store takes."""
-        identity, body = seal(message, due.task_id)
+        identity, body = seal_settled(message, due.task_id)
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
@@ -115,7 +116,7 @@ class DelayedChannel(ConnectedChannel):
         if queue in self._spread:
             self._note_spread(queue)
             queue = self.options.part_of(queue, id_of(message))
-        due = due_of(message)
+        message, due = settle(message, by_broker=self.options.countdown_by == "broker")
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
         hooks.check_unread(message["properties"])
@@ -160,7 +161,7 @@ class DelayedChannel(ConnectedChannel):
 
     def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
         hooks.check_unread(message["properties"])
-        super()._put_fanout(exchange, message, *args, **kwargs)
+        super()._put_fanout(exchange, without_countdown(message), *args, **kwargs)
 
     def _q_for_pri(self, queue: str, pri: int) -> str:
         name = str(super()._q_for_pri(queue, pri))

@@ -11,7 +11,7 @@
 -- ARGV[4] number  number of the page, higher than those of the sender's pages before
 -- ARGV[5] ttl     for how many ms a repeated page is recognized
 -- ARGV[6...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 16th on four a message:
--- id, due (ms since the epoch, or '' for now), priority (0-9), body
+-- id, due (ms since the epoch, '+' and ms from now, or '' for now), priority (0-9), body
 -- Returns 'first' | 'head' | 'behind' for the messages stored; 'repeated', with nothing changed, for a repeated page
 -- Atomic: sends first, notes the page after; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
@@ -32,10 +32,10 @@ end
 if tonumber(redis.call('GET', sender) or 0) >= tonumber(number) then
   return 'repeated'
 end
-local rows = {}
+local now, rows = now_ms(), {}
 for i = 16, #ARGV, 4 do
-  rows[#rows + 1] = { id = ARGV[i], due = ARGV[i + 1], priority = ARGV[i + 2], body = ARGV[i + 3] }
+  rows[#rows + 1] = { id = ARGV[i], due = at(ARGV[i + 1], now), priority = ARGV[i + 2], body = ARGV[i + 3] }
 end
-local place = deliver(to, now_ms(), rows)
+local place = deliver(to, now, rows)
 redis.call('SET', sender, number, 'PX', ttl)
 return place

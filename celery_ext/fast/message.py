@@ -12,6 +12,7 @@ from celery.utils import time as celery_time
 from celery_ext.bulk.argsrepr import saferepr
 from celery_ext.bulk.messages import body_json
 from celery_ext.fast.recipe import Recipe, Slots
+from kombu_delayq.message.countdown import is_countable
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.lighter import cut
@@ -88,6 +89,11 @@ def written(app: Any, recipe: Recipe, call: OneCall, repr_levels: int) -> Writte
         raise LeftToCelery
     now = _now(app) if call.countdown or call.expires is not None else None
     eta, due_ms = _eta(app, call, now)
+    is_counted = recipe.counts_by_broker and is_countable(call.countdown)
+    if is_counted:
+        eta, due = "null", f"+{float(call.countdown) * 1000!r}"
+    else:
+        due = _due(due_ms, is_step=recipe.is_step)
     expires, expiration = _expiry(app, call.expires, now)
     task_id = text_to_json(call.task_id)
     body = body_json(recipe.serialize(args, kwargs), is_text=recipe.template.is_text)
@@ -122,8 +128,8 @@ def written(app: Any, recipe: Recipe, call: OneCall, repr_levels: int) -> Writte
             )
         )
 
-    due = _due(due_ms, is_step=recipe.is_step)
-    text = seal_text(write) if due else write(new_tag())
+    # Without an eta, later calls with the same id would be taken for the same call.
+    text = seal_text(write) if due and not is_counted else write(new_tag())
     return Written(Offer(call.task_id, due, recipe.priority, text), write)
 
 

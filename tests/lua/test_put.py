@@ -28,6 +28,16 @@ def test_a_page_is_stored_and_pushed(store: DelayStore) -> None:
     assert 0 < store.client.pttl(store.keys.sender("s", "q")) <= PAGE_TTL_MS
 
 
+def test_a_due_time_may_count_from_the_arrival(store: DelayStore) -> None:
+    """A message with a delay instead of a due time is due that long after Redis gets it, and without one at once."""
+    before = store.now_ms()
+    put(store, 1, Offer("i", "+600500.0", 0, "of i"), Offer("a", "+0.0", 0, "of a"))
+    [(identity, due_ms, *_)] = look(store)[b"waiting in q"]
+    assert identity == "i"
+    assert before + 600_500 <= due_ms + 1 <= store.now_ms() + 600_502  # Redisson's form keeps whole ms
+    assert popped(store.client, "q") == [b"of a"]
+
+
 def test_a_page_that_comes_again_changes_nothing(store: DelayStore) -> None:
     """The same page, or one before it, is known again, also when its messages have left meanwhile."""
     page = (waiting("i"), now("a"))
