@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 JOBS ?= 6
 # When a test ends its process, or runs out of time, the run ends and names the test. With another process in its place
 # the run would hang.
-PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
+PYTEST := -m tests.support.again --numprocesses $(JOBS) --dist loadgroup --max-worker-restart 0
 # Tests start thousands of processes. Without bytecode, each would compile all that it imports of this project.
 export PYTHONDONTWRITEBYTECODE :=
 # Tests of everything that a server could do otherwise than Redis 7: scripts, announcements, rights, memory, leases. The
@@ -88,7 +88,7 @@ unit: $(VENV)/.test
 # server of `delayq serve`, the journal and most commands know Celery and Redis only through what these tests cover.
 WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk cluster connection consume dead_letters delays \
 	transfer transport waiting worker) \
-	$(addprefix --ignore tests/integration/,connection/test_acl_journal.py cluster/test_views.py cluster/test_private_cluster.py)
+	$(addprefix --ignore=tests/integration/,connection/test_acl_journal.py cluster/test_views.py cluster/test_private_cluster.py)
 
 oldest: $(OLDEST)/.test
 	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
@@ -104,8 +104,9 @@ servers: $(VENV)/.test $(SERVERS)/.there
 
 # On one Redis that is a cluster and has all hash slots: it refuses each command and each script that touches two. `make
 # test` runs tests with workers with the default form of backup and a plain server, this with the other form and hash
-# slots. Tests with a cluster of several nodes are the same in both, so they are not here.
-ON_SLOTS := tests/lua tests/store tests/integration --ignore tests/integration/cluster
+# slots. Tests with a cluster of several nodes are the same in both, so they are not here. Neither are those of how the
+# page looks and of what it is mounted in: they see Redis through the server's other parts.
+ON_SLOTS := tests/lua tests/store tests/integration $(addprefix --ignore=tests/integration/,cluster serve/page serve/mounts)
 
 slots: $(VENV)/.test
 	DELAYQ_REDIS_SLOTS=1 DELAYQ_BACKUPS=list DELAYQ_STORE_FORMS=hash $(BIN)/python $(PYTEST) -m 'not long' $(ON_SLOTS)
