@@ -35,6 +35,7 @@ def test_a_worker_whose_subscription_ends_is_gone(store: DelayStore, workers: in
         killed = store.delivery.listen()
         for n in range(workers):
             store.leases.lead(str(n))
+        until(lambda: listening() == 1)
         assert is_gone(store) == (workers > 1)
         for _ in range(workers - 1):
             others.enter_context(store.delivery.listen())

@@ -80,7 +80,7 @@ def test_pool_processes_forked_later_run_no_transfer_worker(proj: Proj) -> None:
     assert all(run["at"] >= due for run in proj.runs(name="threads"))
     assert "delayq-transfer" not in _threads_in_children(proj, worker)
     assert _leader_pid(proj) == worker.process.pid
-    assert proj.server.client().pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 1)]
+    until(lambda: proj.server.client().pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 1)])
     again = proj.send("record", "again", countdown=1)
     assert again.get(timeout=20) == "again"
     assert len(proj.runs()) == 10

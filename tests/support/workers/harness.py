@@ -224,6 +224,8 @@ class Proj:
         """Ends the workers and the app's connections. Kombu would give these to the next app with the same settings."""
         for worker in self.workers:
             worker.close()
+        if self.conf["result_backend"] == "rpc://":
+            self.app.backend.result_consumer.stop()  # else it would wait for results for ever
         settings = self.app.connection_for_write()
         for pools in (kombu.pools.producers, kombu.pools.connections):
             pools[settings].force_close_all()

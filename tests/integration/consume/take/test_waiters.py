@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.consume.line import Line
 from kombu_delayq.consume.waiters import Room, Waiters
 from kombu_delayq.store.consuming.types import Landing
@@ -24,10 +25,10 @@ def waits(proj: Proj) -> int:
 
 @pytest.mark.parametrize(("options", "count"), [({}, 12), ({"max_connections": 6}, 5), ({"max_waiters": 5}, 5)])
 def test_as_many_queues_are_waited_for_as_the_options_allow(
-    make_proj: MakeProj, options: dict[str, int], count: int
+    make_proj: MakeProj, own_server: PrivateRedis, options: dict[str, int], count: int
 ) -> None:
     """Without ``max_connections`` kombu's own limit of ten is none; messages of the other queues are found, too."""
-    proj, received = make_proj(), []
+    proj, received = make_proj(own_server), []  # no other test's connection is counted
 
     def waits_of_all() -> int:
         with suppress(TimeoutError):
