@@ -1,8 +1,9 @@
 """Scripts for a node that a slot is moving to: they name one key, because a node refuses several while one is missing.
 
-While a slot moves, its old node answers ``ASK`` when it has none of a command's keys. The new node then has those that
-exist, and makes those that do not. But it runs no command that names several keys of which one is missing, which is so
-for nearly all of our scripts: a queue without messages has no list. So the script gets its other keys as arguments.
+While a slot moves, its old node answers ``ASK`` when it has none of a command's keys; before Redis 7.0 also when it
+lacks one of them. If it has none, the new node has those that exist, and makes those that do not. But it runs no
+command that names several keys of which one is missing, which is so for nearly all of our scripts: a queue without
+messages has no list. So the script gets its other keys as arguments.
 """
 
 import re
@@ -61,6 +62,11 @@ def with_one_key(command: Command) -> Command | None:
         return None
     count = int(command[2])
     return ("EVAL", _BEFORE + text, 1, command[3], count - 1, *command[4 : 3 + count], *command[3 + count :])
+
+
+def keys_of(command: Command) -> list[str | bytes]:
+    """Returns the keys that a script names, of which ``with_one_key`` leaves the first."""
+    return list(command[3 : 3 + int(command[2])])
 
 
 def counters_of(command: Command) -> list[str | bytes]:

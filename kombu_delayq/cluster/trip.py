@@ -8,7 +8,7 @@ from typing import Any
 import redis
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
 
-from kombu_delayq.cluster.one_key import counters_of, with_one_key
+from kombu_delayq.cluster.one_key import counters_of, keys_of, with_one_key
 from kombu_delayq.cluster.patience import Patience
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
 from kombu_delayq.cluster.slots import slot_of
@@ -196,8 +196,10 @@ class Trip:
     def _repeats(self, passenger: Passenger, node: Node, error: Exception) -> bool:
         """Whether a command is to be sent again after an error, and where to."""
         if isinstance(error, TryAgainError) and passenger.asked is not None and passenger.in_parts is None:
-            passenger.in_parts = with_one_key(passenger.command)
-            if passenger.in_parts is not None:
+            in_parts = with_one_key(passenger.command)
+            # Redis 6.2 answers ASK also while the old node has some of the keys: the script would take them for empty.
+            if in_parts is not None and not self._has_any(passenger, keys_of(passenger.command)):
+                passenger.in_parts = in_parts
                 self._pending.append(passenger)
                 return True
         if isinstance(error, PASSING):
@@ -223,17 +225,15 @@ class Trip:
         owner = self._pool.topology.owner_of(passenger.slot)
         if owner is None or owner == passenger.asked:
             return True
-        with redis.Redis(connection_pool=self._pool.of(owner)) as client:
+        with redis.Redis(connection_pool=self._pool.of(owner)) as client, client.pipeline(transaction=False) as pipe:
             for key in keys:
-                try:
-                    client.execute_command("EXISTS", key)
-                    return True  # it is there; or the slot no longer moves, and the next try tells
-                except AskError as error:
-                    if isinstance(error, MovedError):
-                        return True
-                except LOST:
-                    return True
-        return False
+                pipe.execute_command("EXISTS", key)  # one by one: which error comes for several depends on the version
+            try:
+                replies = pipe.execute(raise_on_error=False)
+            except LOST:
+                return True
+        # Without ASK the key is there; or the slot no longer moves, and the next try tells.
+        return not all(isinstance(reply, AskError) and not isinstance(reply, MovedError) for reply in replies)
 
     def _hold(self, passengers: list[Passenger], error: Exception) -> None:
         for passenger in passengers:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 import pytest
 import redis
@@ -11,6 +12,7 @@ from celery import Celery
 from kombu import Connection
 
 from kombu_delayq.cluster.pool import PATIENCE_S
+from kombu_delayq.cluster.topology import NoNode
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish
 from tests.support.servers.cluster import PrivateCluster, slot_of
@@ -106,6 +108,21 @@ def test_a_script_makes_no_counters_that_are_on_the_old_node(move: Move, count: 
         until(lambda: reply.done() or looked(client) > looks, what="the script is held up")
         move.move_keys()
         assert reply.result() == 2
+
+
+def test_a_script_makes_no_key_that_is_on_the_old_node(move: Move) -> None:
+    """Redis 6.2 answers ``ASK`` because of a key that is nowhere, although the old node has another one."""
+    keys = [f"{{{QUEUE}}}none", QUEUE]
+    with Connection(move.cluster.url) as connection:
+        client: Any = connection.default_channel.store.client
+        client.rpush(QUEUE, 1)
+        move.begin()
+        client.connection_pool.patience_s = 0.3
+        with pytest.raises(NoNode):
+            client.eval("return redis.call('RPUSH', KEYS[2], 2)", len(keys), *keys)
+        assert not move.there.client.execute_command("CLUSTER COUNTKEYSINSLOT", slot_of(QUEUE))
+        move.move_keys()
+        assert client.eval("return redis.call('RPUSH', KEYS[2], 2)", len(keys), *keys) == 2
 
 
 def looked(client: redis.Redis) -> int:
