@@ -8,6 +8,7 @@ import pytest
 from tests.support.conditions import until
 from tests.support.servers.certificates import Authority
 from tests.support.servers.cluster import PrivateCluster, slot_of
+from tests.support.servers.redis_version import need_tls
 from tests.support.servers.replication import Replication
 
 
@@ -88,6 +89,7 @@ def test_fails_over_and_changes_its_nodes(own_cluster: PrivateCluster) -> None:
 
 def test_offers_tls_and_a_password(tmp_path: Path) -> None:
     """With a certificate and a password, nodes find each other, and a slot moves."""
+    need_tls()
     authority = Authority(tmp_path, "authority")
     files = (authority.certificate, *authority.issue("127.0.0.1"))
     with PrivateCluster(primaries=2, replicas=1, password="secret", certificate=files) as cluster:

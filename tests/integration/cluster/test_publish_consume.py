@@ -15,6 +15,7 @@ from celery_ext.fast.recipe import Recipe
 from kombu_delayq import InvalidBrokerURL
 from tests.support.servers.certificates import Authority
 from tests.support.servers.cluster import PrivateCluster
+from tests.support.servers.redis_version import need_tls
 
 TASKS = Exchange("tasks", "direct")
 #: Queues on three nodes.
@@ -102,6 +103,7 @@ def test_purges_and_deletes(cluster: PrivateCluster) -> None:
 
 def test_connects_by_tls_with_a_password(tmp_path: Path) -> None:
     """The certificate of each node is checked."""
+    need_tls()
     authority = Authority(tmp_path, "authority")
     files = (authority.certificate, *authority.issue("127.0.0.1"))
     with PrivateCluster(primaries=2, replicas=0, password="secret", certificate=files) as cluster:

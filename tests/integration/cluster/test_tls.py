@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 from tests.support.looped import publish, queue_of
 from tests.support.servers.certificates import Authority
 from tests.support.servers.cluster import PrivateCluster
+from tests.support.servers.redis_version import need_tls
 
 QUEUES = [f"orders{number}" for number in range(6)]
 
@@ -24,7 +25,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ca(directory: Path) -> Authority:
-    """The authority of the nodes."""
+    """The authority of the nodes, where these speak TLS."""
+    need_tls()
     return Authority(directory, "ca")
 
 

@@ -16,6 +16,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.servers.certificates import Authority
 from tests.support.servers.proxies import Proxy
+from tests.support.servers.redis_version import has_tls
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 
@@ -38,12 +39,10 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tls]:
         port = free.port
     options = ("--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key))
     with ExitStack() as running:
-        server = PrivateRedis(*options, "--tls-ca-cert-file", str(authority.certificate), "--tls-auth-clients", "no")
-        running.callback(server.close)
-        try:
-            server.start()
-        except RuntimeError:  # built without TLS
-            server.close()
+        if has_tls():
+            options = (*options, "--tls-ca-cert-file", str(authority.certificate), "--tls-auth-clients", "no")
+            server = running.enter_context(PrivateRedis(*options))
+        else:
             server = running.enter_context(PrivateRedis())
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             context.load_cert_chain(certificate, key)

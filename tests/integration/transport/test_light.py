@@ -10,7 +10,6 @@ from kombu import Connection
 
 from celery_ext import Call, browse, cancel, get, install, reschedule, send_many
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark.read.arguments import cut_arguments
 from tests.integration.bulk.test_send_many_golden import ETA, NOW, record, sent
 from tests.integration.fast.test_golden import Both, both  # noqa: F401  # a fixture
 from tests.support.workers.harness import TRANSPORT, MakeProj
@@ -98,17 +97,6 @@ def test_readers_read_both(redis_server: PrivateRedis) -> None:
     assert moved.due.year == 2100
     assert moved.kwargs == LONG
     assert cancel(app, ids[1]) == "cancelled"
-
-
-def test_spark_cuts_arguments_out_of_both() -> None:
-    """The Spark source reads the arguments in bodies of both kinds."""
-    body = '[[1], {"a": "[x"}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
-    import base64
-
-    assert cut_arguments([body, base64.b64encode(body.encode()).decode(), None]) == (
-        [b"[1]", b"[1]", None],
-        [b'{"a": "[x"}', b'{"a": "[x"}', None],
-    )
 
 
 def test_plain_messages_and_protocol_1_are_light_too(redis_server: PrivateRedis) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from celery_ext.spark.read import parse
+from celery_ext.spark.read.arguments import cut_arguments
 from celery_ext.spark.read.batch import Rows
 from celery_ext.spark.read.schema import COLUMNS, arrow_schema, schema_of
 from celery_ext.waiting.delayed_task import DelayedTask
@@ -118,6 +120,15 @@ def test_marks_are_no_part_of_a_message() -> None:
     assert [row["priority"] for row in rows] == [7, 0, 0, 0]
     assert [row["size"] for row in rows[:3]] == [len(body)] * 3
     assert [row["raw"] for row in rows] == [body, body, body, b""]
+
+
+def test_arguments_are_cut_out_of_text_and_of_base64() -> None:
+    """A body is in base64, or text as with the transport option ``text_bodies``."""
+    body = '[[1], {"a": "[x"}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
+    assert cut_arguments([body, b64encode(body.encode()).decode(), None]) == (
+        [b"[1]", b"[1]", None],
+        [b'{"a": "[x"}', b'{"a": "[x"}', None],
+    )
 
 
 def test_a_lost_message_has_a_row() -> None:
