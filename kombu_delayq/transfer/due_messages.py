@@ -35,6 +35,9 @@ class DueMessages:
         self._on_transfer = on_transfer
         self._refused: set[QueueForm] = set()
         self._in_other_form: set[QueueForm] = set()
+        #: Queues in Redisson's form: those that have messages, and those whose last one others have taken since.
+        self._listed: set[QueueForm] = set()
+        self._left: set[QueueForm] = set()
         self._limits = Limits()
 
     def look(self, store: TransportStore, registered: Iterable[str]) -> None:
@@ -47,6 +50,9 @@ class DueMessages:
         self._limits.report(store)
         heads = store.delivery.heads(self.due_times.queues)
         self.due_times.update(heads)
+        listed = {form for form in heads.due_ms if form.backup == "list"}
+        self._left = (self._left | self._listed) - listed
+        self._listed = listed
         for form in heads.due_ms:
             if form.backup != store.backup and form not in self._in_other_form:
                 self._in_other_form.add(form)
@@ -59,6 +65,14 @@ class DueMessages:
         self.due_times.note_head(form, due_ms)
         if form.backup == "hash":
             registered.add(form.queue)
+        elif form.backup == "list":
+            self._listed.add(form)
+
+    def clear(self, store: TransportStore) -> None:
+        """Removes what is left in Redis of queues whose last message another client has taken; a transfer does that."""
+        for form in tuple(self._left):
+            self.transfer_batch(store, form)
+            self._left.discard(form)
 
     def in_list_form(self, store: TransportStore) -> Iterable[str]:
         """Returns the names of the queues that may have messages in Redisson's form."""
@@ -83,6 +97,8 @@ class DueMessages:
         self._refused.discard(form)
         self._limits.report(store)
         self.due_times.note_transfer(form, done)
+        if done.next_due_ms is None:
+            self._listed.discard(form)
         self._report(form.queue, done)
         return done
 

@@ -156,6 +156,7 @@ class TransferWorker:
         self._messages.look(store, self._leadership.registered)
         self._announcements.follow(self._messages.in_list_form(store))
         if self.leading:
+            self._messages.clear(store)
             self._forgetting.go_on(store, self._leadership.registered, self._announcements)
             self._renaming.go_on(store, self._leadership.registered)
         else:

@@ -16,15 +16,16 @@ def until(condition: Callable[[], T], timeout_s: float = DEADLINE_S, what: str =
 
     A slow condition is asked less often: other tests need the processor.
     """
-    deadline = monotonic() + timeout_s
-    while True:
-        begun = monotonic()
-        value = condition()
-        if value:
-            return value
-        if monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s} s: {what or condition}; last value {value!r}")
-        sleep(min(max(2 * (monotonic() - begun), 0.01), 0.5))
+    value = _last(condition, bool, timeout_s)
+    if not value:
+        raise AssertionError(f"not within {timeout_s} s: {what or condition}; last value {value!r}")
+    return value
+
+
+def until_equal(get: Callable[[], T], expected: T, timeout_s: float = DEADLINE_S, what: str = "") -> None:
+    """Waits until a value is the expected one. A test that fails shows in what its last value differs."""
+    value = _last(get, lambda value: value == expected, timeout_s)
+    assert value == expected, f"not within {timeout_s} s: {what or get}"
 
 
 def stays(condition: Callable[[], object], for_s: float, what: str = "") -> None:
@@ -34,3 +35,14 @@ def stays(condition: Callable[[], object], for_s: float, what: str = "") -> None
         value = condition()
         assert value, f"did not stay true for {for_s} s: {what or condition}; value {value!r}"
         sleep(0.05)
+
+
+def _last(get: Callable[[], T], is_wanted: Callable[[T], bool], timeout_s: float) -> T:
+    """Returns a value as soon as it is wanted, or the last one within ``timeout_s``."""
+    deadline = monotonic() + timeout_s
+    while True:
+        begun = monotonic()
+        value = get()
+        if is_wanted(value) or monotonic() > deadline:
+            return value
+        sleep(min(max(2 * (monotonic() - begun), 0.01), 0.5))
