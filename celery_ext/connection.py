@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kombu.connection import Connection
+from kombu.utils.url import maybe_sanitize_url
 from redis import ConnectionPool
 from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionError, ResponseError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.errors import JournalUnavailable, OtherTransport
 from kombu_delayq.store import DelayStore
+from kombu_delayq.urls import STOCK_SCHEMES, split
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
@@ -120,6 +122,43 @@ def store_of_consumer(consumer: Any) -> DelayStore | None:
 def uses_delayq(connection: Connection) -> bool:
     """Whether a connection uses our transport. Connects to nothing."""
     return issubclass(connection.get_transport_cls().Channel, DelayedChannel)
+
+
+def stock_transport(app: Any) -> str | None:
+    """Returns the name of the transport that an app itself uses, if it is not ours; else None."""
+    if app is None:
+        return None
+    for connect in (app.connection_for_write, app.connection_for_read):
+        name = app.conf.broker_transport
+        try:
+            connection = connect()
+            name = connection.transport_cls
+            ours = uses_delayq(connection)
+        except (ImportError, KeyError, AttributeError):  # the app's transport does not exist, so it is not ours
+            ours = False
+        if not ours:
+            return str(name)
+    return None
+
+
+def bypasses(conf: Any) -> Iterator[tuple[str, str]]:
+    """Yields the broker URLs of an app that make kombu overlook our transport, and what to write instead.
+
+    kombu takes a scheme with ``+``, such as ``redis+socket``, for the transport, and drops ``broker_transport``.
+
+    Args:
+        conf: The settings of the app.
+
+    Yields:
+        The URL without its password, and the scheme to write.
+    """
+    if not str(conf.broker_transport or "").startswith("kombu_delayq."):
+        return
+    for given in (conf.broker_read_url, conf.broker_write_url, conf.broker_url):
+        for url in split(given or ""):
+            scheme = url.partition("://")[0].lower()
+            if "+" in scheme and scheme not in STOCK_SCHEMES:
+                yield str(maybe_sanitize_url(url)), "delayq+socket" if scheme == "redis+socket" else "delayq"
 
 
 def is_permanent(error: BaseException) -> bool:

@@ -18,6 +18,7 @@ from types import ModuleType
 import click
 
 from celery_ext.cli import delayq
+from celery_ext.doctor.checks import CHECKS
 from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
 from kombu_delayq import errors, scripts
@@ -98,6 +99,13 @@ def commands(command: click.Command = delayq, name: str = "delayq") -> Lines:
     yield from (f"## `{name}`", "", "```text", *command.get_help(context).splitlines(), "```", "")
     for sub in command.commands.values() if isinstance(command, click.Group) else ():
         yield from commands(sub, f"{name} {sub.name}")
+
+
+def doctor_checks() -> Lines:
+    """Yields a row for each check of `delayq doctor`."""
+    yield from _table("check", "question", "needs")
+    for check in CHECKS:
+        yield _row(f"`{check.name}`", inspect.getdoc(check.look), " and ".join(need.value for need in check.needs))
 
 
 def error_rows(module: ModuleType) -> Lines:
@@ -234,6 +242,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "keys": keys,
     "scripts": script_headers,
     "commands": commands,
+    "doctor checks": doctor_checks,
     "errors": lambda: error_rows(errors),
     "spark errors": lambda: error_rows(spark_errors),
     "packages": packages,

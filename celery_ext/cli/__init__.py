@@ -17,6 +17,7 @@ from celery_ext.cli.commands.completion import completion
 from celery_ext.cli.commands.convert import convert
 from celery_ext.cli.commands.dead_letters import dead_letters
 from celery_ext.cli.commands.demo import demo
+from celery_ext.cli.commands.doctor import doctor
 from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
 from celery_ext.cli.commands.journal import journal
@@ -46,7 +47,7 @@ Exit codes:
 
 @click.group(
     cls=QuietGroup,
-    readers=("status", "list", "show", "export"),
+    readers=("status", "doctor", "list", "show", "export"),
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
@@ -92,7 +93,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
 
 
 for _command in (
-    *(status, list_, show, cancel, reschedule, run_now, purge),
+    *(status, doctor, list_, show, cancel, reschedule, run_now, purge),
     *(dead_letters, export, import_, repair, convert, transfer, journal, serve, tokens, demo, completion),
 ):
     delayq.add_command(_command)

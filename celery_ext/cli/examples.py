@@ -13,6 +13,11 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq status --check --leader --max-overdue 5s": "For a monitor",
         "delayq status orders --json": "One queue, for a script",
     },
+    "doctor": {
+        "celery -A shop delayq doctor": "All checks",
+        "celery -A shop delayq doctor --only clock --only eviction": "Two of them",
+        "celery -A shop delayq doctor --json | jq '.findings[].found'": "For a script",
+    },
     "list": {
         "delayq list orders": "The next 20 messages of a queue",
         "delayq list --due-before 1h --limit 0": "All that comes due in the next hour",

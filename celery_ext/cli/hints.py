@@ -1,27 +1,9 @@
-"""Says where else delayed tasks are: under other key prefixes, or in workers of an app that is not switched over."""
+"""Says where else delayed tasks are: under other key prefixes."""
 
 from collections.abc import Mapping
 
-from celery import Celery
-
-from celery_ext.connection import uses_delayq
-
 #: How many prefixes are named.
 PREFIXES_NAMED = 5
-
-
-def stock_transport(app: Celery | None) -> str | None:
-    """Returns the name of the transport that an app itself uses, if it is not ours; else None."""
-    if app is None:
-        return None
-    for connection in (app.connection_for_write(), app.connection_for_read()):
-        try:
-            ours = uses_delayq(connection)
-        except (ImportError, KeyError, AttributeError):  # the app's transport does not exist, so it is not ours
-            ours = False
-        if not ours:
-            return str(connection.transport_cls)
-    return None
 
 
 def prefixes_in_words(prefixes: Mapping[str, int], *, app: bool) -> str:

@@ -24,25 +24,35 @@ DEPTH = 4
 
 def problems(app: "Celery") -> Iterator[str]:
     """Yields a sentence or two for each way in which tasks of an app are declared without effect."""
-    tasks = [task for name, task in sorted(app.tasks.items()) if not name.startswith("celery.")]
     if not is_installed(app):
-        unread = [
-            task.name
-            for task in tasks
-            if any(getattr(task, name, None) is not None for name in (*ATTRIBUTES, OLD_ATTRIBUTE))
-        ]
-        if unread:
+        if found := unread(app):
             yield (
-                f"delay_chain and dead_letter_queue of {_in_words(unread)} have no effect: the app does not use the "
-                "transport of kombu-delayq, and celery_ext.install(app) was not called where it is made"
+                f"delay_chain and dead_letter_queue of {tasks_in_words(found)} have no effect: the app does not use "
+                "the transport of kombu-delayq, and celery_ext.install(app) was not called where it is made"
             )
-        return
-    idle = [task.name for task in tasks if task.delay_chain is not None and not may_retry(task)]
-    if idle:
+    elif idle := idle_chains(app):
         yield (
-            f"delay_chain of {_in_words(idle)} has no effect: only a failure that autoretry_for names, or that calls "
-            "retry(), waits for its next step. Any other ends the task"
+            f"delay_chain of {tasks_in_words(idle)} has no effect: only a failure that autoretry_for names, or that "
+            "calls retry(), waits for its next step. Any other ends the task"
         )
+
+
+def unread(app: "Celery") -> list[str]:
+    """Returns the names of the tasks that declare something which only ``celery_ext.install(app)`` lets be read."""
+    names = (*ATTRIBUTES, OLD_ATTRIBUTE)
+    return [task.name for task in own_tasks(app) if any(getattr(task, name, None) is not None for name in names)]
+
+
+def idle_chains(app: "Celery") -> list[str]:
+    """Returns the names of the tasks with a delay chain for which no failure waits."""
+    return [
+        task.name for task in own_tasks(app) if getattr(task, "delay_chain", None) is not None and not may_retry(task)
+    ]
+
+
+def own_tasks(app: "Celery") -> list[Any]:
+    """Returns the tasks of an app, without those that Celery brings."""
+    return [task for name, task in sorted(app.tasks.items()) if not name.startswith("celery.")]
 
 
 def may_retry(task: Any) -> bool:
@@ -104,5 +114,6 @@ def _nested_code(code: CodeType) -> Iterator[CodeType]:
             yield from _nested_code(constant)
 
 
-def _in_words(names: list[str]) -> str:
+def tasks_in_words(names: list[str]) -> str:
+    """Returns ``task a``, or ``tasks a, b``."""
     return f"task {names[0]}" if len(names) == 1 else f"tasks {', '.join(names)}"

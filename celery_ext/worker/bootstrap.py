@@ -6,15 +6,13 @@ from typing import Any
 from celery import _state
 from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready
 from kombu.log import get_logger
-from kombu.utils.url import maybe_sanitize_url
 from redis.exceptions import RedisError
 
-from celery_ext.connection import store_of_consumer, uses_delayq
+from celery_ext.connection import bypasses, store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app, use_fast_publisher
 from celery_ext.fast.publisher import FastPublisher
 from celery_ext.spreading.declared import consume_parts
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.urls import STOCK_SCHEMES, split
 
 logger = get_logger(__name__)
 
@@ -120,22 +118,11 @@ def note_spread(sender: Any, **kwargs: Any) -> None:
 def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
     """Ends a worker whose broker URL makes kombu overlook our transport.
 
-    kombu takes a scheme with ``+``, such as ``redis+socket``, for the transport, and drops ``broker_transport``.
-
     Raises:
         SystemExit: The message says what to write instead. Celery would only log an exception of another type.
     """
-    conf = sender.app.conf
-    if not str(conf.broker_transport or "").startswith("kombu_delayq."):
-        return
-    for given in (conf.broker_read_url, conf.broker_write_url, conf.broker_url):
-        for url in split(given or ""):
-            scheme = url.partition("://")[0].lower()
-            if "+" in scheme and scheme not in STOCK_SCHEMES:
-                raise SystemExit(
-                    f"broker_url {maybe_sanitize_url(url)} makes kombu overlook broker_transport; "
-                    f"write {'delayq+socket' if scheme == 'redis+socket' else 'delayq'}://… instead"
-                )
+    for url, scheme in bypasses(sender.app.conf):
+        raise SystemExit(f"broker_url {url} makes kombu overlook broker_transport; write {scheme}://… instead")
 
 
 def _install(app: Any) -> None:

@@ -31,6 +31,7 @@ from kombu_delayq.store.viewing.audit import Audit
 from kombu_delayq.store.viewing.figures import Figures
 from kombu_delayq.store.viewing.nodes import Nodes
 from kombu_delayq.store.viewing.scan import Scan
+from kombu_delayq.store.viewing.servers import Servers
 
 OLDEST_REDIS = (6, 2)
 
@@ -120,6 +121,7 @@ class OperatorStore(WaitingStore, Protocol):
     renamed: Renamed
     figures: Figures
     nodes: Nodes
+    servers: Servers
     audit: Audit
     answers: Answers
 
@@ -157,6 +159,7 @@ class DelayStore(Store):
         promotion: Takes in rows of a journal, and tells whether Redis has lost data.
         figures: Counts the messages of many queues, and what has happened to them.
         nodes: Looks at the nodes of a Redis Cluster.
+        servers: Looks at the servers themselves: memory, disk, clock.
         audit: Notes who did what.
         answers: Keeps the first answers to requests of the HTTP API.
     """
@@ -187,5 +190,6 @@ class DelayStore(Store):
         self.promotion = Promotion(shared, registry)
         self.figures = Figures(shared)
         self.nodes = Nodes(shared)
+        self.servers = Servers(shared)
         self.audit = Audit(shared)
         self.answers = Answers(shared)

@@ -84,7 +84,7 @@ def settle(client: Any, *, sentinel: bool = False, cluster: bool = False) -> str
     scheme = _meant_of_cluster(client, given) if cluster else _meant(client, given, sentinel)
     _settle_alternates(client, scheme)
     if given and scheme != "socket":
-        _take(client, parse_url(hosts.with_one_host(client.hostname) if cluster else client.hostname))
+        _take(client, _parse(hosts.with_one_host(client.hostname) if cluster else client.hostname))
     client.uri_prefix = None
     if scheme in ("rediss", "delayqs+cluster") or client.ssl:
         first = client._initial_params
@@ -240,6 +240,17 @@ def _settle_alternates(client: Any, scheme: str) -> None:
     client.alt[:] = [with_scheme(url, STOCK_SCHEMES if scheme == "sentinel" else {}) for url in urls]
     if client.cycle is not None and not isinstance(client.cycle, _OurAlternates):
         client.cycle = _OurAlternates(client.cycle, cluster=cluster)
+
+
+def _parse(url: str) -> dict[str, Any]:
+    try:
+        parsed: dict[str, Any] = parse_url(url)
+    except ValueError:  # its text has what stands in the place of the port, which may be a part of the password
+        raise InvalidBrokerURL(
+            "the broker URL cannot be read: what stands in the place of its port is no number. Write special "
+            "characters of a password percent-encoded, such as %23 for # and %2F for /"
+        ) from None
+    return parsed
 
 
 def _take(client: Any, url: dict[str, Any]) -> None:

@@ -8,11 +8,10 @@ from kombu.connection import Connection
 from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.hints import stock_transport
 from celery_ext.cli.letter_options import named_by
 from celery_ext.cli.queues import known_queues
 from celery_ext.cli.status import cluster, journal
-from celery_ext.connection import look_at_journal
+from celery_ext.connection import look_at_journal, stock_transport
 from celery_ext.spreading.figures import counts_together, stats_together
 from celery_ext.spreading.rows import Spreads, members_of
 from kombu_delayq.message.times import iso_of

@@ -162,6 +162,7 @@ def test_shuffled_list_stays_on_our_transport() -> None:
         (";redis://:secret@a", DOTTED, "neither a host nor a socket"),
         ("delayq://:secret@a?foo=secret&bar=1", None, "that kombu does not know: bar, foo"),
         ("delayq://:secret@a?ssl=secret", None, "write delayqs://"),
+        ("redis://:secret#1@localhost:6379/0", DOTTED, "such as %23 for #"),
         ("localhost:7102", DOTTED, "is missing: write redis://localhost:7102"),
         ("redis:6379/3?password=secret", DOTTED, "is missing: write redis://redis:6379/3"),
         (":se/cr@t:secret@localhost", DOTTED, "is missing: write redis://**@localhost"),

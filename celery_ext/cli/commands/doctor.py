@@ -1,0 +1,114 @@
+"""``delayq doctor``."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import click
+
+from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.colours import bad, good, warning
+from celery_ext.cli.options import json_option
+from celery_ext.cli.output import escaped, table
+from celery_ext.doctor.checks import CHECKS, Check
+from celery_ext.doctor.examine import examine
+from celery_ext.doctor.finding import Finding, Level
+
+_COLOURS: dict[Level, Callable[[str], str]] = {
+    Level.OK: good,
+    Level.NOTICE: str,
+    Level.WARNING: warning,
+    Level.ERROR: bad,
+}
+#: What counts findings, in the order of the last line.
+_WORDS = {Level.ERROR: "errors", Level.WARNING: "warnings", Level.NOTICE: "notices", Level.OK: "ok"}
+#: Widths of the first two columns.
+_LEVEL, _NAME = max(map(len, Level)), max(len(check.name) for check in CHECKS)
+
+_EPILOG = """
+\b
+Exit codes:
+  0  No warning and no error.
+  1  A warning or an error.
+  2  The command line is wrong.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "--only",
+    metavar="CHECK",
+    multiple=True,
+    type=click.Choice([check.name for check in CHECKS]),
+    help="Make this check alone. May be repeated; --list names them.",
+)
+@click.option("--list", "is_list", is_flag=True, help="List the checks, and end.")
+@click.option("--quiet", is_flag=True, help="Show warnings and errors alone.")
+@json_option("Print one JSON object instead.")
+@click.pass_obj
+def doctor(broker: CliBroker, /, only: tuple[str, ...], is_list: bool, quiet: bool, as_json: bool) -> None:
+    """Look for what keeps delayed tasks from running as they should, and say what to do.
+
+    It checks the app of `celery -A app`, its settings and URLs, the Redis behind them, and what waits there. It changes
+    nothing. Without an app it checks the broker alone.
+    """
+    checks = [check for check in CHECKS if not only or check.name in only]
+    if is_list:
+        click.echo(_listed(checks, as_json=as_json))
+        return
+    findings = []
+    if not as_json:
+        _print_subject(broker)
+    for finding in examine(checks, broker.app, lambda: broker.connection(hurried=True)):
+        findings.append(finding)
+        if not as_json and (finding.level.is_bad or not quiet):
+            click.echo("\n".join(_lines(finding)))
+    if as_json:
+        click.echo(json.dumps(_report(findings, broker), indent=2))
+    else:
+        click.echo(_sum(findings))
+    raise SystemExit(int(any(finding.level.is_bad for finding in findings)))
+
+
+def _listed(checks: Sequence[Check], *, as_json: bool) -> str:
+    rows = [(check.name, check.question, " and ".join(need.value for need in check.needs)) for check in checks]
+    if as_json:
+        return json.dumps([dict(zip(("check", "question", "needs"), row, strict=True)) for row in rows], indent=2)
+    return "\n".join(table(["CHECK", "QUESTION", "NEEDS"], rows))
+
+
+def _print_subject(broker: CliBroker) -> None:
+    if broker.app is None:
+        click.echo("no app is given, so the broker alone is checked: celery -A app delayq doctor checks both\n")
+
+
+def _report(findings: Iterable[Finding], broker: CliBroker) -> dict[str, object]:
+    found = list(findings)
+    counts = Counter(finding.level for finding in found)
+    return {
+        "app": broker.app and broker.app.main,
+        "bad": any(finding.level.is_bad for finding in found),
+        "counts": {str(level): counts[level] for level in Level},
+        "findings": [finding.as_json() for finding in found],
+    }
+
+
+def _lines(finding: Finding) -> Iterable[str]:
+    """Yields the lines of a finding: what was found, what to do, and where to read on."""
+    level = _COLOURS[finding.level](f"{finding.level:<{_LEVEL}}")
+    yield f"{level}  {finding.check:<{_NAME}}  {escaped(finding.found)}"
+    indent = " " * (_LEVEL + _NAME + 4)
+    if finding.do:
+        yield f"{indent}→ {escaped(finding.do)}"
+    if finding.page:
+        yield f"{indent}  docs/{finding.page}"
+
+
+def _sum(findings: Sequence[Finding]) -> str:
+    counts = Counter(finding.level for finding in findings)
+    parts = []
+    for level, words in _WORDS.items():
+        if counts[level]:
+            text = f"{counts[level]} {words if counts[level] != 1 or level is Level.OK else words.removesuffix('s')}"
+            parts.append(_COLOURS[level](text))
+    return f"\n{', '.join(parts)}"

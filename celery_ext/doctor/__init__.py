@@ -1,0 +1,1 @@
+"""What `delayq doctor` looks for: settings, servers and processes that keep delayed tasks from running well."""

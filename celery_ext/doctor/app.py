@@ -1,0 +1,234 @@
+"""Checks of an app and its settings. They connect to nothing."""
+
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kombu.connection import Connection
+from kombu.utils.url import maybe_sanitize_url
+
+from celery_ext.connection import TRANSPORT, bypasses, stock_transport
+from celery_ext.delays.declarations import idle_chains, own_tasks, unread
+from celery_ext.delays.durations import in_words
+from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.subject import Subject
+from kombu_delayq import urls
+from kombu_delayq.cluster import Transport as ClusterTransport
+from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
+from kombu_delayq.options import parse
+from kombu_delayq.transport import SentinelTransport, Transport
+
+#: How long a stock worker may hold a message before another gets it, in s. Source: kombu.transport.redis.Channel.
+VISIBILITY_TIMEOUT_S = 3600
+#: Variables that Celery reads before an app's settings, and the settings. Source: celery.app.utils.Settings.
+_VARIABLES = {
+    "CELERY_BROKER_URL": "broker_url",
+    "CELERY_BROKER_READ_URL": "broker_read_url",
+    "CELERY_BROKER_WRITE_URL": "broker_write_url",
+}
+_TRAPS = "how-to/broker-urls.md#traps"
+
+
+def transport(subject: Subject) -> Findings:
+    """Is the transport that the app really gets ours?"""
+    name = stock_transport(subject.the_app)
+    if name is not None:
+        yield Finding(
+            Level.ERROR,
+            f"the app itself uses the stock transport {name!r}: its delayed tasks wait in the memory of workers",
+            f'set broker_transport = "{TRANSPORT}"',
+            "how-to/migrate.md#switch",
+        )
+
+
+def broker_url(subject: Subject) -> Findings:
+    """Does kombu read each broker URL as it is meant?"""
+    conf = subject.the_app.conf
+    found = dict[Finding, None]()  # most apps have one URL for both purposes
+    for url, scheme in dict.fromkeys(bypasses(conf)):
+        yield Finding(
+            Level.ERROR, f"the broker URL {url} makes kombu overlook broker_transport", f"write {scheme}://…", _TRAPS
+        )
+    yield from _variables(conf)
+    for url in dict.fromkeys(url for given in _given_urls(conf) for url in urls.split(given)):
+        if "#" in url:
+            yield Finding(
+                Level.ERROR,
+                "a broker URL has the character '#': all behind it is ignored, such as the host behind a password",
+                "write %23 in its place",
+                _TRAPS,
+            )
+    for connect in (subject.the_app.connection_for_write, subject.the_app.connection_for_read):
+        found |= dict.fromkeys(_settled(connect, str(conf.broker_transport)))
+    yield from found
+    read, write = conf.broker_read_url, conf.broker_write_url
+    if read != write:
+        yield Finding(
+            Level.NOTICE,
+            f"the app publishes to {_shown(write)} and consumes from {_shown(read)}: the checks look at the second",
+            page="how-to/broker-urls.md",
+        )
+
+
+def _given_urls(conf: Any) -> Iterator[Any]:
+    yield from filter(None, (conf.broker_url, conf.broker_read_url, conf.broker_write_url))
+
+
+def _shown(given: Any) -> str:
+    return "; ".join(str(maybe_sanitize_url(url)) for url in urls.split(given or ""))
+
+
+def _variables(conf: Any) -> Findings:
+    """Finds variables of the environment that hide a setting."""
+    for variable, setting in _VARIABLES.items():
+        taken, given = os.environ.get(variable), conf.get(setting)
+        if taken and given and taken != given:
+            yield Finding(
+                Level.NOTICE,
+                f"the variable {variable} takes the place of the setting {setting}: {_shown(taken)} instead of "
+                f"{_shown(given)}",
+                "unset it, unless it is meant. All processes of the app need the same broker",
+                "troubleshooting.md#delayq-asks-the-wrong-broker",
+            )
+
+
+def _settled(connect: Callable[[], Connection], name: str) -> Findings:
+    """Lets a connection of ours read its URL, as the first use of it would; ``name`` is that of the transport."""
+    try:
+        connection = connect()
+        made: Any = connection.transport
+    except InvalidBrokerURL as error:
+        yield Finding(Level.ERROR, str(error), "write the URL as the message says", _TRAPS)
+        return
+    except InvalidOptions:  # the check of the options says so
+        return
+    except (ImportError, KeyError, AttributeError) as error:
+        yield Finding(Level.ERROR, f"kombu cannot load the transport {name!r}: {error}", page=_TRAPS)
+        return
+    if not isinstance(made, (Transport, SentinelTransport, ClusterTransport)):
+        return
+    database = str(connection.virtual_host or "").strip("/")
+    if database and not database.isdigit() and not str(connection.hostname).startswith(("/", "socket")):
+        yield Finding(
+            Level.ERROR,
+            f"the broker URL {connection.as_uri()} names the database {database!r}, which is no number",
+            "write the number of the database at its end, such as /0",
+            _TRAPS,
+        )
+    if connection.ssl and connection.ssl.get("ssl_cert_reqs") in (ssl.CERT_NONE, "none"):
+        yield Finding(
+            Level.NOTICE,
+            "TLS does not check the certificate of the server: who is between can read and change everything",
+            "write delayqs://…, or set broker_use_ssl",
+            "how-to/broker-urls.md#tls",
+        )
+
+
+def options(subject: Subject) -> Findings:
+    """Are the transport options known, and do they fit together?"""
+    of_kombu = {
+        option
+        for kind in (Transport, SentinelTransport, ClusterTransport)
+        for option in kind.Channel.from_transport_options
+    }
+    try:
+        found, warning = parse(subject.transport_options, of_kombu)
+    except InvalidOptions as error:
+        yield Finding(Level.ERROR, str(error), "mend broker_transport_options", "reference/options.md")
+        return
+    if warning:
+        yield Finding(Level.WARNING, warning, "take them out, or mend their names", "reference/options.md")
+    if found.lease_ttl <= 2 * found.poll_interval:
+        yield Finding(
+            Level.WARNING,
+            f"lease_ttl={found.lease_ttl:g} is not above two poll intervals ({found.poll_interval:g} s each): "
+            "transfer workers take the lead from each other",
+            "raise lease_ttl, or lower poll_interval",
+            "reference/options.md",
+        )
+    if found.journal_url and found.journal_horizon <= 2 * found.journal_lead:
+        yield Finding(
+            Level.WARNING,
+            f"journal_horizon={found.journal_horizon:g} is not well above journal_lead={found.journal_lead:g}: "
+            "messages go to the database and come back at once",
+            "raise journal_horizon",
+            "how-to/months-ahead.md",
+        )
+
+
+def install(subject: Subject) -> Findings:
+    """Was ``celery_ext.install`` called where something needs it?"""
+    if subject.installed:
+        return
+    app = subject.the_app
+    users = []
+    if tasks := unread(app):
+        users.append(f"delay_chain or dead_letter_queue of {named(tasks)}")
+    if subject.transport_options.get("countdown_by") == "broker":
+        users.append("countdown_by='broker'")
+    if "delayq_levels" in app.conf:
+        users.append("delayq_levels")
+    if users:
+        yield Finding(
+            Level.WARNING,
+            "celery_ext.install(app) is not called where the app is made, so publishers do not read "
+            f"{', '.join(users)}. Workers call it themselves",
+            "call celery_ext.install(app) behind the line that makes the app",
+            "how-to/retry-schedule.md#switch-it-on",
+        )
+
+
+def chains(subject: Subject) -> Findings:
+    """Does a failure of each task with a delay chain wait for the chain?"""
+    if idle := idle_chains(subject.the_app):
+        yield Finding(
+            Level.WARNING,
+            f"the delay_chain of {named(idle)} has no effect: no failure waits for its next step",
+            "add autoretry_for to the task, or call its retry()",
+            "how-to/retry-schedule.md#which-failures-count",
+        )
+
+
+def visibility_timeout(subject: Subject) -> Findings:
+    """Is the visibility timeout above the longest task, where one counts?"""
+    app = subject.the_app
+    timeout_s = float(subject.transport_options.get("visibility_timeout", VISIBILITY_TIMEOUT_S))
+    ours = stock_transport(app) is None and subject.options.consume == "take"
+    if ours and timeout_s <= subject.options.consumer_ttl:
+        yield Finding(
+            Level.WARNING,
+            f"visibility_timeout={timeout_s:g} is not above consumer_ttl={subject.options.consumer_ttl:g}: what a "
+            "living consumer holds may come a second time",
+            "raise visibility_timeout, or lower consumer_ttl",
+            "how-to/migrate.md#what-is-different-afterwards",
+        )
+    if ours:
+        return
+    limits = {task.name: _limit_s(app, task) for task in own_tasks(app)}
+    longer = [name for name, limit_s in limits.items() if limit_s and limit_s >= timeout_s]
+    if longer:
+        longest_s = max(limits[name] or 0 for name in longer)
+        yield Finding(
+            Level.WARNING,
+            f"visibility_timeout is {in_words(timeout_s, plain=True)}, and tasks may run for "
+            f"{in_words(longest_s, plain=True)}: {named(longer)}. What is not acknowledged by then runs twice",
+            "raise visibility_timeout above the longest task, or switch to consume='take', which has none",
+            "how-to/outage.md#of-stock-workers",
+        )
+    unlimited = [task.name for task in own_tasks(app) if not limits[task.name] and task.acks_late]
+    if unlimited:
+        yield Finding(
+            Level.NOTICE,
+            f"tasks are acknowledged late and have no time limit: {named(unlimited)}. One that runs for longer than "
+            f"{in_words(timeout_s, plain=True)}, the visibility_timeout, runs twice",
+            "give them a time_limit below visibility_timeout",
+            "how-to/outage.md#of-stock-workers",
+        )
+
+
+def _limit_s(app: Any, task: Any) -> float | None:
+    """Returns how long a task may run, in s; None if no limit is set."""
+    conf = app.conf
+    limit: float | None = task.time_limit or conf.task_time_limit or task.soft_time_limit or conf.task_soft_time_limit
+    return limit

@@ -1,0 +1,137 @@
+"""Checks of what waits at a broker, and of who is there to move it on."""
+
+from typing import TYPE_CHECKING
+
+from celery_ext.connection import look_at_journal
+from celery_ext.delays.durations import in_words
+from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.subject import Subject
+from celery_ext.spreading.rows import Spreads, members_of
+
+if TYPE_CHECKING:
+    from kombu_delayq.store.queues import QueueStats
+
+
+def leader(subject: Subject) -> Findings:
+    """Does a transfer worker lead, and keep up?"""
+    store = subject.the_store
+    if store.leases.leader() is None:
+        delayed = sum(stats.delayed for stats in _overview(subject))
+        yield Finding(
+            Level.ERROR if delayed else Level.WARNING,
+            "no transfer worker runs: nothing that is due will be delivered"
+            + (f", and {delayed:,} messages wait" if delayed else ""),
+            "start a worker with kombu-delayq, or `celery -A app delayq transfer`",
+            "troubleshooting.md#status-shows-no-leader",
+        )
+        return
+    lease_ms = store.options.lease_ttl * 1000
+    late = [
+        stats
+        for stats in _overview(subject)
+        if stats.overdue and stats.overdue_ms > 2 * lease_ms and store.options.limits_of(stats.queue) is None
+    ]
+    if late:
+        by = in_words(max(stats.overdue_ms for stats in late) / 1000, plain=True)
+        yield Finding(
+            Level.WARNING,
+            f"a transfer worker leads, and messages are overdue by up to {by}: {named([each.queue for each in late])}",
+            "look for errors in the log of the leading transfer worker",
+            "troubleshooting.md#a-task-is-late",
+        )
+
+
+def consumers(subject: Subject) -> Findings:
+    """Does somebody consume each queue that has messages?"""
+    store = subject.the_store
+    letters = set(store.figures.dead_letter_queues())
+    consumed = {queue for lease in store.consumers.all() if lease.left_ms > 0 for queue in lease.queues}
+    consumed |= store.figures.held().keys() | letters
+    idle = [stats for stats in _overview(subject) if (stats.ready or stats.overdue) and stats.queue not in consumed]
+    if idle:
+        count = sum(stats.ready + stats.overdue for stats in idle)
+        yield Finding(
+            Level.WARNING,
+            f"{count:,} messages are ready or due, and no consumer is known: {named([each.queue for each in idle])}",
+            "start a worker with --queues that names them. One on the stock transport is not known here",
+            "troubleshooting.md#nothing-is-delivered",
+        )
+
+
+def unreadable(subject: Subject) -> Findings:
+    """Can each queue be read?"""
+    for stats in _overview(subject):
+        if stats.error:
+            yield Finding(
+                Level.ERROR,
+                f"queue {stats.queue!r} cannot be read: {stats.error}",
+                "mend what the message names; `delayq repair` shows more",
+                "how-to/outage.md#a-key-of-the-wrong-type",
+            )
+
+
+def in_hand(subject: Subject) -> Findings:
+    """Is each message in hand in the hands of somebody who is known?"""
+    counts = subject.the_store.consumers.counts()  # first: a consumer is known before it takes messages
+    known = {lease.name for lease in subject.the_store.consumers.all()}
+    lost = sum(count for name, count in counts.items() if name and name not in known)
+    if lost:
+        yield Finding(
+            Level.WARNING,
+            f"{lost:,} messages are in the hands of consumers that nobody knows",
+            "`delayq repair` gives them back",
+            "how-to/repair-convert.md#repair",
+        )
+
+
+def prefixes(subject: Subject) -> Findings:
+    """Is all that waits under the key prefix of the app?"""
+    store = subject.the_store
+    found = store.queues.other_prefixes()
+    if found:
+        shown = [f"{count:,} with {f'global_keyprefix {name!r}' if name else 'none'}" for name, count in found.items()]
+        own = repr(store.keys.prefix) if store.keys.prefix else "none"
+        # Where nothing waits under the own prefix, it is likely to be the wrong one.
+        yield Finding(
+            Level.NOTICE if store.queues.names() else Level.WARNING,
+            f"delayed messages wait under other key prefixes than {own}, which this app does not see: {named(shown)}",
+            "if they are of the same app, give all of its processes one global_keyprefix",
+            "troubleshooting.md#messages-are-under-another-prefix-or-database",
+        )
+
+
+def journal(subject: Subject) -> Findings:
+    """Does the database of the journal answer, and has Redis lost nothing?"""
+    _, state = look_at_journal(subject.the_store, counted=False)
+    if state is None:
+        return
+    if state.error:
+        yield Finding(
+            Level.ERROR,
+            f"the database of the journal does not answer: {state.error}",
+            "mend it: what waits there is promoted then",
+            "troubleshooting.md#the-journals-database-is-away",
+        )
+        return
+    if state.has_lost or state.fault == "other":
+        yield Finding(
+            Level.ERROR,
+            "Redis belongs to another journal" if state.fault == "other" else "Redis has lost data",
+            "`celery -A app delayq journal restore` brings it back",
+            "troubleshooting.md#redis-has-lost-its-data",
+        )
+    if state.promoter is None:
+        yield Finding(
+            Level.ERROR if state.waiting else Level.WARNING,
+            "nobody promotes messages from the journal",
+            "start a worker with the option journal_url, or `celery -A app delayq journal run`",
+            "troubleshooting.md#nobody-promotes-or-promotion-is-behind",
+        )
+
+
+def _overview(subject: Subject) -> "list[QueueStats]":
+    """Counts the messages of all queues that Redis or the app know, and of their parts."""
+    store, _ = look_at_journal(subject.the_store, counted=False)
+    of_app = list(subject.app.amqp.queues) if subject.app is not None else []
+    names = sorted({*store.queues.names(), *of_app})
+    return store.figures.overview(members_of(Spreads.of(store).rows(names)))

@@ -1,0 +1,57 @@
+"""What is looked at: an app, its broker and the workers behind it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery import Celery
+
+from celery_ext.delays.install import is_installed
+from kombu_delayq.options import NAMES, Options, parse
+from kombu_delayq.store import OperatorStore
+
+
+@dataclass
+class Subject:
+    """What is looked at.
+
+    Attributes:
+        app: The app; None if only a broker is named.
+        store: The store of the broker; None until it answers.
+        installed: Whether ``celery_ext.install`` was called for the app. A worker that starts calls it itself, so this
+            is what holds before a connection is made.
+    """
+
+    app: Celery | None = None
+    store: OperatorStore | None = None
+    installed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.installed = self.app is not None and is_installed(self.app)
+
+    @property
+    def the_app(self) -> Celery:
+        """The app, for a check that needs one."""
+        assert self.app is not None  # noqa: S101  # such a check is not made without
+        return self.app
+
+    @property
+    def the_store(self) -> OperatorStore:
+        """The store, for a check that needs Redis."""
+        assert self.store is not None  # noqa: S101  # such a check is not made without
+        return self.store
+
+    @property
+    def transport_options(self) -> dict[str, Any]:
+        """The app's transport options, as they are given."""
+        return dict((self.app.conf.broker_transport_options or {}) if self.app is not None else {})
+
+    @property
+    def options(self) -> Options:
+        """Our options, checked: those of the store, else those of the app; without either, the defaults.
+
+        Raises:
+            InvalidOptions: The app has some that cannot be used.
+        """
+        if self.store is not None:
+            return self.store.options
+        return parse({name: value for name, value in self.transport_options.items() if name in NAMES}, ())[0]

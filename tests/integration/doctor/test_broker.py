@@ -1,0 +1,74 @@
+"""Checks of what waits at a broker."""
+
+import json
+
+from celery_ext.doctor.finding import Finding
+from tests.support.examining import levels
+from tests.support.examining import look as look_at
+from tests.support.store.consuming import ME, end_lease, lives, message, take
+from tests.support.workers.harness import MakeProj, Proj
+
+
+def look(check: str, proj: Proj) -> list[Finding]:
+    """Makes a check on the app and its broker."""
+    with proj.connection() as connection:
+        return look_at(check, proj.app, connection.default_channel.store)
+
+
+def test_without_a_leader_waiting_messages_make_it_an_error(proj: Proj) -> None:
+    """Nobody transfers: a warning while nothing waits, an error with the number of messages then."""
+    assert levels(look("leader", proj)) == ["warning"]
+    proj.send("record", countdown=3600)
+    [found] = look("leader", proj)
+    assert (found.level, "and 1 messages wait" in found.found) == ("error", True)
+
+
+def test_a_worker_leads_and_consumes(proj: Proj) -> None:
+    """With a worker of the app nothing is found."""
+    proj.worker(pool="solo")
+    proj.send("record", countdown=3600)
+    for check in ("leader", "consumers", "queues", "in-hand", "prefixes", "journal"):
+        assert look(check, proj) == [], check
+
+
+def test_queues_with_messages_and_no_consumer_are_named(proj: Proj) -> None:
+    """A queue that a worker does not consume is named; queues that are empty, or consumed, are not."""
+    proj.worker("-Q", "celery", pool="solo")
+    proj.send("record", countdown=3600, queue="later")
+    proj.app.amqp.queues.select_add("forgotten")
+    proj.send("record", queue="forgotten")
+    [found] = look("consumers", proj)
+    assert found.level == "warning"
+    assert found.found.endswith("no consumer is known: forgotten")
+
+
+def test_a_queue_that_cannot_be_read_is_an_error(proj: Proj) -> None:
+    """It is named with what Redis says."""
+    proj.send("record", countdown=3600, queue="damaged")
+    proj.server.client().set("delayq:{damaged}:due", "x")
+    [found] = look("queues", proj)
+    assert (found.level, "holds a string" in found.found) == ("error", True)
+
+
+def test_messages_in_the_hands_of_nobody_are_found(proj: Proj) -> None:
+    """A consumer that was forgotten while it held messages gives nothing back."""
+    with proj.connection() as connection:
+        store = connection.default_channel.store
+        lives(store)
+        proj.server.client().lpush("q", *(json.dumps(message(n)) for n in range(2)))
+        assert len(take(store)) == 2
+        end_lease(store)
+        store.consumers.leave(ME, "q")
+    [found] = look("in-hand", proj)
+    assert (found.level, found.found[:10], "delayq repair" in found.do) == ("warning", "2 messages", True)
+
+
+def test_messages_under_other_prefixes_are_found(make_proj: MakeProj) -> None:
+    """They are a warning to an app under whose prefix nothing waits, and a notice to others."""
+    other = make_proj(broker_transport_options={"global_keyprefix": "shop."})
+    other.send("record", countdown=3600)
+    proj = make_proj()
+    [found] = look("prefixes", proj)
+    assert (found.level, "1 with global_keyprefix 'shop.'" in found.found) == ("warning", True)
+    proj.send("record", countdown=3600)
+    assert levels(look("prefixes", proj)) == ["notice"]

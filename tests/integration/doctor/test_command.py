@@ -1,0 +1,111 @@
+"""``delayq doctor``, the command."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from celery_ext.cli.commands import doctor
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.doctor.checks import CHECKS
+from celery_ext.doctor.finding import Findings
+from celery_ext.doctor.subject import Subject
+from tests.support.commands.shell import run
+from tests.support.workers.harness import APPS, MakeProj, Proj
+
+
+def celery(proj: Proj, *args: str, code: int) -> str:
+    """Runs ``celery -A proj delayq doctor``. Returns its output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "proj", "delayq", "doctor", *args],
+        cwd=APPS,
+        env={**os.environ, **proj.environment()},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_app_and_its_broker_are_checked(proj: Proj) -> None:
+    """Each check has a line, and the app's broker needs no URL; warnings and errors make the exit code 1."""
+    out = celery(proj, code=1)
+    for check in CHECKS:
+        assert f"  {check.name} " in out
+    assert "no app is given" not in out
+    assert out.splitlines()[-1].startswith("1 error, 1 warning, ")
+
+
+def test_a_stock_app_is_told_what_to_set(make_proj: MakeProj) -> None:
+    """`celery -A app delayq doctor` works before an app is switched over, and says how."""
+    out = celery(make_proj(broker_transport=""), "--quiet", "--only", "transport", code=1)
+    assert "uses the stock transport 'redis'" in out
+    assert '→ set broker_transport = "kombu_delayq.transport:Transport"' in out
+    assert "docs/how-to/migrate.md#switch" in out
+
+
+def test_json_has_all_findings(proj: Proj) -> None:
+    """One object, with counts by level; what is well ends with 0."""
+    report = json.loads(celery(proj, "--json", "--only", "clock", "--only", "options", code=0))
+    assert (report["app"], report["bad"]) == ("proj", False)
+    assert report["counts"] == {"ok": 3, "notice": 0, "warning": 0, "error": 0}
+    assert [finding["check"] for finding in report["findings"]] == ["options", "broker", "clock"]
+    assert set(report["findings"][0]) == {"check", "level", "found", "do", "page"}
+
+
+def test_without_an_app_the_broker_alone_is_checked(broker: PrivateRedis) -> None:
+    """It says so, and how to check both."""
+    out = run(broker, "doctor", code=1).stdout
+    assert "the broker alone is checked: celery -A app delayq doctor" in out
+    assert "  transport " not in out
+    assert "  clock " in out
+
+
+def test_a_broker_that_is_away_is_one_error() -> None:
+    """The checks that need it are named, the password is not, and those of the app go on."""
+    server = PrivateRedis()
+    out = run(server, "-o", "redis_timeout=1", "doctor", "--json", code=1).stdout
+    [error, notice] = json.loads(out)["findings"]
+    assert (error["check"], error["level"]) == ("broker", "error")
+    assert "eviction, persistence" in notice["found"]
+    server.close()
+
+
+def test_quiet_shows_what_is_bad_alone(broker: PrivateRedis) -> None:
+    """The last line still counts all."""
+    out = run(broker, "doctor", "--quiet", code=1).stdout
+    assert {line.split()[0] for line in out.splitlines() if line[:1] not in (" ", "")} >= {"error", "warning"}
+    assert not any(line.startswith("ok ") for line in out.splitlines())
+
+
+def test_list_names_each_check(broker: PrivateRedis) -> None:
+    """With their questions, and as JSON."""
+    out = run(broker, "doctor", "--list").stdout
+    assert all(f"{check.name} " in out and check.question in out for check in CHECKS)
+    listed = json.loads(run(broker, "doctor", "--list", "--json").stdout)
+    assert [row["check"] for row in listed] == [check.name for check in CHECKS]
+
+
+def test_an_unknown_check_is_a_wrong_command_line(broker: PrivateRedis) -> None:
+    """The error names those that there are."""
+    assert "eviction" in run(broker, "doctor", "--only", "evction", code=2).stderr
+
+
+def test_a_check_that_fails_is_a_finding(broker: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are made all the same."""
+
+    def fail(subject: Subject) -> Findings:
+        raise LookupError("no such thing")
+        yield
+
+    checks = [replace(check, look=fail) if check.name == "eviction" else check for check in CHECKS]
+    monkeypatch.setattr(doctor, "CHECKS", checks)
+    out = run(broker, "doctor", "--json", code=1).stdout
+    found = {finding["check"]: finding for finding in json.loads(out)["findings"]}
+    assert found["eviction"]["found"] == "the check failed: LookupError: no such thing"
+    assert found["eviction"]["level"] == "error"
+    assert found["memory"]["level"] == "ok"

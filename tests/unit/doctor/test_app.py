@@ -1,0 +1,165 @@
+"""Checks of an app, which connect to nothing."""
+
+from typing import Any
+
+import pytest
+
+import celery_ext
+from kombu_delayq.errors import DelayqError
+from tests.support.examining import app_with, levels, look
+
+
+def test_a_sound_app_has_no_finding() -> None:
+    """An app on our transport with everything at its default passes."""
+    app = app_with()
+    for check in ("transport", "broker-url", "options", "install", "chains", "visibility-timeout"):
+        assert look(check, app) == [], check
+
+
+@pytest.mark.parametrize("conf", [{"broker_transport": ""}, {"broker_transport": "", "broker_url": "amqp://localhost"}])
+def test_a_stock_transport_is_an_error(conf: dict[str, Any]) -> None:
+    """An app that was never switched over is named with its transport."""
+    [found] = look("transport", app_with(**conf))
+    assert found.level == "error"
+    assert "stock transport" in found.found
+    assert "kombu_delayq.transport:Transport" in found.do
+
+
+def test_a_transport_that_does_not_exist_is_named() -> None:
+    """A misspelled dotted path is no failure of the check."""
+    app = app_with(broker_transport="kombu_delayq.transprt:Transport")
+    assert levels(look("transport", app)) == ["error"]
+    [found] = look("broker-url", app)
+    assert "kombu cannot load the transport 'kombu_delayq.transprt:Transport'" in found.found
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis+socket://:s3cret@/run/redis.sock", "makes kombu overlook broker_transport"),
+        ("delayq+redis://:s3cret@localhost", "write delayq://"),
+        ("localhost:6379", "the scheme of the broker URL is missing"),
+        ("redis://:s3cret@localhost/shop", "names the database 'shop', which is no number"),
+        ("redis://:s3cr#et@localhost:6379/0", "has the character '#'"),
+        ("delayq://a;delayqs://b", "a list of broker URLs must be all"),
+    ],
+)
+def test_traps_of_broker_urls_are_found(url: str, said: str) -> None:
+    """Each URL that would lead elsewhere is an error, which does not show the password."""
+    found = look("broker-url", app_with(broker_url=url))
+    assert any(said in each.found + each.do and each.level == "error" for each in found), found
+    assert not any("s3cr" in each.found + each.do for each in found)
+
+
+def test_tls_without_a_check_of_the_certificate_is_a_notice() -> None:
+    """Stock kombu's `rediss://` checks nothing, and ours does the same until the app asks for more."""
+    [found] = look("broker-url", app_with(broker_url="rediss://localhost:6379/0"))
+    assert (found.level, "does not check the certificate" in found.found) == ("notice", True)
+    assert look("broker-url", app_with(broker_url="delayqs://localhost:6379/0")) == []
+
+
+def test_a_variable_that_hides_the_setting_is_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery reads CELERY_BROKER_URL before the app's own URL, and nothing tells."""
+    monkeypatch.setenv("CELERY_BROKER_URL", "redis://:s3cret@elsewhere:6379/3")
+    [found] = look("broker-url", app_with())
+    assert found.level == "notice"
+    assert "CELERY_BROKER_URL takes the place of the setting broker_url" in found.found
+    assert "s3cret" not in found.found
+
+
+def test_two_brokers_are_a_notice() -> None:
+    """Whoever publishes to one server and consumes from another is told which one is looked at."""
+    app = app_with(broker_read_url="redis://reader:6379/0", broker_write_url="redis://writer:6379/0")
+    [found] = look("broker-url", app)
+    assert found.level == "notice"
+    assert "publishes to redis://writer:6379/0 and consumes from redis://reader:6379/0" in found.found
+
+
+@pytest.mark.parametrize(
+    ("options", "level", "said"),
+    [
+        ({"max_dleay": 3}, "error", "max_delay"),
+        ({"transfer_batch": "many"}, "error", "transfer_batch"),
+        ({"frobnicate": 1}, "warning", "nobody reads"),
+        ({"lease_ttl": 2.0, "poll_interval": 1.0}, "warning", "lease_ttl=2 is not above"),
+        ({"journal_url": "sqlite://", "journal_horizon": 1800.0}, "warning", "journal_horizon=1800 is not well above"),
+    ],
+)
+def test_options_that_are_wrong_or_do_not_fit_are_found(options: dict[str, Any], level: str, said: str) -> None:
+    """A wrong option is an error, one that nobody reads and two that do not fit together are warnings."""
+    [found] = look("options", app_with(broker_transport_options=options))
+    assert (found.level, said in found.found) == (level, True), found
+
+
+def test_options_of_kombu_are_known() -> None:
+    """What kombu reads is no finding, with Sentinel and in a cluster either."""
+    options = {"visibility_timeout": 7200, "master_name": "main", "global_keyprefix": "shop.", "polling_interval": 1}
+    assert look("options", app_with(broker_transport_options=options)) == []
+
+
+def test_install_is_missed_where_something_needs_it() -> None:
+    """A publisher without install reads no delay chain, no levels, and counts countdowns by its own clock."""
+    app = app_with(broker_transport_options={"countdown_by": "broker"}, delayq_levels="1s 5s")
+
+    @app.task(shared=False, name="charge", delay_chain="4m,10m", autoretry_for=(DelayqError,))
+    def charge() -> None:
+        """Has a delay chain."""
+
+    [found] = look("install", app)
+    assert found.level == "warning"
+    for user in ("of charge", "countdown_by='broker'", "delayq_levels"):
+        assert user in found.found
+    celery_ext.install(app)
+    assert look("install", app) == []
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_chain_for_which_no_failure_waits_is_found(installed: bool) -> None:
+    """Only the task that neither names failures nor retries itself is named, with and without install."""
+    app = app_with()
+
+    @app.task(shared=False, name="idle", delay_chain="4m,10m")
+    def idle() -> int:
+        return 1
+
+    @app.task(shared=False, name="busy", delay_chain="4m,10m", autoretry_for=(DelayqError,))
+    def busy() -> None:
+        """Waits for the chain when it fails."""
+
+    if installed:
+        celery_ext.install(app)
+    [found] = look("chains", app)
+    assert (found.level, "the delay_chain of idle has no effect" in found.found) == ("warning", True)
+
+
+def test_visibility_timeout_counts_where_consuming_is_kombus() -> None:
+    """A task that may run for longer than the timeout is named, unless consumers take."""
+    for options, expected in (({"consume": "brpop"}, ["warning"]), ({}, [])):
+        app = app_with(broker_transport_options={"visibility_timeout": 600, **options})
+
+        @app.task(shared=False, name="report", time_limit=900)
+        def report() -> None:
+            """May take longer than the timeout."""
+
+        found = look("visibility-timeout", app)
+        assert levels(found) == expected
+        assert all("tasks may run for 15m" in each.found and "report" in each.found for each in found)
+
+
+def test_late_tasks_without_a_limit_are_a_notice_on_the_stock_transport() -> None:
+    """Nobody knows how long they run; the setting for all tasks is a limit, too."""
+    for limit, expected in ((None, ["notice"]), (600, [])):
+        app = app_with(broker_transport="", task_acks_late=True, task_time_limit=limit)
+
+        @app.task(shared=False, name="unlimited")
+        def unlimited() -> None:
+            """Runs for as long as it likes."""
+
+        assert levels(look("visibility-timeout", app)) == expected
+
+
+def test_visibility_timeout_is_above_the_lease_of_consumers() -> None:
+    """A sweep of kombu would give away what a living consumer holds."""
+    app = app_with(broker_transport_options={"visibility_timeout": 30})
+    [found] = look("visibility-timeout", app)
+    assert "visibility_timeout=30 is not above consumer_ttl=60" in found.found

@@ -1,0 +1,61 @@
+"""What checks and findings say of themselves."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from celery_ext.doctor.checks import CHECKS
+from celery_ext.doctor.finding import Level, named
+from tests.support import ROOT
+
+SOURCES = sorted((ROOT / "celery_ext/doctor").rglob("*.py"))
+
+
+def test_each_check_has_a_name_of_its_own_and_a_question() -> None:
+    """`--list` shows questions, to which `ok` is the answer yes."""
+    names = [check.name for check in CHECKS]
+    assert len(names) == len(set(names))
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
+    assert all(check.question.endswith("?") for check in CHECKS)
+
+
+def test_each_check_is_in_the_how_to() -> None:
+    """The page has a row for each check."""
+    page = (ROOT / "docs/how-to/doctor.md").read_text(encoding="utf-8")
+    assert [check.name for check in CHECKS if f"| `{check.name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_pages_of_findings_are_there(source: Path) -> None:
+    """Each page and each heading to which a finding refers is in the documentation."""
+    texts = [node.value for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if is_text(node)]
+    for text in texts:
+        if not (match := re.fullmatch(r"([\w/-]+\.md)(?:#([\w-]+))?", text)):
+            continue
+        page = ROOT / "docs" / match[1]
+        assert page.is_file(), text
+        if match[2]:
+            headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+            assert match[2] in map(anchor, headings), text
+
+
+def is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def anchor(heading: str) -> str:
+    """Returns the anchor of a heading, as GitHub and MyST make it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_only_warnings_and_errors_are_bad() -> None:
+    """The exit code goes by this."""
+    assert [level for level in Level if level.is_bad] == [Level.WARNING, Level.ERROR]
+
+
+def test_many_names_are_cut() -> None:
+    """Of seven names five are shown."""
+    assert named([*"abcdefg"]) == "a, b, c, d, e and 2 more"
+    assert named(["a", "b"]) == "a, b"
