@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from time import time
 from typing import Any
 
@@ -26,7 +25,6 @@ READ_CLOCK = (
     "kombu_delayq.channel",
     "celery_ext.fast.message",
     "celery_ext.bulk.messages",
-    "celery_ext.journal.store.tiers",
 )
 COUNTDOWN_S = 600.5
 
@@ -249,28 +247,6 @@ def test_another_transport_gets_a_countdown_as_ever() -> None:
     install(app)
     app.send_task("some.task", countdown=COUNTDOWN_S, queue="of another transport")
     assert published(app, "of another transport")["headers"]["eta"] is not None
-
-
-@pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
-def test_a_far_task_waits_in_the_journal(
-    redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, off_s: float
-) -> None:
-    """What is far by its countdown becomes a row, due by Redis's clock; what is near waits in Redis."""
-    journal = {"journal_url": f"sqlite:///{tmp_path}/journal.db", "journal_horizon": 1800.0, "journal_lead": 60.0}
-    app = make_app(redis_server, fast=True, **journal)
-    set_clock(app, monkeypatch, off_s)
-    task = task_of(app)
-    before = time()
-    for _ in range(2):
-        task.apply_async((1,), task_id="far", countdown=7200)
-    task.apply_async((1,), countdown=COUNTDOWN_S)
-    send_many(app, task, [Call(countdown=7200), Call(countdown=COUNTDOWN_S)])
-    found = waiting(app)
-    assert [each.tier for each in found] == ["redis", "redis", "journal", "journal", "journal"]
-    for each in found:
-        countdown = 7200 if each.tier == "journal" else COUNTDOWN_S
-        assert before <= each.due.timestamp() - countdown + 0.01 <= time() + 0.02
-        assert each.headers["eta"] is None
 
 
 @pytest.mark.both_forms
