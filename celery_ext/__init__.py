@@ -1,5 +1,8 @@
 """What kombu-delayq adds for Celery: delay chains and levels, many calls at once, control over waiting tasks."""
 
+from celery_ext.asynchronous.control import abrowse, acancel, acount, aget, areschedule, arun_now
+from celery_ext.asynchronous.send import asend, asend_many
+from celery_ext.asynchronous.threads import aclose
 from celery_ext.bulk.send_many import send_many
 from celery_ext.bulk.target import Call
 from celery_ext.delays.chain import DelayChain
@@ -16,6 +19,15 @@ __all__ = [
     "DelayLevels",
     "DelayedTask",
     "Spread",
+    "abrowse",
+    "acancel",
+    "aclose",
+    "acount",
+    "aget",
+    "areschedule",
+    "arun_now",
+    "asend",
+    "asend_many",
     "browse",
     "cancel",
     "count",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kombu.log import get_logger
 
@@ -14,6 +14,7 @@ from celery_ext.bulk.target import Call, Target
 from celery_ext.bulk.template import NoTemplate
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
+from celery_ext.typing import SharedOptions
 from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID
 from kombu_delayq.message.pages import pages
@@ -34,12 +35,12 @@ _REFUSED = frozenset(
 
 
 def send_many(
-    app: "Celery",
+    app: "Celery[Any]",
     task: Any,
     calls: Iterable[Call],
     *,
     on_sent: Callable[[list[str]], object] | None = None,
-    **options: Any,
+    **options: Unpack[SharedOptions],
 ) -> int:
     """Sends many calls of a task, each as ``apply_async`` would send it.
 
@@ -66,11 +67,12 @@ def send_many(
     refused = sorted(_REFUSED & options.keys())
     if refused:
         raise TypeError(f"send_many takes no option {', '.join(refused)} for all calls")
-    if isinstance(options.get("delay_chain"), DelayChain | str):
-        options["delay_chain"] = DelayChain.parse(options["delay_chain"]).text
-    due = _default_due(app, options)
+    shared: dict[str, Any] = {**options}
+    if isinstance(shared.get("delay_chain"), DelayChain | str):
+        shared["delay_chain"] = DelayChain.parse(shared["delay_chain"]).text
+    due = _default_due(app, shared)
     complete = (_complete(call, due) for call in calls)
-    target = Target(app, task, options)
+    target = Target(app, task, shared)
     count = 0
     for ids in _sent(target, complete):
         count += len(ids)
@@ -79,7 +81,7 @@ def send_many(
     return count
 
 
-def _default_due(app: "Celery", options: dict[str, Any]) -> dict[str, Any]:
+def _default_due(app: "Celery[Any]", options: dict[str, Any]) -> dict[str, Any]:
     """Removes ``countdown``, ``eta`` and ``delay_level`` from options, and returns them as fields of ``Call``."""
     level = options.pop("delay_level", None)
     if level is not None:

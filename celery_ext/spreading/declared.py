@@ -50,7 +50,7 @@ class Spread:
         """Returns the queue that gets a task."""
         return part_of(self.name, self.count, task_id)
 
-    def install(self, app: "Celery") -> "Spread":
+    def install(self, app: "Celery[Any]") -> "Spread":
         """Lets an app spread the queue. Where ``task_queues`` is set, adds the parts to it.
 
         It changes the settings of the app, so all its publishers spread the queue. Call it when the app has its

@@ -7,7 +7,7 @@ from functools import partial
 from heapq import merge
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from celery.result import AsyncResult
 
@@ -31,10 +31,10 @@ TaskId: TypeAlias = str | AsyncResult
 
 
 @overload
-def cancel(app: "Celery", task_id: TaskId) -> Outcome: ...
+def cancel(app: "Celery[Any]", task_id: TaskId) -> Outcome: ...
 @overload
-def cancel(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
-def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
+def cancel(app: "Celery[Any]", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
+def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
     """Cancels waiting tasks. If a step of a task's delay chain runs just now, the chain ends with this step.
 
     The result of a cancelled task becomes ``REVOKED``.
@@ -60,14 +60,18 @@ def cancel(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[
 
 @overload
 def reschedule(
-    app: "Celery", task_id: TaskId, *, eta: datetime | None = None, countdown: float | None = None
+    app: "Celery[Any]", task_id: TaskId, *, eta: datetime | None = None, countdown: float | None = None
 ) -> Outcome: ...
 @overload
 def reschedule(
-    app: "Celery", task_id: Iterable[TaskId], *, eta: datetime | None = None, countdown: float | None = None
+    app: "Celery[Any]", task_id: Iterable[TaskId], *, eta: datetime | None = None, countdown: float | None = None
 ) -> dict[str, Outcome]: ...
 def reschedule(
-    app: "Celery", task_id: TaskId | Iterable[TaskId], *, eta: datetime | None = None, countdown: float | None = None
+    app: "Celery[Any]",
+    task_id: TaskId | Iterable[TaskId],
+    *,
+    eta: datetime | None = None,
+    countdown: float | None = None,
 ) -> Outcome | dict[str, Outcome]:
     """Changes when waiting tasks are due.
 
@@ -98,10 +102,10 @@ def reschedule(
 
 
 @overload
-def run_now(app: "Celery", task_id: TaskId) -> Outcome: ...
+def run_now(app: "Celery[Any]", task_id: TaskId) -> Outcome: ...
 @overload
-def run_now(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
-def run_now(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
+def run_now(app: "Celery[Any]", task_id: Iterable[TaskId]) -> dict[str, Outcome]: ...
+def run_now(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict[str, Outcome]:
     """Sends waiting tasks to their queues before they are due.
 
     Returns:
@@ -115,10 +119,10 @@ def run_now(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> Outcome | dict
 
 
 @overload
-def get(app: "Celery", task_id: TaskId) -> DelayedTask | None: ...
+def get(app: "Celery[Any]", task_id: TaskId) -> DelayedTask | None: ...
 @overload
-def get(app: "Celery", task_id: Iterable[TaskId]) -> dict[str, DelayedTask | None]: ...
-def get(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> DelayedTask | dict[str, DelayedTask | None] | None:
+def get(app: "Celery[Any]", task_id: Iterable[TaskId]) -> dict[str, DelayedTask | None]: ...
+def get(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> DelayedTask | dict[str, DelayedTask | None] | None:
     """Returns a waiting task, or None. For several ids, returns a dict.
 
     If several waiting tasks share the id, returns the one that is due first.
@@ -130,7 +134,7 @@ def get(app: "Celery", task_id: TaskId | Iterable[TaskId]) -> DelayedTask | dict
 
 
 def browse(
-    app: "Celery",
+    app: "Celery[Any]",
     queue: str | None = None,
     *,
     due_after: datetime | None = None,
@@ -156,7 +160,7 @@ def browse(
     yield from map(DelayedTask, islice(messages, limit))
 
 
-def _browse(app: "Celery", queue: str, bounds: tuple[float, float], limit: int | None) -> Iterator["Waiting"]:
+def _browse(app: "Celery[Any]", queue: str, bounds: tuple[float, float], limit: int | None) -> Iterator["Waiting"]:
     left = inf if limit is None else limit
     page: Page | None = None
     while left > 0 and (page is None or page.more):
@@ -167,7 +171,7 @@ def _browse(app: "Celery", queue: str, bounds: tuple[float, float], limit: int |
 
 
 def count(
-    app: "Celery",
+    app: "Celery[Any]",
     queue: str | None = None,
     *,
     due_after: datetime | None = None,
@@ -191,7 +195,7 @@ def _queues(store: "WaitingStore", queue: str | None) -> list[str]:
 
 
 @contextmanager
-def store_of_app(app: "Celery") -> Iterator["WaitingStore"]:
+def store_of_app(app: "Celery[Any]") -> Iterator["WaitingStore"]:
     """Opens the store of an app's broker, over a connection of the app's pool.
 
     Raises:

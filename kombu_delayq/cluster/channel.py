@@ -59,6 +59,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
 
     #: A node that says that the cluster is down may mean one slot alone.
     _refusals = demotion.OF_REPLICA
+    keyprefix_fanout: str
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._tables: dict[str, tuple[float, list[Any]]] = {}

@@ -28,7 +28,9 @@ class PrefixedClient(GlobalKeyPrefixMixin, ClusterClient):
 
     def pubsub(self, **kwargs: Any) -> PrefixedPubSub:
         """Returns subscriptions with the same prefix."""
-        return PrefixedPubSub(self.connection_pool, global_keyprefix=self.global_keyprefix, **kwargs)
+        make: Any = PrefixedPubSub  # kombu's part of it takes the prefix
+        made: PrefixedPubSub = make(self.connection_pool, global_keyprefix=self.global_keyprefix, **kwargs)
+        return made
 
 
 class PrefixedPipeline(GlobalKeyPrefixMixin, ClusterPipeline):

@@ -8,6 +8,7 @@ import click
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets import (
+    asynchronous,
     batch,
     burst,
     cancel,
@@ -36,6 +37,7 @@ ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "publish": publish.measure,
     "single": single.measure,
     "batch": batch.measure,
+    "asynchronous": asynchronous.measure,
     "consume": rates.measure,
     "idle": idle.measure,
     "latency": latency.measure,

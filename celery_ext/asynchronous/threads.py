@@ -1,0 +1,137 @@
+"""Runs calls in threads of an app, and lets them call back into the event loop."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextvars import copy_context
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from kombu.log import get_logger
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+logger = get_logger(__name__)
+
+T = TypeVar("T")
+
+#: Threads of an app whose setting ``broker_pool_limit`` is 0 or None, which both mean any number of connections.
+THREADS = 10
+
+_executors: WeakKeyDictionary[Any, ThreadPoolExecutor] = WeakKeyDictionary()
+_lock = Lock()
+
+
+class Abandoned(Exception):
+    """Ends a call in a thread between two steps, because nobody waits for it any more."""
+
+
+async def in_thread(app: "Celery[Any]", call: Callable[[], T]) -> T:
+    """Runs a call in a thread of an app, with the context variables of the caller.
+
+    An app has as many threads as its pool has connections, so that no thread only waits for a connection. They are not
+    those of ``asyncio.to_thread``: a broker that is away holds up nothing else.
+
+    If the caller is cancelled, a call that has no thread yet is never made. One that has goes on to its end; if it
+    fails then, that is logged.
+    """
+    future = _submit(app, call)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        if not future.cancel():
+            future.add_done_callback(_log_failure)
+        raise
+
+
+class Loop:
+    """The event loop of a caller, as a thread sees it. The thread waits for what it asks of the loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._is_left = Event()
+        self._asked: Future[Any] | None = None
+
+    def leave(self) -> None:
+        """Ends the call in the thread at its next step, and cancels what it has asked of the loop."""
+        self._is_left.set()
+        if self._asked is not None:
+            self._asked.cancel()
+
+    def check(self) -> None:
+        """Raises Abandoned if nobody waits for the call any more."""
+        if self._is_left.is_set():
+            raise Abandoned
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs an async function in the loop, and returns its result to the thread.
+
+        Raises:
+            Abandoned: Nobody waits for the call any more. The function is not called then.
+        """
+
+        async def unless_left() -> T:
+            self.check()  # the caller leaves in this loop, so it cannot do so between this and the call
+            return await work()
+
+        self.check()
+        asking = unless_left()
+        try:
+            asked = asyncio.run_coroutine_threadsafe(asking, self._loop)
+        except RuntimeError:  # the loop is closed
+            asking.close()
+            raise Abandoned from None
+        self._asked = asked
+        if self._is_left.is_set():
+            asked.cancel()
+        try:
+            return asked.result()
+        except CancelledError:
+            raise Abandoned from None
+
+
+async def aclose(app: "Celery[Any]") -> None:
+    """Waits for the calls of an app that are still under way in threads, and ends its threads.
+
+    It is for the end of a server, such as the lifespan of FastAPI. A later call makes new threads. The connections stay
+    in the pools of the process.
+    """
+    with _lock:
+        executor = _executors.pop(_actual(app), None)
+    if executor is not None:
+        await asyncio.to_thread(executor.shutdown)
+
+
+def _submit(app: "Celery[Any]", call: Callable[[], T]) -> "Future[T]":
+    key = _actual(app)
+    with _lock:
+        executor = _executors.get(key)
+        if executor is None:
+            threads = app.conf.broker_pool_limit or THREADS
+            executor = _executors[key] = ThreadPoolExecutor(threads, thread_name_prefix="delayq-async")
+        submitted: Future[T] = executor.submit(copy_context().run, call)
+        return submitted
+
+
+def _actual(app: Any) -> Any:
+    """Returns the app behind a proxy, such as ``current_app``."""
+    return getattr(app, "_get_current_object", lambda: app)()
+
+
+def _log_failure(future: "Future[Any]") -> None:
+    error = future.exception()
+    if error is not None and not isinstance(error, Abandoned):
+        logger.warning("a call whose await was cancelled failed later: %r", error)
+
+
+def _forget_threads() -> None:
+    """In a process that was forked: its parent's threads are not here."""
+    global _lock
+    _lock = Lock()
+    _executors.clear()
+
+
+os.register_at_fork(after_in_child=_forget_threads)

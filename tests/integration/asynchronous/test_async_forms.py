@@ -1,0 +1,369 @@
+"""The async forms: what they do is what the functions do that they call, and the event loop goes on meanwhile."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+import celery_ext
+from celery_ext import Call, abrowse, acancel, aclose, acount, aget, areschedule, arun_now, asend, asend_many
+from celery_ext.asynchronous import threads
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq import DelayTooLong
+from tests.support.conditions import DEADLINE_S
+from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
+
+pytestmark = pytest.mark.both_forms
+
+RECORD = "proj.record"
+HOUR_S = 3600.0
+
+
+async def until(condition: Any, what: str) -> None:
+    """Waits, without holding up the loop, until something is true."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+    assert condition(), what
+
+
+def test_a_task_is_sent_moved_found_and_cancelled(proj: Proj) -> None:
+    """Each async form does what its function does, for one id and for several."""
+
+    async def work() -> None:
+        app = proj.app
+        one = await asend(app, RECORD, (1,), countdown=HOUR_S)
+        two = await asend(app, app.signature(RECORD), ["two"], countdown=2 * HOUR_S)
+        assert await acount(app) == 2
+        assert await acount(app, due_before=datetime.now(UTC) + timedelta(hours=1.5)) == 1
+        found = await aget(app, one)
+        assert found is not None
+        assert found.args == [1]
+        assert {name: task is None for name, task in (await aget(app, [one, "none"])).items()} == {
+            one.id: False,
+            "none": True,
+        }
+        assert [task.id async for task in abrowse(app)] == [one.id, two.id]
+        assert await areschedule(app, one, countdown=3 * HOUR_S) == "rescheduled"
+        assert [task.id async for task in abrowse(app, "celery", limit=1)] == [two.id]
+        assert await areschedule(app, [two.id], eta=datetime.now(UTC)) == {two.id: "transferred"}
+        assert await acancel(app, one) == "cancelled"
+        assert await acancel(app, [one, two]) == {one.id: "not_delayed", two.id: "not_delayed"}
+        three = await asend(app, RECORD, (3,), countdown=HOUR_S)
+        assert await arun_now(app, three) == "transferred"
+        assert await acount(app) == 0
+        await aclose(app)
+
+    asyncio.run(work())
+    assert proj.server.client().llen("celery") == 2
+
+
+def test_workers_run_what_async_functions_send(proj: Proj) -> None:
+    """Tasks sent one by one and in bulk run, and their results come under the ids that the caller got."""
+    ids: list[str] = []
+
+    async def work() -> Any:
+        result = await asend(proj.app, RECORD, ("one",), countdown=1)
+        assert await asend_many(proj.app, RECORD, [Call((n,), countdown=1) for n in range(5)], on_sent=ids.extend) == 5
+        return result
+
+    result = asyncio.run(work())
+    proj.worker()
+    assert {run["value"] for run in proj.await_runs(6)} == {"one", *range(5)}
+    assert result.get(timeout=10) == "one"
+    assert proj.app.AsyncResult(ids[3]).get(timeout=10) == 3
+
+
+def test_more_than_a_page_is_listed(proj: Proj) -> None:
+    """``abrowse`` yields all tasks of several pages in order, and stops where its reader stops."""
+
+    async def work() -> None:
+        await asend_many(proj.app, RECORD, (Call((n,), countdown=HOUR_S + n) for n in range(450)))
+        assert [task.args[0] async for task in abrowse(proj.app)] == list(range(450))
+        async for task in abrowse(proj.app):
+            assert task.args == [0]
+            break
+
+    asyncio.run(work())
+
+
+def test_calls_come_from_an_async_iterable(proj: Proj) -> None:
+    """It is read in the loop, such as from a database; each page is told to ``on_sent`` before the next is read."""
+    read: list[int] = []
+    sent: list[int] = []
+    loops: set[Any] = set()
+
+    async def calls() -> AsyncIterator[Call]:
+        for n in range(450):
+            loops.add(asyncio.get_running_loop())
+            read.append(n)
+            yield Call((n,), countdown=HOUR_S)
+
+    async def on_sent(ids: list[str]) -> None:
+        loops.add(asyncio.get_running_loop())
+        sent.append(len(ids))
+        assert len(read) <= sum(sent) + 201
+
+    async def work() -> None:
+        loops.add(asyncio.get_running_loop())
+        assert await asend_many(proj.app, RECORD, calls(), on_sent=on_sent) == 450
+
+    asyncio.run(work())
+    assert sum(sent) == 450
+    assert len(sent) >= 3
+    assert len(loops) == 1
+    assert celery_ext.count(proj.app) == 450
+
+
+def test_errors_of_callers_reach_them(make_proj: MakeProj) -> None:
+    """Errors of the call, of an async iterable and of ``on_sent`` are raised where the call is awaited."""
+    proj = make_proj(broker_transport_options={"max_delay": 60})
+
+    async def broken() -> AsyncIterator[Call]:
+        yield Call((1,), countdown=1)
+        raise KeyError("a row is missing")
+
+    async def refuse(ids: list[str]) -> None:
+        raise KeyError("no room")
+
+    async def work() -> None:
+        with pytest.raises(DelayTooLong):
+            await asend(proj.app, RECORD, (1,), countdown=HOUR_S)
+        with pytest.raises(ValueError, match="either eta or countdown"):
+            await areschedule(proj.app, "any")
+        with pytest.raises(TypeError, match="a task id is a text"):
+            await acancel(proj.app, [1])  # type: ignore[list-item]
+        with pytest.raises(KeyError, match="a row is missing"):
+            await asend_many(proj.app, RECORD, broken())
+        with pytest.raises(KeyError, match="no room"):
+            await asend_many(proj.app, RECORD, [Call((1,), countdown=1)], on_sent=refuse)
+
+    asyncio.run(work())
+
+
+def test_the_loop_goes_on_while_calls_wait(proj: Proj) -> None:
+    """As many calls as the pool has connections run at once, further ones wait, and the loop goes on all the while."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.001)
+
+    async def work() -> list[int]:
+        ticking = asyncio.create_task(tick())
+        proj.server.client().client_pause(500)
+        before = ticks
+        counts = await asyncio.gather(*(acount(proj.app) for _ in range(40)))
+        assert ticks > before + 20
+        ticking.cancel()
+        return counts
+
+    assert asyncio.run(work()) == [0] * 40
+
+
+def test_a_cancelled_call_that_has_begun_goes_on(proj: Proj) -> None:
+    """Whoever gives up, such as by a timeout, gets the error at once; what Redis was asked is done all the same."""
+
+    async def work() -> None:
+        await acount(proj.app)  # connects
+        proj.server.client().client_pause(1000)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await asend(proj.app, RECORD, (1,), countdown=HOUR_S)
+        await aclose(proj.app)  # waits for what is under way
+
+    asyncio.run(work())
+    assert celery_ext.count(proj.app) == 1
+
+
+def test_a_cancelled_call_that_has_not_begun_is_never_made(make_proj: MakeProj) -> None:
+    """With one connection, the call behind another has no thread yet, and its cancel is final."""
+    proj = make_proj(broker_pool_limit=1)
+
+    async def work() -> None:
+        await acount(proj.app)
+        proj.server.client().client_pause(500)
+        first = asyncio.create_task(asend(proj.app, RECORD, (1,), countdown=HOUR_S))
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await asend(proj.app, RECORD, (2,), countdown=HOUR_S)
+        await first
+        await aclose(proj.app)
+
+    asyncio.run(work())
+    assert [task.args for task in celery_ext.browse(proj.app)] == [[1]]
+
+
+def test_a_cancelled_asend_many_ends_soon(proj: Proj) -> None:
+    """What was read before the cancel is sent, at most two pages; nobody is told, and no further call is read."""
+
+    async def endless() -> AsyncIterator[Call]:
+        while True:
+            yield Call((1,), countdown=HOUR_S)
+
+    def endless_in_thread() -> Iterator[Call]:
+        while True:
+            yield Call((1,), countdown=HOUR_S)
+
+    async def work(calls: Any) -> None:
+        sent: list[str] = []
+        sending = asyncio.create_task(asend_many(proj.app, RECORD, calls, on_sent=sent.extend))
+        await until(lambda: len(sent) > 400, "two pages are sent")
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        told = len(sent)
+        await aclose(proj.app)
+        assert told <= celery_ext.count(proj.app) <= told + 400
+        assert len(sent) == told
+
+    for calls in (endless(), endless_in_thread()):
+        proj.server.client().flushall()
+        asyncio.run(work(calls))
+
+
+def test_a_cancelled_asend_many_does_not_wait_for_its_source(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
+    """The source of the calls is cancelled as well, even if it waits for something that never comes."""
+    ended: list[str] = []
+
+    async def stuck() -> AsyncIterator[Call]:
+        yield Call((1,), countdown=HOUR_S)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("source")
+
+    async def work() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await asend_many(proj.app, RECORD, stuck())
+        await asyncio.wait_for(aclose(proj.app), DEADLINE_S)
+
+    asyncio.run(work())
+    assert ended == ["source"]
+    assert not [record for record in caplog.records if "await was cancelled" in record.getMessage()]
+
+
+def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
+    """If the caller was cancelled and the call fails later, the log says so."""
+
+    def fail() -> None:
+        time.sleep(0.2)
+        raise OperationalError("no broker")
+
+    async def work() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await threads.in_thread(proj.app, fail)
+        await aclose(proj.app)
+
+    asyncio.run(work())
+    [record] = [record for record in caplog.records if "whose await was cancelled" in record.getMessage()]
+    assert "no broker" in record.getMessage()
+
+
+def test_a_broker_that_is_away_is_an_error(own_server: PrivateRedis) -> None:
+    """After as many attempts as ``apply_async`` makes, each async form raises what its function raises."""
+    app = Celery("away", broker=own_server.url, set_as_current=False)
+    app.conf.update(broker_transport=TRANSPORT, task_publish_retry_policy={"max_retries": 1, "interval_start": 0.01})
+    own_server.close()
+
+    async def work() -> None:
+        for call in (
+            asend(app, RECORD, (1,), countdown=1),
+            asend_many(app, RECORD, [Call((1,))]),
+            acancel(app, "any"),
+            acount(app),
+            anext(aiter(abrowse(app))),
+        ):
+            with pytest.raises(OperationalError):
+                await call
+        await aclose(app)
+
+    asyncio.run(work())
+
+
+def test_context_variables_come_along(proj: Proj) -> None:
+    """A tracer's span or a request id of the caller is there where the message is made."""
+    request: ContextVar[str] = ContextVar("request", default="none")
+
+    async def work(name: str) -> str:
+        request.set(name)
+        return await threads.in_thread(proj.app, request.get)
+
+    async def both() -> list[str]:
+        return await asyncio.gather(work("a"), work("b"))
+
+    assert asyncio.run(both()) == ["a", "b"]
+
+
+def test_threads_begin_anew(proj: Proj) -> None:
+    """Another event loop, and a call after ``aclose``, have threads."""
+
+    async def work() -> int:
+        return await acount(proj.app)
+
+    assert asyncio.run(work()) == asyncio.run(work()) == 0
+    asyncio.run(aclose(proj.app))
+    asyncio.run(aclose(proj.app))  # nothing to close
+    assert asyncio.run(work()) == 0
+
+
+FORKING = """
+import asyncio, os
+from celery import Celery
+from celery_ext.asynchronous.threads import in_thread
+
+app = Celery("forked", set_as_current=False)
+parent = os.getpid()
+assert asyncio.run(in_thread(app, os.getpid)) == parent
+child = os.fork()
+if not child:
+    os._exit(asyncio.run(asyncio.wait_for(in_thread(app, os.getpid), 20)) == parent)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_that_was_forked_has_threads_of_its_own() -> None:
+    """A server may load the app, use it, and fork its processes then."""
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_app_may_be_a_proxy(proj: Proj) -> None:
+    """``current_app`` and its like are the app behind them, with the same threads."""
+    from celery.local import Proxy
+
+    proxy: Any = Proxy(lambda: proj.app)
+
+    async def work() -> None:
+        await acount(proj.app)
+        known = len(threads._executors)
+        assert await acount(proxy) == 0
+        assert len(threads._executors) == known
+        await aclose(proxy)
+        assert len(threads._executors) == known - 1
+
+    asyncio.run(work())
+
+
+def test_a_result_is_awaited_in_a_thread(proj: Proj) -> None:
+    """``AsyncResult.get`` blocks, so it goes to a thread of asyncio."""
+    proj.worker(concurrency=1)
+
+    async def work() -> Any:
+        result = await asend(proj.app, RECORD, (1,))
+        return await asyncio.to_thread(result.get, timeout=30)
+
+    assert asyncio.run(work()) == 1
