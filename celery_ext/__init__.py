@@ -1,17 +1,21 @@
 """What kombu-delayq adds for Celery: delay chains and levels, many calls at once, control over waiting tasks."""
 
-from celery_ext.asynchronous.control import abrowse, acancel, acount, aget, areschedule, arun_now
-from celery_ext.asynchronous.send import asend, asend_many
-from celery_ext.asynchronous.threads import aclose
-from celery_ext.bulk.send_many import send_many
-from celery_ext.bulk.target import Call
-from celery_ext.delays.chain import DelayChain
-from celery_ext.delays.levels import DelayLevels
-from celery_ext.signals import delay_chain_exhausted
-from celery_ext.spreading.declared import Spread, spread
-from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
-from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.worker.bootstrap import install
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from celery_ext.asynchronous.control import abrowse, acancel, acount, aget, areschedule, arun_now
+    from celery_ext.asynchronous.send import asend, asend_many
+    from celery_ext.asynchronous.threads import aclose
+    from celery_ext.bulk.send_many import send_many
+    from celery_ext.bulk.target import Call
+    from celery_ext.delays.chain import DelayChain
+    from celery_ext.delays.levels import DelayLevels
+    from celery_ext.signals import delay_chain_exhausted
+    from celery_ext.spreading.declared import Spread, spread
+    from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
+    from celery_ext.waiting.delayed_task import DelayedTask
+    from celery_ext.worker.bootstrap import install
 
 __all__ = [
     "Call",
@@ -39,3 +43,44 @@ __all__ = [
     "send_many",
     "spread",
 ]
+
+#: Where each name is. It is imported when it is first used: pytest imports this package at its start in every project.
+_MODULES = {
+    "abrowse": "celery_ext.asynchronous.control",
+    "acancel": "celery_ext.asynchronous.control",
+    "aclose": "celery_ext.asynchronous.threads",
+    "acount": "celery_ext.asynchronous.control",
+    "aget": "celery_ext.asynchronous.control",
+    "areschedule": "celery_ext.asynchronous.control",
+    "arun_now": "celery_ext.asynchronous.control",
+    "asend": "celery_ext.asynchronous.send",
+    "asend_many": "celery_ext.asynchronous.send",
+    "browse": "celery_ext.waiting.control",
+    "Call": "celery_ext.bulk.target",
+    "cancel": "celery_ext.waiting.control",
+    "count": "celery_ext.waiting.control",
+    "delay_chain_exhausted": "celery_ext.signals",
+    "DelayChain": "celery_ext.delays.chain",
+    "DelayedTask": "celery_ext.waiting.delayed_task",
+    "DelayLevels": "celery_ext.delays.levels",
+    "get": "celery_ext.waiting.control",
+    "install": "celery_ext.worker.bootstrap",
+    "reschedule": "celery_ext.waiting.control",
+    "run_now": "celery_ext.waiting.control",
+    "send_many": "celery_ext.bulk.send_many",
+    "Spread": "celery_ext.spreading.declared",
+    "spread": "celery_ext.spreading.declared",
+}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _MODULES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    found = globals()[name] = getattr(import_module(module), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

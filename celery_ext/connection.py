@@ -62,12 +62,14 @@ def open_store(
         **{name: policy[name] for name in RETRY_OPTIONS if name in policy},
     )
     channel = connection.default_channel
-    if not isinstance(channel, DelayedChannel):
+    if not keeps_delayed(type(channel)):
         raise OtherTransport(
             f"{connection.as_uri()} does not use kombu-delayq, so no task waits there; "
             f'set broker_transport = "{TRANSPORT}"'
         )
-    return _store_of(channel) if pool is None else connect_store(channel, pool(channel))
+    if pool is None or not isinstance(channel, DelayedChannel):
+        return _store_of(channel)
+    return connect_store(channel, pool(channel))
 
 
 def look_at_journal(store: S, *, counted: bool = True) -> "tuple[S, JournalState | None]":
@@ -116,12 +118,17 @@ def store_of_consumer(consumer: Any) -> DelayStore | None:
         The store; None while the consumer is not connected, or if it uses another transport.
     """
     channel = getattr(consumer.task_consumer, "channel", None)
-    return _store_of(channel) if isinstance(channel, DelayedChannel) else None
+    return _store_of(channel) if keeps_delayed(type(channel)) else None
 
 
 def uses_delayq(connection: Connection) -> bool:
     """Whether a connection uses our transport. Connects to nothing."""
-    return issubclass(connection.get_transport_cls().Channel, DelayedChannel)
+    return keeps_delayed(connection.get_transport_cls().Channel)
+
+
+def keeps_delayed(channel: type) -> bool:
+    """Whether channels of a class keep delayed messages in a store: ours on Redis, and that in memory for tests."""
+    return hasattr(channel, "store")
 
 
 def stock_transport(app: Any) -> str | None:
@@ -174,7 +181,7 @@ def is_permanent(error: BaseException) -> bool:
     return any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in _causes(error))
 
 
-def _store_of(channel: DelayedChannel) -> DelayStore:
+def _store_of(channel: Any) -> DelayStore:
     return cast(DelayStore, channel.store)  # the channel itself knows only the part that a transport needs
 
 

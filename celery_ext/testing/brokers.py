@@ -1,0 +1,128 @@
+"""The brokers that a test may use: one in memory, or a Redis."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from os import getpid
+from typing import Any
+
+from kombu.connection import Connection
+from kombu.message import Message
+from kombu.serialization import prepare_accept_content
+
+from celery_ext.connection import TRANSPORT, open_store
+from celery_ext.testing.apps import active_apps
+from celery_ext.testing.clock import Clock
+from celery_ext.testing.memory.transport import MemoryBroker
+from celery_ext.testing.sending import Sending
+from celery_ext.waiting import by_id
+from celery_ext.waiting.delayed_task import READABLE, DelayedTask
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Waiting
+
+_numbers = count()
+#: Transport options that say how a server is reached, or which keys are whose: those of a test's server are others.
+_OF_SERVER = ("global_keyprefix", "hash_slots", "journal_url", "master_name", "sentinel_kwargs")
+MEMORY = "celery_ext.testing.memory.transport:Transport"
+
+
+class Broker:
+    """A broker of a test, over a connection of its own.
+
+    Args:
+        connection: The connection.
+        sending: What the apps have sent.
+    """
+
+    def __init__(self, connection: Connection, sending: Sending) -> None:
+        self._connection, self._sending = connection, sending
+
+    @property
+    def store(self) -> DelayStore:
+        """The delayed messages."""
+        return open_store(self._connection)
+
+    def waiting(self) -> list[DelayedTask]:
+        """Returns all delayed messages."""
+        store, accept = self.store, self._accept()
+        messages = (message for queue in store.queues.names() for message in by_id.browse(store, queue))
+        return [DelayedTask(message, accept) for message in messages]
+
+    def take(self, message: Waiting) -> bool:
+        """Takes a delayed message out. False if it has left."""
+        return self.store.lookup.discard(message.queue, [(message, "")]) == ["cancelled"]
+
+    def message(self, raw: dict[str, Any]) -> Message:
+        """Returns a message as a consumer gets it."""
+        channel = self._connection.default_channel
+        message: Message = channel.Message(raw, channel=channel)
+        message.accept = self._accept()
+        return message
+
+    def ready(self) -> list[Message]:
+        """Takes all messages out of the queues, but for dead letters, in the order of sending."""
+        found = []
+        channel = self._connection.default_channel
+        for queue in self._queues():
+            with suppress(*channel.connection.client.channel_errors):  # nobody has declared the queue
+                while (message := channel.basic_get(queue, no_ack=True)) is not None:
+                    message.accept = self._accept()
+                    found.append(message)
+        return sorted(found, key=self._number)
+
+    def clear(self) -> None:
+        """Removes all delayed messages, and all in the queues."""
+        store = self.store
+        for queue in store.queues.names():
+            store.queues.purge(queue)
+        self.ready()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.release()
+
+    def _accept(self) -> set[str]:
+        senders = {call.app for call in self._sending.sent.values()}
+        kinds = [app.conf.accept_content for sender in senders if (app := sender()) is not None]
+        return {*READABLE}.union(*(prepare_accept_content(kind) for kind in kinds if kind))
+
+    def _queues(self) -> set[str]:
+        apps = [app for app in active_apps() if "amqp" in vars(app)]
+        dead = {getattr(task, "dead_letter_queue", None) for app in apps for task in app._tasks.values()}
+        return {*self.store.queues.names()}.union(*(app.amqp.queues for app in apps)) - dead
+
+    def _number(self, message: Message) -> int:
+        call = self._sending.sent.get(str(message.properties.get("correlation_id")))
+        return -1 if call is None else call.number
+
+
+@contextmanager
+def memory(clock: Clock, *, shared: bool) -> Iterator[Any]:
+    """Makes a broker in memory; shared with workers of the URL ``memory://`` or not. Yields what connects an app."""
+    broker = MemoryBroker(f"delayed-tasks-{next(_numbers)}", clock, shared=shared)
+
+    def connect(app: Any) -> Connection:
+        given = {} if app is None else dict(app.conf.broker_transport_options or {})
+        return Connection(broker.name, transport=MEMORY, transport_options=given)
+
+    yield connect
+    if not shared:
+        broker.queues.clear()
+
+
+@contextmanager
+def redis(url: str) -> Iterator[Any]:
+    """Uses a Redis, under a key prefix of its own, whose keys it removes at the end. Yields what connects an app."""
+    prefix = f"delayed-tasks-{getpid()}-{next(_numbers)}:"
+
+    def connect(app: Any) -> Connection:
+        given = {} if app is None else dict(app.conf.broker_transport_options or {})
+        kept = {name: value for name, value in given.items() if name not in _OF_SERVER}
+        return Connection(url, transport=TRANSPORT, transport_options={**kept, "global_keyprefix": prefix})
+
+    yield connect
+    with connect(None) as connection:
+        client = open_store(connection).client
+        keys = list(client.scan_iter(f"*{prefix}*", count=1000))
+        if keys:
+            client.delete(*keys)

@@ -1,0 +1,1 @@
+"""A broker in memory that holds delayed messages, for tests without Redis."""

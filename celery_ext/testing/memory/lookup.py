@@ -1,0 +1,146 @@
+"""The twin of the store's operations that find, change and read waiting messages."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
+from math import inf
+from typing import TypeVar
+
+from celery_ext.testing.memory.shelf import Kept, Shelf
+from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Page, QueueForm, Waiting
+
+T = TypeVar("T")
+
+#: The form of backup that this store shows.
+BACKUP = "hash"
+
+
+class MemoryLookup:
+    """The twin of ``kombu_delayq.store.lookup.Lookup``.
+
+    Args:
+        shelf: The messages.
+        refused: Ids whose delay chains take no step.
+        chains: Ids of delay chains that are known.
+        now_ms: The clock, ms since the epoch.
+        push: Pushes a message to its queue.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        refused: set[str],
+        chains: set[str],
+        now_ms: Callable[[], float],
+        push: Callable[[Waiting], None],
+    ) -> None:
+        self._shelf, self._refused, self._chains, self._now_ms, self._push = shelf, refused, chains, now_ms, push
+
+    def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
+        """Reads the waiting messages of some ids, as ``Lookup.get``."""
+        found: dict[str, list[Waiting]] = {}
+        for identity in ids:
+            messages = [kept.message for kept in self._shelf.find(queues, identity)]
+            if messages:
+                found.setdefault(identity, []).extend(messages)
+        for messages in found.values():
+            messages.sort(key=lambda message: message.due_ms)
+        return found
+
+    def cancel(
+        self, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]] | None = None
+    ) -> dict[str, list[Waiting]]:
+        """Removes the waiting messages of some ids, as ``Lookup.cancel``."""
+        found = {} if found is None else found
+        with self._shelf.lock:
+            for identity in ids:
+                removed = list(self._shelf.find(queues, identity))
+                for kept in removed:
+                    self._shelf.remove(kept)
+                    found.setdefault(identity, []).append(kept.message)
+                if removed:
+                    has_step = any(CHAIN_ID.encode() in (kept.message.body or b"") for kept in removed)
+                    (self._chains if has_step else self._refused).discard(identity)
+        for messages in found.values():
+            messages.sort(key=lambda message: message.due_ms)
+        return found
+
+    def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
+        """Changes when messages of one queue are due, as ``Lookup.reschedule``."""
+
+        def move(kept: Kept, change: Change) -> str:
+            if change.due_ms <= self._now_ms():
+                return "due"
+            self._shelf.move(kept, change.due_ms, change.body)
+            return "rescheduled"
+
+        return [self._change(queue, change.message, move, change) for change in changes]
+
+    def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
+        """Pushes messages of one queue before they are due, as ``Lookup.run_now``."""
+
+        def push(kept: Kept, change: Change) -> str:
+            self._shelf.remove(kept)
+            self._push(kept.message._replace(body=change.body))
+            return "transferred"
+
+        return [self._change(queue, change.message, push, change) for change in changes]
+
+    def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
+        """Removes messages of one queue that are still as they were read, as ``Lookup.discard``."""
+
+        def remove(kept: Kept, chain: str) -> str:
+            self._shelf.remove(kept)
+            if chain:
+                self._refused.add(chain)
+                self._chains.discard(chain)
+            return "cancelled"
+
+        return [self._change(queue, message, remove, chain) for message, chain in messages]
+
+    def _change(self, queue: str, read: Waiting, change: Callable[[Kept, T], str], wanted: T) -> str:
+        with self._shelf.lock:
+            kept = self._shelf.stored(queue, as_text(read.id))
+            if kept is None:
+                return "not_delayed"
+            if (kept.message.body, kept.due_ms) != (read.body or b"", read.due_ms):
+                return "changed"
+            return change(kept, wanted)
+
+
+class MemoryScan:
+    """The twin of those operations of ``kombu_delayq.store.viewing.scan.Scan`` that show messages.
+
+    Those that share a queue among the readers of a Spark job have no twin.
+
+    Args:
+        shelf: The messages.
+    """
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def browse(
+        self, queue: str, after: Page | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 100
+    ) -> Page:
+        """Reads a page of the waiting messages of a queue, as ``Scan.browse``."""
+        ends = dict(after.ends) if after is not None else {}
+        member, due = ends.get(BACKUP, (b"", b""))
+        place = (float(due), int(member)) if due else (-inf, -1)
+        left = [kept for kept in self._within(queue, from_ms, to_ms) if kept.place > place]
+        read = list(islice(left, count))
+        places = tuple((BACKUP, (b"%d" % kept.order, as_bytes(repr(kept.due_ms)))) for kept in read)
+        return Page([kept.message for kept in read], len(read) < len(left), ends | dict(places), places)
+
+    def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
+        """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
+        return sum(1 for _ in self._within(queue, from_ms, to_ms))
+
+    def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
+        """Counts messages as ``count`` does, by queue."""
+        return {QueueForm(queue, BACKUP): self.count(queue, from_ms, to_ms) for queue in queues}
+
+    def _within(self, queue: str, from_ms: float, to_ms: float) -> Iterator[Kept]:
+        return (kept for kept in self._shelf.of(queue) if from_ms <= kept.due_ms < to_ms)

@@ -1,0 +1,161 @@
+"""Runs a task in the process of the test, as a worker would."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from threading import Condition
+from typing import Any, NamedTuple
+
+from celery.signals import task_failure, task_internal_error, task_postrun, task_revoked
+from celery.worker.request import Request
+from celery.worker.strategy import proto1_to_proto2
+from kombu.message import Message
+
+from celery_ext.testing.apps import active_apps
+from kombu_delayq.errors import DelayqError, did_you_mean
+
+#: An expiry that is past.
+EXPIRED = "2000-01-01T00:00:00+00:00"
+
+
+class UnknownTask(DelayqError, LookupError):
+    """A task is due of which no app in the test's process knows."""
+
+
+class Ran(NamedTuple):
+    """A task that has run. Its repr is that of a call.
+
+    Attributes:
+        name: Name of the task.
+        id: Its id.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        state: How it ended: ``SUCCESS``, ``FAILURE``, ``RETRY``, ``IGNORED``, ``REJECTED`` or ``REVOKED``, which it
+            also is when it has expired.
+        result: What it returned; after a failure the exception.
+    """
+
+    name: str
+    id: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    state: str
+    result: Any
+
+    def __repr__(self) -> str:
+        given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
+        return f"<{self.name}({', '.join(given)}) {self.state}>"
+
+
+class Runs:
+    """Listens to Celery's signals, in this process and all of its threads, and notes each run.
+
+    Attributes:
+        all: The runs, in the order in which they ended.
+        errors: Errors of tasks that have failed for good, which nobody has raised yet.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[Ran] = []
+        self.errors: list[BaseException] = []
+        self._ended = Counter[str]()
+        self._change = Condition()
+        self._signals = (
+            (task_postrun, self._note_run),
+            (task_failure, self._note_failure),
+            (task_internal_error, self._note_failure),
+            (task_revoked, self._note_revoked),
+        )
+
+    def listen(self) -> None:
+        """Begins to listen."""
+        for signal, receiver in self._signals:
+            signal.connect(receiver, weak=False, dispatch_uid=(id(self), id(signal)))
+
+    def close(self) -> None:
+        """Ends listening."""
+        for signal, _ in self._signals:
+            signal.disconnect(dispatch_uid=(id(self), id(signal)))
+
+    def ended(self, task_id: str) -> int:
+        """Returns how many runs of a task have ended."""
+        return self._ended[task_id]
+
+    def await_ended(self, runs: Mapping[str, int], timeout_s: float) -> set[str]:
+        """Waits until so many runs of tasks have ended. Returns the ids of those that have not."""
+
+        def late() -> set[str]:
+            return {task_id for task_id, count in runs.items() if self._ended[task_id] < count}
+
+        with self._change:
+            self._change.wait_for(lambda: not late(), timeout_s)
+            return late()
+
+    def take_error(self) -> BaseException | None:
+        """Returns the first error that nobody has raised yet, and forgets all."""
+        errors, self.errors = self.errors, []
+        return errors[0] if errors else None
+
+    def _note_run(
+        self, sender: Any, task_id: str, args: Any, kwargs: Any, retval: Any, state: str | None, **more: Any
+    ) -> None:
+        result = getattr(retval, "exception", retval) if state != "SUCCESS" else retval
+        self._note(Ran(sender.name, task_id, tuple(args), dict(kwargs), state or "UNKNOWN", result))
+
+    def _note_failure(self, sender: Any, exception: BaseException, **more: Any) -> None:
+        if isinstance(exception, BaseException):
+            self.errors.append(exception)
+
+    def _note_revoked(self, sender: Any, request: Any, **more: Any) -> None:
+        args, kwargs = getattr(request, "args", None) or (), getattr(request, "kwargs", None) or {}
+        self._note(Ran(sender.name, request.id, tuple(args), dict(kwargs), "REVOKED", None))
+
+    def _note(self, ran: Ran) -> None:
+        with self._change:
+            self.all.append(ran)
+            self._ended[ran.id] += 1
+            self._change.notify_all()
+
+
+def run(message: Message, app: Any, *, expired: bool | None, extend: Callable[[Any], None]) -> None:
+    """Runs the task of a message.
+
+    Args:
+        message: The message, as a consumer gets it.
+        app: The app that sent it, if it is known.
+        expired: Whether it has expired; None for a task that does not expire.
+        extend: Called with the app that runs it.
+
+    Raises:
+        UnknownTask: No app of the process has the task.
+    """
+    body, headers, decoded, utc = None, message.headers, False, True
+    if "task" not in headers:
+        body, headers, decoded, utc = proto1_to_proto2(message, message.payload)
+    if expired is not None:
+        headers = {**headers, "expires": EXPIRED if expired else None}
+    app = app_of(headers["task"], app)
+    extend(app)
+    task = app.tasks[headers["task"]]
+    trace = task.__trace__
+    task.__trace__ = None  # what a worker has prepared knows the result backend of the worker
+    try:
+        Request(message, app=app, task=task, body=body, headers=headers, decoded=decoded, utc=utc).execute()
+    finally:
+        task.__trace__ = trace
+
+
+def app_of(name: str, app: Any) -> Any:
+    """Returns an app that has a task: the one given, if it has it.
+
+    Raises:
+        UnknownTask: No app of the process has the task.
+    """
+    apps = [app, *active_apps()] if app is not None else active_apps()
+    found = next((one for one in apps if name in one.tasks), None)
+    if found is None:
+        known = {task for one in apps for task in one.tasks}
+        raise UnknownTask(
+            f"the task {name!r} is due, but no app in this process has it{did_you_mean(name, known)}. "
+            "Import the module of the task in the test"
+        )
+    return found

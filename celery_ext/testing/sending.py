@@ -1,0 +1,148 @@
+"""What the apps of a process send during a test: by the test's clock, and with a note of each call."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, NamedTuple
+from weakref import ref
+
+from celery import Celery
+from celery.utils import uuid
+from dateutil.parser import isoparse
+
+from celery_ext.testing.clock import Clock
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.message.countdown import COUNTDOWN, is_countable
+from kombu_delayq.message.times import in_utc
+
+#: Places of arguments of ``send_task`` that may come without their names.
+_ARGUMENTS = ("args", "kwargs", "countdown", "eta", "task_id")
+
+
+class Sent(NamedTuple):
+    """A call of a task.
+
+    Attributes:
+        number: Its number among all calls of the test.
+        app: The app that sent it.
+        eta: The eta in its message, ISO 8601; None without a delay.
+        sent_s: When it was sent, by the clock that stands still, s since the epoch.
+        delay_s: Its delay in s.
+        is_countdown: Whether the delay was given as a countdown.
+        expires_s: When it expires, by the clock that stands still, s since the epoch; None if it does not, or at a
+            given moment.
+    """
+
+    number: int
+    app: Callable[[], Celery | None]
+    eta: str | None
+    sent_s: float
+    delay_s: float
+    is_countdown: bool
+    expires_s: float | None
+
+
+class Sending:
+    """Takes the place of ``Celery.send_task``, through which all calls of tasks pass.
+
+    Args:
+        clock: The clock of the test.
+        send_task: Celery's own method.
+    """
+
+    def __init__(self, clock: Clock, send_task: Callable[..., Any]) -> None:
+        self.clock = clock
+        #: The latest call of each task id.
+        self.sent: dict[str, Sent] = {}
+        #: Ids of the calls without a delay.
+        self.immediate: list[str] = []
+        self._send_task = send_task
+        self._numbers = count()
+
+    def send_task(self, app: Celery, name: str, *given: Any, **options: Any) -> Any:
+        """Sends a task, with the arguments and the result of ``Celery.send_task``.
+
+        A countdown becomes an eta by the clock of the test. An eta comes later by all that the test has skipped,
+        because whoever made it has read the clock of the process.
+        """
+        options = {**dict(zip(_ARGUMENTS, given, strict=False)), **options}
+        more = given[len(_ARGUMENTS) :]
+        options.pop(COUNTDOWN, None)  # the server's clock knows nothing of what the test has skipped
+        countdown, eta = options.pop("countdown", None), options.pop("eta", None)
+        is_countdown = not eta and is_countable(countdown)
+        if is_countdown:
+            eta = self._after(countdown)
+        elif eta:
+            eta = self._later(eta)
+        elif countdown is not None:
+            options["countdown"] = countdown  # Celery says what is wrong with it
+        expires_s = self._expire(options)
+        options["task_id"] = options.get("task_id") or uuid()
+        still_s = self.clock.still_s()
+        self.sent[options["task_id"]] = Sent(
+            next(self._numbers),
+            ref(app),
+            eta.isoformat() if isinstance(eta, datetime) else None,
+            still_s,
+            countdown if is_countdown else _seconds_of(eta) - self.clock.now_s() if eta else 0.0,
+            is_countdown,
+            expires_s,
+        )
+        if not eta:
+            self.immediate.append(options["task_id"])
+        places = [options.pop(argument, None) for argument in ("args", "kwargs", "countdown")]
+        return self._send_task(app, name, *places, eta, options.pop("task_id"), *more, **options)
+
+    def left_s(self, task: DelayedTask) -> float:
+        """Returns in how many s a waiting task is due; negative if it was due."""
+        call = self.call_of(task)
+        if call is not None and call.is_countdown:
+            return call.sent_s + call.delay_s - self.clock.still_s()
+        return task.message.due_ms / 1000 - self.clock.now_s()
+
+    def left_untouched_s(self, task: DelayedTask) -> float:
+        """Returns in how many s a waiting task would be due if the test itself took no time."""
+        call = self.call_of(task)
+        return self.left_s(task) if call is None else call.sent_s + call.delay_s - self.clock.still_s()
+
+    def call_of(self, task: DelayedTask) -> Sent | None:
+        """Returns the call that sent a waiting task; None if it was sent elsewhere, or rescheduled since."""
+        call = self.sent.get(task.id)
+        return call if call is not None and call.eta == task.eta else None
+
+    def is_expired(self, task_id: str, header: Any) -> bool | None:
+        """Whether a task has expired by the clock of the test; None for one that does not expire.
+
+        Args:
+            task_id: Its id.
+            header: The header ``expires`` of its message, ISO 8601.
+        """
+        call = self.sent.get(task_id)
+        if call is not None and call.expires_s is not None:
+            return self.clock.still_s() > call.expires_s
+        return isoparse(header).timestamp() < self.clock.now_s() if isinstance(header, str) else None
+
+    def _after(self, seconds: float) -> datetime:
+        return self.clock.moment + timedelta(seconds=seconds)
+
+    def _later(self, eta: Any) -> Any:
+        """Returns an eta, later by what was skipped; a text that is no time, such as a placeholder, as it is."""
+        try:
+            moment = isoparse(eta) if isinstance(eta, str) else eta
+            return in_utc(moment).astimezone(UTC) + timedelta(seconds=self.clock.skipped_s)
+        except (ValueError, OverflowError, AttributeError):
+            return eta
+
+    def _expire(self, options: dict[str, Any]) -> float | None:
+        """Lets a call expire by the clock of the test. Returns when, by the clock that stands still."""
+        expires = options.get("expires")
+        if isinstance(expires, (int, float)):
+            options["expires"] = self._after(expires)
+            return self.clock.still_s() + expires
+        if expires:
+            options["expires"] = self._later(expires)
+        return None
+
+
+def _seconds_of(moment: Any) -> float:
+    return moment.timestamp() if isinstance(moment, datetime) else 0.0

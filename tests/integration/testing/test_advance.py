@@ -1,0 +1,155 @@
+"""``advance`` and ``run_due``: what runs, when, and in which order."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from celery.exceptions import Retry
+
+from celery_ext.testing.delayed_tasks import DelayedTasks
+from celery_ext.testing.running import UnknownTask
+from tests.integration.testing.conftest import Shop
+
+
+def test_a_task_runs_when_its_countdown_is_over(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A task waits until the clock has moved on by its countdown, and runs in this process then."""
+    result = shop.remind.apply_async((1,), countdown=1800)
+    assert delayed_tasks.has("shop.remind", in_="30m", args=(1,))
+    assert delayed_tasks.advance("29m59s") == []
+    assert shop.done == []
+    [ran] = delayed_tasks.advance("1s")
+    assert (ran.name, ran.id, ran.args, ran.state) == ("shop.remind", result.id, (1,), "SUCCESS")
+    assert (shop.done, result.get()) == ([1], [1])
+    assert not delayed_tasks.waiting()
+
+
+def test_tasks_run_in_the_order_of_their_due_times(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """Tasks of several queues run in the order of their due times, those of one due time in the order of sending."""
+    for number, (countdown, queue) in enumerate([(60, "a"), (30, "b"), (60, "c"), (45, "a"), (60, "a"), (30, "b")]):
+        shop.remind.apply_async((number,), countdown=countdown, queue=queue)
+    assert [task.args for task in delayed_tasks.waiting()] == [[1], [5], [3], [0], [2], [4]]
+    delayed_tasks.advance("1h")
+    assert shop.done == [1, 5, 3, 0, 2, 4]
+
+
+@pytest.mark.parametrize("minutes", [(3,), (1, 1, 1), (2.5, 0.5)])
+def test_what_a_task_sends_runs_at_its_time(delayed_tasks: DelayedTasks, shop: Shop, minutes: list[float]) -> None:
+    """A task that sends itself again each minute runs three times in three minutes, in however many steps."""
+    shop.follow.apply_async((9,), countdown=60)
+    for part in minutes:
+        delayed_tasks.advance(timedelta(minutes=part))
+    assert shop.done == [9, 8, 7]
+    assert delayed_tasks.has(shop.follow, in_=60, count=1)
+
+
+def test_calls_without_a_delay_run_with_the_next_step(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A call without a delay waits in its queue, and so does what it sends without one; ``run_due`` runs both."""
+    shop.follow.delay(2, None)
+    assert (shop.done, delayed_tasks.waiting()) == ([], [])
+    assert len(delayed_tasks.run_due()) == 3
+    assert shop.done == [2, 1, 0]
+
+
+def test_a_retry_waits_as_long_as_it_says(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """Each retry waits for its countdown, and ``ran`` says how each try ended."""
+    shop.flaky.delay(2)
+    assert [ran.state for ran in delayed_tasks.run_due()] == ["RETRY"]
+    assert isinstance(delayed_tasks.ran[0].result, Retry)
+    assert delayed_tasks.has("shop.flaky", in_="1m")
+    delayed_tasks.advance("1m")
+    assert shop.done == [0, 1]
+    assert [ran.result for ran in delayed_tasks.advance("1m")] == ["works"]
+    assert [ran.state for ran in delayed_tasks.ran] == ["RETRY", "RETRY", "SUCCESS"]
+
+
+def test_the_error_of_a_task_is_raised(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A task that fails for good fails the test, and what is due later waits; without ``propagate`` it is noted."""
+    shop.flaky.delay()
+    shop.remind.apply_async((1,), countdown=600)
+    with pytest.raises(ValueError, match="still broken"):
+        delayed_tasks.advance("1h")
+    assert shop.done == [0, 1, 2, 3]
+    assert delayed_tasks.has("shop.remind", in_="7m")
+    delayed_tasks.advance("7m")
+    assert shop.done[-1] == 1
+    shop.flaky.delay()
+    *_, last = delayed_tasks.advance("3m", propagate=False)
+    assert (last.state, repr(last.result)) == ("FAILURE", "ValueError('still broken')")
+
+
+def test_an_eta_in_any_zone(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """An eta is a moment, in whatever zone, and ``run_due`` runs all that is due by another."""
+    for hours, zone in ((3, "Asia/Tokyo"), (1, "Europe/Berlin"), (2, "UTC")):
+        moment = datetime.now(ZoneInfo(zone)) + timedelta(hours=hours)
+        shop.remind.apply_async((hours,), eta=moment)
+        assert delayed_tasks.has(at=moment, in_=timedelta(hours=hours), args=[hours])
+    without_zone = datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=4)
+    shop.remind.apply_async((4,), eta=without_zone)
+    second = delayed_tasks.waiting()[1].due
+    delayed_tasks.run_due(second - timedelta(seconds=1))
+    assert shop.done == [1]
+    delayed_tasks.run_due(second.astimezone(ZoneInfo("America/New_York")))
+    assert shop.done == [1, 2]
+    assert delayed_tasks.now >= second
+    delayed_tasks.run_due(without_zone)
+    assert shop.done == [1, 2, 3, 4]
+
+
+def test_an_eta_that_a_task_makes_counts_from_its_run(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A task that runs later than the process's clock says may take its eta from that clock: it waits as long."""
+
+    @shop.app.task(shared=False, name="shop.plan")
+    def plan() -> None:
+        shop.remind.apply_async(("planned",), eta=datetime.now(UTC) + timedelta(hours=1))
+
+    plan.apply_async(countdown=7200)
+    delayed_tasks.advance("2h")
+    assert delayed_tasks.has("shop.remind", in_="1h")
+    delayed_tasks.advance("59m")
+    assert shop.done == []
+    delayed_tasks.advance("1m")
+    assert shop.done == ["planned"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_task_expires_by_the_clock_of_the_test(delayed_tasks: DelayedTasks, shop: Shop, late: bool) -> None:
+    """A task that is due after its expiry does not run, and one that is due before runs."""
+    countdown = 3600 if late else 60
+    as_number = shop.remind.apply_async((1,), countdown=countdown, expires=1800)
+    as_moment = shop.remind.apply_async((2,), countdown=countdown, expires=datetime.now(UTC) + timedelta(minutes=30))
+    delayed_tasks.advance("2h")
+    assert shop.done == ([] if late else [1, 2])
+    state = "REVOKED" if late else "SUCCESS"
+    assert [ran.state for ran in delayed_tasks.ran] == [state, state]
+    assert (as_number.state, as_moment.state) == (state, state)
+
+
+def test_a_task_that_nobody_knows_is_named(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A task of another service waits like any other; when it is due, the error says that no app here has it."""
+    shop.app.send_task("shop.remnd", (1,), countdown=60)
+    assert delayed_tasks.has("shop.remnd", in_=60)
+    with pytest.raises(UnknownTask, match=r"'shop\.remnd'.*did you mean 'shop\.remind'"):
+        delayed_tasks.advance(60)
+
+
+@pytest.mark.parametrize("wrong", ["soon", -1, timedelta(-1), "", float("nan")])
+def test_a_wrong_duration_is_refused(delayed_tasks: DelayedTasks, wrong: Any) -> None:
+    """What is no duration is refused."""
+    with pytest.raises(ValueError, match=r"duration|negative"):
+        delayed_tasks.advance(wrong)
+
+
+def test_a_task_that_calls_itself_for_ever_is_an_error(
+    delayed_tasks: DelayedTasks, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that sends itself again without an end does not hang the test."""
+    monkeypatch.setattr("celery_ext.testing.delayed_tasks.MOST_RUNS", 50)
+
+    @shop.app.task(shared=False, name="shop.forever", bind=True)
+    def forever(task: Any) -> None:
+        task.apply_async(countdown=0.001)
+
+    forever.apply_async(countdown=1)
+    with pytest.raises(RuntimeError, match="for ever"):
+        delayed_tasks.advance("1h")

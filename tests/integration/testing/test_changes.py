@@ -1,0 +1,169 @@
+"""Waiting tasks that are cancelled, rescheduled, revoked or run now, and delay chains, by the library's own API."""
+
+from typing import Any
+
+import pytest
+
+import celery_ext
+from celery_ext.testing.delayed_tasks import DelayedTasks
+from kombu_delayq.errors import DelayTooLong, InvalidDelayLevel
+from tests.integration.testing.conftest import Shop
+
+
+def test_a_cancelled_task_does_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``cancel`` removes a task, also by its result, and by the ``revoke`` of the result."""
+    first, second, third = (shop.remind.apply_async((n,), countdown=60) for n in range(3))
+    assert celery_ext.cancel(shop.app, first) == "cancelled"
+    second.revoke()
+    delayed_tasks.advance("2m")
+    assert shop.done == [2]
+    assert (first.state, second.state, third.state) == ("REVOKED", "REVOKED", "SUCCESS")
+    assert celery_ext.cancel(shop.app, third) == "not_delayed"
+
+
+def test_a_rescheduled_task_runs_at_its_new_time(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``reschedule`` counts from the time by the clock of the test; ``run_now`` lets a task run with the next step."""
+    late, now = (shop.remind.apply_async((n,), countdown=3600) for n in range(2))
+    delayed_tasks.advance("30m")
+    assert celery_ext.reschedule(shop.app, late, countdown=7200) == "rescheduled"
+    assert delayed_tasks.has(task_id=late.id, in_="2h")
+    assert celery_ext.run_now(shop.app, now) == "transferred"
+    assert shop.done == []
+    delayed_tasks.run_due()
+    assert shop.done == [1]
+    delayed_tasks.advance("1h59m")
+    assert shop.done == [1]
+    delayed_tasks.advance("1m")
+    assert shop.done == [1, 0]
+
+
+def test_what_waits_is_found_by_the_own_api(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``get``, ``browse`` and ``count`` see what the fixture sees."""
+    results = [shop.remind.apply_async((n,), {"k": n}, countdown=60 * n, queue=f"q{n % 2}") for n in (1, 2, 3)]
+    found = celery_ext.get(shop.app, results[1])
+    assert found is not None
+    assert (found.name, found.args, found.kwargs, found.queue) == ("shop.remind", [2], {"k": 2}, "q0")
+    assert [task.id for task in celery_ext.browse(shop.app)] == [result.id for result in results]
+    assert celery_ext.count(shop.app, "q1") == 2
+    assert delayed_tasks.has(queue="q1", count=2)
+    assert delayed_tasks.has(kwargs={"k": 3}, args=(3,), in_=180.0, queue="q1", count=1)
+    assert not delayed_tasks.has(kwargs={"k": 3}, in_=60)
+
+
+def test_a_delay_chain_goes_on(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A task with a delay chain is retried as its schedule says; when the last step has failed, its error is raised."""
+
+    @shop.app.task(shared=False, name="shop.notify", bind=True, delay_chain="4m,10m,1h", autoretry_for=(OSError,))
+    def notify(task: Any) -> None:
+        shop.done.append(task.request.retries)
+        raise OSError("not reached")
+
+    notify.delay()
+    delayed_tasks.run_due()
+    assert delayed_tasks.has("shop.notify", in_="4m")
+    delayed_tasks.advance("14m")
+    assert shop.done == [0, 1, 2]
+    assert delayed_tasks.has("shop.notify", in_="1h")
+    with pytest.raises(OSError, match="not reached"):
+        delayed_tasks.advance("1h")
+    assert not delayed_tasks.waiting()
+
+
+def test_a_cancelled_delay_chain_ends(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``cancel`` removes the step that waits, and ends the chain of a step that runs."""
+    cancels: list[str] = []
+
+    @shop.app.task(shared=False, name="shop.notify", bind=True, delay_chain="4m,10m", autoretry_for=(OSError,))
+    def notify(task: Any, at: int) -> None:
+        shop.done.append(task.request.retries)
+        if task.request.retries == at:
+            cancels.append(celery_ext.cancel(shop.app, task.request.id))
+        raise OSError("not reached")
+
+    notify.delay(1)
+    delayed_tasks.advance("1h")
+    assert (shop.done, cancels) == ([0, 1], ["chain_ended"])
+    waits = notify.delay(9)
+    delayed_tasks.advance("5m")
+    assert celery_ext.cancel(shop.app, waits) == "cancelled"
+    delayed_tasks.advance("1h")
+    assert shop.done == [0, 1, 0, 1]
+
+
+def test_dead_letters_do_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A task that is buried after its last step stays in its queue of dead letters."""
+
+    @shop.app.task(
+        shared=False, name="shop.pay", delay_chain="1m", autoretry_for=(OSError,), dead_letter_queue="shop.dead"
+    )
+    def pay() -> None:
+        shop.done.append("tried")
+        raise OSError("declined")
+
+    pay.delay()
+    delayed_tasks.advance("1h", propagate=False)
+    delayed_tasks.advance("1h")
+    assert shop.done == ["tried", "tried"]
+
+
+def test_delay_levels_need_install(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A level waits as the table says, in an app for which ``install`` was called; any other app is told so."""
+    with pytest.raises(InvalidDelayLevel, match="install"):
+        shop.remind.apply_async((1,), delay_level=17)
+    celery_ext.install(shop.app)
+    shop.remind.apply_async((1,), delay_level=17)
+    assert delayed_tasks.has("shop.remind", in_="1h")
+    delayed_tasks.advance("1h")
+    assert shop.done == [1]
+
+
+def test_transport_options_of_the_app_hold(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """What the app's transport options refuse is refused in a test, too, and a queue that is spread has parts."""
+    shop.app.conf.broker_transport_options = {
+        "max_delay": 3600,
+        "queue_parts": {"spread": 4},
+        "visibility_timeout": 9,
+        "global_keyprefix": "prod:",
+    }
+    delayed_tasks.advance("2h")
+    with pytest.raises(DelayTooLong):
+        shop.remind.apply_async((1,), countdown=3601)
+    ids = [shop.remind.apply_async((n,), countdown=60, queue="spread").id for n in range(20)]
+    assert {task.queue for task in delayed_tasks.waiting()} <= {f"spread.{part}" for part in range(4)}
+    assert [task.id for task in delayed_tasks.waiting()] == ids
+    assert celery_ext.count(shop.app, "spread") == 20
+    delayed_tasks.advance(60)
+    assert shop.done == list(range(20))
+
+
+def test_many_calls_at_once_wait_too(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``send_many`` sends by the clock of the test."""
+    delayed_tasks.advance("1h")
+    calls = [celery_ext.Call((n,), countdown=60 + n) for n in range(5)]
+    assert celery_ext.send_many(shop.app, shop.remind, calls) == 5
+    assert delayed_tasks.has("shop.remind", count=5)
+    delayed_tasks.advance(62)
+    assert shop.done == [0, 1, 2]
+
+
+def test_signatures_wait_and_go_on(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """A Celery chain goes on with the next task when the one before has run; a chord's callback gets all results."""
+    (shop.remind.si(1).set(countdown=60) | shop.remind.si(2).set(countdown=60)).apply_async()
+    delayed_tasks.advance("1m")
+    assert shop.done == [1]
+    delayed_tasks.advance("1m")
+    assert shop.done == [1, 2]
+    header = [shop.remind.si(n).set(countdown=60) for n in (3, 4)]
+    from celery import chord
+
+    chord(header, app=shop.app)(shop.remind.s())
+    delayed_tasks.advance("2m")
+    assert shop.done == [1, 2, 3, 4, [[3], [4]]]
+
+
+def test_clear_removes_all(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """After ``clear`` neither delayed calls nor others run."""
+    shop.remind.apply_async((1,), countdown=60)
+    shop.remind.delay(2)
+    delayed_tasks.clear()
+    assert (delayed_tasks.waiting(), delayed_tasks.advance("1h"), shop.done) == ([], [], [])

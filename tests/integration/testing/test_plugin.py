@@ -1,0 +1,146 @@
+"""The plugin in sessions of pytest: what a project sees of it."""
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[3]
+PLUGIN = "celery_ext.testing.plugin"
+
+SHOP = """
+    from celery import Celery
+
+    app = Celery("shop", broker="redis://nowhere.invalid/0", backend="redis://nowhere.invalid/0")
+    app.conf.broker_transport = "kombu_delayq.transport:Transport"
+    done = []
+
+    @app.task(name="shop.remind")
+    def remind(*args):
+        done.append(args)
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project with an app."""
+    pytester.makepyfile(shop=SHOP)
+    pytester.makeini("[pytest]\nfilterwarnings = error\n")
+    return pytester
+
+
+def run(project: pytest.Pytester, *options: str) -> pytest.RunResult:
+    """Runs the tests of a project in a process of its own."""
+    known = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))  # of an older checkout, it is not
+    return project.runpytest_subprocess(*(() if known else ("-p", PLUGIN)), *options, timeout=120)
+
+
+def test_the_plugin_is_found_by_pytest() -> None:
+    """The package declares the plugin."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+    assert declared["pytest11"] == {"delayq": PLUGIN}
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [(PLUGIN, {"celery", "kombu", "kombu_delayq", "redis"}), ("celery_ext.testing.fixture", set())],
+)
+def test_the_start_of_pytest_imports_nothing_heavy(module: str, absent: set[str]) -> None:
+    """The plugin's module imports no Celery, and nothing but that module imports pytest."""
+    absent = absent or {"pytest"}
+    code = f"import sys, {module}; print(*({absent!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == ""
+
+
+def test_a_plain_project_needs_no_setting(project: pytest.Pytester) -> None:
+    """Tests of a module-level app pass without a broker, and leave nothing for the next test."""
+    project.makepyfile(
+        """
+        from datetime import timedelta
+        import pytest
+        from shop import app, done, remind
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_remind(delayed_tasks, number):
+            done.clear()
+            result = remind.apply_async((number,), countdown=1800)
+            assert delayed_tasks.has("shop.remind", in_="30m", args=(number,))
+            assert delayed_tasks.has(remind, in_=timedelta(minutes=30), count=1)
+            delayed_tasks.advance("30m")
+            assert done == [(number,)]
+            assert result.successful()
+
+        def test_at_the_end():
+            assert app.conf.broker_url == "redis://nowhere.invalid/0"
+        """
+    )
+    run(project).assert_outcomes(passed=4)
+
+
+def test_a_failed_test_says_what_waits(project: pytest.Pytester) -> None:
+    """The ``assert`` and the report name what waits and what has run."""
+    project.makepyfile(
+        """
+        from shop import remind
+
+        def test_remind(delayed_tasks):
+            remind.delay(0)
+            remind.apply_async((1,), countdown=1800)
+            delayed_tasks.run_due()
+            assert delayed_tasks.has("shop.remind", in_="20m")
+        """
+    )
+    result = run(project)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*no such task waits, but: shop.remind(1) in 30m 0s, queue celery*",
+            "*- Delayed tasks -*",
+            "waiting:",
+            "  shop.remind(1) in 30m 0s, queue celery",
+            "ran:",
+            "  <shop.remind(0) SUCCESS>",
+        ]
+    )
+
+
+@pytest.mark.parametrize("broker", ["memory", "redis"])
+def test_processes_of_xdist_do_not_meet(project: pytest.Pytester, broker: str) -> None:
+    """With pytest-xdist no test sees the tasks of a test in another process."""
+    project.makeconftest(
+        f"""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def delayed_tasks_broker():
+            return {broker!r}
+        """
+    )
+    project.makepyfile(
+        """
+        import pytest
+        from shop import done, remind
+
+        @pytest.mark.parametrize("number", range(20))
+        def test_remind(delayed_tasks, number):
+            done.clear()
+            remind.apply_async((number,), countdown=60)
+            assert delayed_tasks.has(count=1)
+            delayed_tasks.advance("1m")
+            assert done == [(number,)]
+        """
+    )
+    run(project, "-n", "2").assert_outcomes(passed=20)
+
+
+def test_it_is_shown_among_the_fixtures(project: pytest.Pytester) -> None:
+    """``pytest --fixtures`` explains the fixtures."""
+    shown = run(project, "--fixtures").stdout.str()
+    assert "delayed_tasks_broker [session scope]" in shown
+    assert "what waits, and a clock to move on" in shown

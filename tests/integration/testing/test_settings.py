@@ -1,0 +1,109 @@
+"""What the fixture does to apps: to eager ones, to those with other brokers, and that it takes everything back."""
+
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.app.control import Control
+from celery.app.task import Task
+from celery.exceptions import Retry
+
+from celery_ext.testing.delayed_tasks import DelayedTasks
+from celery_ext.testing.fixture import delayed_tasks as make
+from tests.integration.testing.conftest import Shop
+
+
+@pytest.fixture
+def eager(shop: Shop) -> Shop:
+    """An eager app."""
+    shop.app.conf.task_always_eager = True
+    return shop
+
+
+def test_an_eager_app_waits_for_delays_alone(eager: Shop, delayed_tasks: DelayedTasks) -> None:
+    """Calls without a delay run at once, as Celery lets them; calls with one wait."""
+    assert eager.remind.delay(1).get() == (1,)
+    result = eager.remind.apply_async((2,), countdown=60)
+    assert (eager.done, result.state) == ([1], "PENDING")
+    assert delayed_tasks.has("shop.remind", in_="1m", args=(2,))
+    delayed_tasks.advance("1m")
+    assert (eager.done, result.get()) == ([1, 2], [2])
+    assert eager.app.conf.task_always_eager is True
+
+
+def test_an_eager_task_waits_for_its_retry(eager: Shop, delayed_tasks: DelayedTasks) -> None:
+    """A retry of an eager task waits for its countdown; without the fixture Celery runs it at once."""
+    eager.flaky.delay(2)
+    assert eager.done == [0]
+    assert delayed_tasks.has("shop.flaky", in_="1m")
+    delayed_tasks.advance("1m")
+    assert eager.done == [0, 1]
+    delayed_tasks.advance("1m")
+    assert (eager.done, delayed_tasks.ran[-1].result) == ([0, 1, 2], "works")
+
+
+def test_an_eager_call_with_a_level_waits(eager: Shop, delayed_tasks: DelayedTasks) -> None:
+    """A level is a delay, too."""
+    from celery_ext import install
+
+    install(eager.app)
+    eager.remind.apply_async((1,), delay_level=5)
+    assert eager.done == []
+    assert delayed_tasks.has("shop.remind", in_="1m")
+
+
+def test_errors_of_eager_tasks_are_as_celery_has_them(eager: Shop, delayed_tasks: DelayedTasks) -> None:
+    """``task_eager_propagates`` still decides about tasks that run at once."""
+    eager.app.conf.task_eager_propagates = True
+    with pytest.raises((Retry, ValueError)):
+        eager.flaky.apply_async((9,), retries=3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"broker_url": "redis://nowhere.invalid/0", "result_backend": "redis://nowhere.invalid/1"},
+        {"broker_url": "delayq://nowhere.invalid/0", "broker_transport": "kombu_delayq.transport:Transport"},
+        {"broker_url": "amqp://nowhere.invalid//", "result_backend": "rpc://"},
+        {"broker_url": "memory://", "result_backend": "cache+memory://"},
+        {},
+    ],
+    ids=lambda settings: settings.get("broker_url", "none"),
+)
+def test_any_broker_will_do_and_stays_set(settings: dict[str, Any]) -> None:
+    """Whatever broker and result backend an app has, neither is used, and all is as before at the end."""
+    shop = Shop()
+    shop.app.conf.update(settings)
+    shop.app.conf.broker_transport_options = {"visibility_timeout": 7}
+    shared = {kind: dict(vars(kind)) for kind in (Celery, Task, Control)}
+    before = (dict(shop.app.conf.items()), shop.app._pool, type(shop.remind))
+    with make("memory") as delayed_tasks:
+        result = shop.remind.apply_async((1,), countdown=60)
+        delayed_tasks.advance("1m")
+        assert result.get() == [1]
+    assert (dict(shop.app.conf.items()), shop.app._pool, type(shop.remind)) == before
+    assert {kind: dict(vars(kind)) for kind in (Celery, Task, Control)} == shared
+    with shop.app.connection_for_write() as connection:
+        assert "delayed-tasks" not in repr(connection)
+    assert not shop.app.amqp._producer_pool
+
+
+def test_an_app_that_is_made_in_the_test_is_pointed_there_too(delayed_tasks: DelayedTasks) -> None:
+    """An app that a factory makes in the test waits in the same place; several apps keep their own tasks."""
+    shops = [Shop("one"), Shop("two")]
+    for shop in shops:
+        shop.remind.apply_async((shop.app.main,), countdown=60)
+    assert delayed_tasks.has("shop.remind", count=2)
+    delayed_tasks.advance("1m")
+    assert [shop.done for shop in shops] == [["one"], ["two"]]
+
+
+def test_nothing_is_left_for_the_next_test(shop: Shop) -> None:
+    """What one test leaves waiting or in queues, the next one does not see."""
+    for _ in range(2):
+        with make("memory") as delayed_tasks:
+            assert not delayed_tasks.waiting()
+            assert delayed_tasks.run_due() == []
+            shop.remind.delay(1)
+            shop.remind.apply_async((2,), countdown=60)
+    assert shop.done == []
