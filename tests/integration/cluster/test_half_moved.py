@@ -81,7 +81,7 @@ def test_messages_go_on_while_all_keys_are_on_the_new_node(move: Move) -> None:
             sent += 2
             publish(sender, QUEUE, sent)
             app.send_task("later", queue=QUEUE, countdown=0.1)
-            looped.until(lambda sent=sent: len(looped.received) == sent + 1, timeout_s=4)  # type: ignore[misc]
+            looped.until(lambda sent=sent: len(looped.received) == sent + 1)  # type: ignore[misc]
         looped.until(lambda: not in_hand(looped), "all are acknowledged")
         channel = looped.channel
         move.end()

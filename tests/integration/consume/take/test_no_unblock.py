@@ -29,8 +29,8 @@ def test_what_comes_to_a_busy_consumer_goes_back(proj: Proj) -> None:
         publish(sender, "a", 1)
         looped.until(lambda: looped.received == [1])
         publish(sender, "b", 2)
-        looped.until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), "it is back", timeout_s=3)
-        looped.until(looped.waits_for(), "its waits end by themselves", timeout_s=3)
+        looped.until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), "it is back", timeout_s=8)
+        looped.until(looped.waits_for(), "its waits end by themselves", timeout_s=8)
         publish(sender, "b", 3)
         assert looped.received == [1]
         assert client.llen("b") == 2
@@ -59,7 +59,7 @@ def test_a_wait_that_has_begun_before_the_refusal_is_short_the_next_time(proj: P
         publish(sender, "a", 1)
         looped.until(lambda: looped.received == [1])
         publish(sender, "b", 2)
-        looped.until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), "it is back", timeout_s=3)
+        looped.until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), "it is back", timeout_s=8)
 
 
 def test_what_comes_to_a_thread_that_is_busy_goes_back(proj: Proj) -> None:

@@ -17,7 +17,7 @@ from celery_ext.serve.access import connections, limits
 from celery_ext.serve.access.stack import middleware
 from celery_ext.serve.application import problem_of
 from celery_ext.serve.settings import ServeSettings
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 from tests.support.serve.running import ask, connected, in_thread, raw, read_to_end
 
 #: In place of 10 to 30 s.
@@ -70,7 +70,7 @@ def test_half_a_request_times_out(url: str, sent: bytes) -> None:
     """Whoever sends a part and then nothing is told so, and disconnected, within the deadline."""
     begun = monotonic()
     answer = raw(url, sent, end=False)
-    assert SHORT_S / 2 < monotonic() - begun < 10
+    assert SHORT_S / 2 < monotonic() - begun < DEADLINE_S
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"Content-Security-Policy" in answer
 
@@ -92,7 +92,7 @@ def test_a_slow_client_has_no_more_time_than_others(url: str, start: bytes) -> N
         client.settimeout(SHORT_S / 10)
         answer = b""
         while not answer:
-            assert monotonic() - begun < 10
+            assert monotonic() - begun < DEADLINE_S
             client.sendall(b"a" if start else b"\r\n")
             with suppress(TimeoutError):
                 answer = client.recv(1000)

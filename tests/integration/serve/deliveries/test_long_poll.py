@@ -14,7 +14,7 @@ import redis
 from celery import Celery
 
 from tests.integration.serve.deliveries.conftest import send
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 from tests.support.serve.lending import HttpConsumer, Serve, Served, numbers_of
 
 
@@ -58,10 +58,10 @@ def test_a_wait_ends_in_time(consumer: HttpConsumer, client: redis.Redis) -> Non
     """Without messages the answer comes when the wait is over, has no lease, and leaves none in Redis."""
     begun = monotonic()
     assert consumer.take(wait="1.2s") == {"lease": None, "messages": []}
-    assert 1.1 < monotonic() - begun < 10
+    assert 1.1 < monotonic() - begun < DEADLINE_S
     begun = monotonic()
     assert consumer.take() == {"lease": None, "messages": []}
-    assert monotonic() - begun < 10
+    assert monotonic() - begun < DEADLINE_S
     assert not client.exists("delayq:consumers", "delayq:consumers:queues")
     until(lambda: not is_waited_for(client))
 
@@ -111,8 +111,6 @@ def test_a_server_that_ends_answers_those_who_wait(serve: Serve, client: redis.R
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(consumer.take, wait="60s")
         until(lambda: is_waited_for(client))
-        begun = monotonic()
         served.process.send_signal(signal.SIGTERM)
-        assert answer.result() == {"lease": None, "messages": []}
-        assert served.process.wait(10) == 0, served.log
-        assert monotonic() - begun < 5
+        assert answer.result(20) == {"lease": None, "messages": []}
+        assert served.process.wait(20) == 0, served.log
