@@ -7,6 +7,7 @@ from tests.bench.everyone import bullmq, celery_, procrastinate_, python_, rabbi
 EVERYONE: tuple[Contender, ...] = (
     celery_.HASH,
     celery_.LIST,
+    celery_.LIGHT,
     celery_.STOCK,
     rabbitmq_.RABBITMQ,
     bullmq.BULLMQ,

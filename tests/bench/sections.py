@@ -61,9 +61,9 @@ class Sections:
         same = _ahead([[column.among(STOCK) for column in found] for _, found in rows])
         yield from ("", "## At a glance", "")
         yield (
-            f"kombu-delayq leads in {ahead} rows. It leads in a row if at every size the better of its two forms of "
-            "backup has the best median, or one within 5 % of the best or within the spread of the best. The table "
-            "shows the greatest size at which kombu-delayq was measured; the sections below show all."
+            f"kombu-delayq leads in {ahead} rows. It leads in a row if at every size the best of its "
+            "[entries](#contenders) has the best median, or one within 5 % of the best or within the spread of the "
+            "best. The table shows the greatest size at which kombu-delayq was measured; the sections below show all."
         )
         yield ""
         yield (

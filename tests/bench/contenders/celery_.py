@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import Celery
 
-from celery_ext import Call, send_many
+from celery_ext import Call, install, send_many
 from celery_ext.waiting import control
 from tests.bench.contenders import celery_programs
 from tests.bench.contenders.celery_programs import REVOKED, when
@@ -23,6 +23,9 @@ app = Celery("bench", broker=os.environ["BENCH_SERVER"])
 if backup := os.environ.get("BENCH_BACKUP"):
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
     app.conf.broker_transport_options = {"backup": backup}
+    if os.environ.get("BENCH_LIGHT"):
+        app.conf.broker_transport_options |= {"text_bodies": True, "repr_maxsize": 100}
+        install(app, fast_publish=True)
 
 
 @app.task(name="bench.arrive", ignore_result=True)
