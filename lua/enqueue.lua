@@ -17,13 +17,13 @@
 -- ARGV[7] is_staged  '1' to stage the messages, '0' to send them
 -- ARGV[8...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 18th on four a message:
 -- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed, and
--- counts as sent if it has a due time: the message waits elsewhere
+-- counts as sent, or repeated, if it has a due time: the message waits elsewhere
 -- Returns {'enqueued', number of new ids, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
 -- {'committed' | 'aborted' | 'superseded' | 'unknown'} when the run may not write, {'wait', ms} when the rate asks for
 -- a pause, or {'deep', number in the queue} when the queue would become too deep
--- Atomic: an id is in the guard if and only if its message has been sent or staged.
+-- Atomic: an id is in the guard, and counted, if and only if its message has been sent or staged.
 -- Cost: O(log N) a message
--- @include clock deliver job rate rate_limit wrong_type
+-- @include clock deliver job job_counts rate rate_limit wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
 local keys = { due = KEYS[4], bodies = KEYS[5], notes = KEYS[6], ids = KEYS[7] }
@@ -42,7 +42,7 @@ local word = fenced(job, run)
 if word then
   return { word }
 end
-local ids, rows, claims, seen, elsewhere = {}, {}, {}, {}, 0
+local ids, rows, claims, seen, elsewhere, repeated = {}, {}, {}, {}, 0, 0
 for i = 18, #ARGV, 4 do
   ids[#ids + 1] = ARGV[i]
 end
@@ -56,24 +56,25 @@ for n, guarded in ipairs(redis.call('SMISMEMBER', guard, unpack(ids))) do
     elseif ARGV[i + 1] ~= '' then
       elsewhere = elsewhere + 1
     end
+  elseif ARGV[i + 1] ~= '' or ARGV[i + 3] ~= '' then
+    repeated = repeated + 1
   end
 end
-local held = not is_staged and #rows > 0 and held_up(job, rate, depth, to, #rows, now)
+local is_sent = not is_staged and #rows > 0
+local held = is_sent and held_up(job, rate, depth, to, #rows, now)
 if held then
   return held
 end
-local place = 'behind'
-if is_staged then
-  for _, row in ipairs(rows) do
-    redis.call('RPUSH', staged, to.queue, row.id, row.due, row.priority, row.body)
-  end
-elseif #rows > 0 then
-  place = deliver(to, now, rows)
+local place = is_sent and deliver(to, now, rows) or 'behind'
+if is_sent then
   sent(job, rate, #rows, now)
+end
+for _, row in ipairs(is_staged and rows or {}) do
+  redis.call('RPUSH', staged, to.queue, row.id, row.due, row.priority, row.body)
 end
 if #claims > 0 then -- after the messages: a script that is cut short here repeats a message and loses none
   redis.call('SADD', guard, unpack(claims))
 end
-redis.call('HINCRBY', job, 'enqueued', #rows + elsewhere)
+count_chunk(job, to.queue, now, is_staged and 'staged' or 'sent', #rows, elsewhere, repeated)
 keep_all({ job, guard, staged }, ttl)
 return { 'enqueued', #claims, #ids - #claims, place }

@@ -6,10 +6,11 @@
 -- ARGV[2] word  'committed' or 'aborted'
 -- ARGV[3] ttl   how long job, guard and staged messages are kept from now on, ms
 -- ARGV[4] base  of a part of a job: when the job began, ms since the epoch; '' for now
+-- ARGV[5...] field and number, of what the driver has counted; only a commit notes them
 -- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; a job
 -- that has already ended keeps its state; or 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
--- Cost: O(1); Redis frees the memory in the background
+-- Cost: O(1), for the abort of a job that stages O(queues); Redis frees the memory in the background
 -- @include clock job wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
@@ -42,8 +43,17 @@ if word == 'aborted' and is_staged then
   redis.call('UNLINK', staged)
   redis.call('HINCRBY', job, 'enqueued', string.format('%d', -waiting))
   redis.call('HDEL', job, 'staged')
+  local fields = redis.call('HGETALL', job)
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 7) == 'staged:' then
+      redis.call('HDEL', job, fields[i])
+    end
+  end
 end
-redis.call('HSET', job, 'state', word, 'run', run)
+redis.call('HSET', job, 'state', word, 'run', run, 'ended', string.format('%.17g', now))
+if word ~= 'aborted' and #ARGV > 4 then
+  redis.call('HSET', job, unpack(ARGV, 5))
+end
 redis.call('HSETNX', job, 'base', base ~= '' and base or string.format('%.17g', now))
 redis.call('PEXPIRE', job, ttl)
 return word

@@ -65,6 +65,7 @@ while read < count and size < bytes do
 end
 local place = #rows > 0 and deliver(to, now, rows) or 'behind'
 sent(job, rate, #rows, now)
+redis.call('HSET', job, 'wrote', string.format('%.17g', now))
 redis.call('LTRIM', staged, read * ENTRIES, -1)
 redis.call('PEXPIRE', staged, ttl)
 redis.call('PEXPIRE', job, ttl)

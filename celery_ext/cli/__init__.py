@@ -20,6 +20,7 @@ from celery_ext.cli.commands.demo import demo
 from celery_ext.cli.commands.doctor import doctor
 from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
+from celery_ext.cli.commands.jobs import jobs
 from celery_ext.cli.commands.journal import journal
 from celery_ext.cli.commands.list import list_
 from celery_ext.cli.commands.purge import purge
@@ -94,7 +95,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
 
 for _command in (
     *(status, doctor, list_, show, cancel, reschedule, run_now, purge),
-    *(dead_letters, export, import_, repair, convert, transfer, journal, serve, tokens, demo, completion),
+    *(dead_letters, jobs, export, import_, repair, convert, transfer, journal, serve, tokens, demo, completion),
 ):
     delayq.add_command(_command)
 add_examples(delayq)

@@ -1,6 +1,6 @@
 """Spark jobs enqueue Celery tasks in bulk, and read those that wait. Needs the extra ``kombu-delayq[spark]``.
 
-Without the extra, ``task_id`` and the modules ``options`` and ``errors`` can be imported all the same.
+Without the extra, ``task_id``, ``job`` and the modules ``options`` and ``errors`` can be imported all the same.
 """
 
 from importlib import import_module
@@ -12,19 +12,21 @@ if TYPE_CHECKING:
     from celery_ext.spark.far_jobs.cancel import cancel
     from celery_ext.spark.far_jobs.promote import promote
     from celery_ext.spark.far_jobs.vacuum import vacuum
+    from celery_ext.spark.jobs import job
     from celery_ext.spark.source import CeleryDataSource, register
 else:
-    #: The modules that have the names that need Spark.
+    #: The modules of names that are imported when they are used. Most need Spark.
     _MODULES = {
         "CeleryDataSource": "source",
         "register": "source",
         "cancel": "far_jobs.cancel",
+        "job": "jobs",
         "promote": "far_jobs.promote",
         "vacuum": "far_jobs.vacuum",
     }
 
     def __getattr__(name: str) -> object:
-        """Imports Spark only when a name that needs it is used."""
+        """Imports a module, and maybe Spark, only when a name of it is used."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
@@ -41,4 +43,4 @@ else:
         return getattr(module, name)
 
 
-__all__ = ["CeleryDataSource", "cancel", "promote", "register", "task_id", "vacuum"]
+__all__ = ["CeleryDataSource", "cancel", "job", "promote", "register", "task_id", "vacuum"]

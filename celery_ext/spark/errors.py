@@ -23,5 +23,9 @@ class StragglerRefused(DelayqError):
     """A Spark task tried to write for a job that has ended, or that a later run has taken over."""
 
 
+class JobCommittedBefore(DelayqError):
+    """A job with the option ``on_committed=fail`` was committed before."""
+
+
 class FarTierUnavailable(DelayqError):
     """The files of the far tier cannot be read or written."""

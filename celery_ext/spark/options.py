@@ -190,6 +190,13 @@ class WriteOptions(BrokerOptions):
         "Name of a batch job. A job that runs again under the same name sends what is missing, and nothing once it is "
         "committed. Default: each write is a new job. Streams name their jobs by query and batch.",
     )
+    on_committed: str = _option(
+        "skip",
+        choice("skip", "fail"),
+        "",
+        "What to do when the job with this `job_id` was committed before. `skip`: send nothing, and log a warning. "
+        "`fail`: fail with `JobCommittedBefore`, before any Spark task starts.",
+    )
     delivery: str = _option(
         "direct",
         choice("direct", "staged"),

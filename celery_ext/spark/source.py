@@ -62,6 +62,7 @@ class CeleryDataSource(DataSource):
             InvalidSparkOption: An option is wrong.
             InvalidColumns: The columns make no tasks.
             BrokerUnavailable: The broker does not answer.
+            JobCommittedBefore: The job is committed, and ``on_committed`` is ``fail``.
         """
         options = self._parsed(WriteOptions)
         name = options.job_id or str(uuid4())
@@ -72,6 +73,10 @@ class CeleryDataSource(DataSource):
         options = self._parsed(WriteOptions)
         if options.job_id is not None:
             raise InvalidSparkOption("job_id is for batch jobs; a stream names its jobs by query and batch")
+        if options.on_committed == "fail":
+            raise InvalidSparkOption(
+                "on_committed=fail is for batch jobs; a stream repeats its last batch after a restart"
+            )
         return StreamWriter(prepare(options, schema, overwrite), self.options.get("checkpointlocation", ""))
 
     def _parsed(self, kind: type[T]) -> T:

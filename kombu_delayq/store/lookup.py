@@ -73,7 +73,12 @@ class Lookup(StorePart):
         return self._of_ids("get", queues, ids, {})
 
     def cancel(
-        self, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]] | None = None
+        self,
+        queues: Sequence[str],
+        ids: Sequence[str],
+        found: dict[str, list[Waiting]] | None = None,
+        *,
+        job: str = "",
     ) -> dict[str, list[Waiting]]:
         """Removes the waiting messages of some ids; one round trip. Returns them as ``get`` does.
 
@@ -84,12 +89,13 @@ class Lookup(StorePart):
             queues: Names of the queues to search.
             ids: As for ``get``.
             found: Filled with the result, part by part, so that a caller has the parts that came before an error.
+            job: Name of the bulk job that cancels, which counts the ids that had messages.
         """
         found = {} if found is None else found
         if not self._keys.slots:
-            return self._of_ids("cancel", queues, ids, found)
+            return self._of_ids("cancel", queues, ids, found, job)
         try:
-            return self._of_ids("cancel", queues, ids, found)
+            return self._of_ids("cancel", queues, ids, found, job)
         finally:
             self._end_chains({identity: found[identity] for identity in ids if identity in found})
 
@@ -202,27 +208,32 @@ class Lookup(StorePart):
         return words
 
     def _of_ids(
-        self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
+        self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]], job: str = ""
     ) -> dict[str, list[Waiting]]:
         if self._keys.slots:
             self._renamed.bring(queues, ids)
         forms = [QueueForm(queue, self._client.backup) for queue in queues] if ids else []
-        others = self._search(operation, forms, ids, found)
-        self._search(operation, others, ids, found)
+        others = self._search(operation, forms, ids, found, job)
+        self._search(operation, others, ids, found, job)
         missing = [identity for identity in ids if identity not in found]
         # A conversion may have moved messages out of the other form between these two.
         self._search(
-            operation, [QueueForm(form.queue, self._client.backup) for form in others if missing], missing, found
+            operation, [QueueForm(form.queue, self._client.backup) for form in others if missing], missing, found, job
         )
         missing = [identity for identity in missing if identity not in found]
         grown = [form for form in (*forms, *others) if missing and form.backup == "list" and self._index(form.queue)]
-        self._search(operation, grown, missing, found)
+        self._search(operation, grown, missing, found, job)
         for messages in found.values():
             messages.sort(key=lambda message: message.due_ms)
         return found
 
     def _search(
-        self, operation: str, forms: Sequence[QueueForm], ids: Sequence[str], found: dict[str, list[Waiting]]
+        self,
+        operation: str,
+        forms: Sequence[QueueForm],
+        ids: Sequence[str],
+        found: dict[str, list[Waiting]],
+        job: str,
     ) -> list[QueueForm]:
         """Searches queues for ids and adds what it finds. Returns the queues that also have messages in the other form.
 
@@ -237,7 +248,7 @@ class Lookup(StorePart):
         there: list[QueueForm] = []
         done = dict.fromkeys(forms, 0)  # how many of the ids were searched in each queue and form
         while done:
-            calls = [self._search_call(operation, form, ids[count:]) for form, count in done.items()]
+            calls = [self._search_call(operation, form, ids[count:], job) for form, count in done.items()]
             # Before and after: a conversion may move the last message there, or the first one away, in between.
             replies, counts = self._client.run_each(
                 operation, calls, [("ZCARD", self._client.due(*other)) for other in others]
@@ -256,11 +267,12 @@ class Lookup(StorePart):
             done = {form: count for form, count in done.items() if count < len(ids)}
         return there
 
-    def _search_call(self, operation: str, form: QueueForm, ids: Sequence[str]) -> ScriptCall:
+    def _search_call(self, operation: str, form: QueueForm, ids: Sequence[str], job: str) -> ScriptCall:
         keys, args = self._client.stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids)]
         if operation == "cancel":
             keys += self._of_chains
-            args[2:2] = [CHAIN_ID, self._keys.counts(form.queue)]
+            counted_in = self._keys.job(job, self._keys.share(form.queue)) if job else ""
+            args[2:2] = [CHAIN_ID, self._keys.counts(form.queue), counted_in, form.queue]
         return keys, args, form.backup
 
     def _is_there(self, reply: Any) -> bool:

@@ -40,7 +40,7 @@ def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
     state = found.pop(WHOLE.encode())
     assert found == ({b"delayq:begun:j": b"3"} if store.keys.slots else {})
     assert float(state.pop(b"base")) == begun.base_ms
-    assert state == {b"state": b"open", b"run": b"3", b"staged": b"0"}
+    assert state == {b"state": b"open", b"run": b"3", b"staged": b"0", b"runs": b"1"}
 
 
 def test_each_task_of_a_run_gets_the_same_answer(store: DelayStore) -> None:
@@ -74,7 +74,7 @@ def test_an_aborted_run_cannot_go_on_and_a_later_one_can(store: DelayStore) -> N
     assert store.jobs.begin(job).word == "superseded"
     found = store.jobs.find("j")
     assert found is not None
-    assert (found.state, found.run, found.enqueued) == ("open", later.run, 1)
+    assert (found.state, found.run, found.enqueued) == ("running", later.run, 1)
 
 
 @pytest.mark.parametrize("staged", [False, True])

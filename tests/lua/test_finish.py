@@ -32,6 +32,7 @@ def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
     after = without_whole(contents(store.client))
     del before[GUARD.encode()]
     before[JOB.encode()][b"state"] = b"committed"
+    assert 0 <= float(after[JOB.encode()].pop(b"ended")) - float(before[JOB.encode()][b"base"]) < TTL_MS
     assert after == before
     assert TTL_MS // 2 < store.client.pttl(JOB) <= KEPT_MS
     assert store.client.hget(WHOLE, "state") == b"committed"

@@ -59,6 +59,11 @@ class FarJob:
         """Returns the manifest of a job; None while it is not committed."""
         return self.tier.manifest(job)
 
+    def rows(self, job: str) -> int:
+        """Returns how many rows of a job are in the tier, promoted ones among them; 0 while it is not committed."""
+        committed = self.manifest(job)
+        return 0 if committed is None else sum(file.rows for file in committed.files)
+
     def begin(self, store: SparkStore, job: JobRun, begun: Begun) -> FarTask | None:
         """Begins a Spark task. Returns None when the job was committed before, and Redis has forgotten it since.
 

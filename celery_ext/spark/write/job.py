@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.broker import Broker
-from celery_ext.spark.errors import BadRow, StragglerRefused
+from celery_ext.spark.errors import BadRow, JobCommittedBefore, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log, no_garbage_collection
 from celery_ext.spark.retry import Retry
@@ -23,7 +23,7 @@ from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
 from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, refused, wait_for
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.bulk_jobs import Begun, JobRun
+from kombu_delayq.store.bulk_jobs import Begun, Job, JobCounts, JobRun
 from kombu_delayq.store.types import Offer
 
 if TYPE_CHECKING:
@@ -108,13 +108,21 @@ class JobWriter:
 
         Raises:
             StragglerRefused: A later run has taken the job over, or the job was aborted.
+            JobCommittedBefore: Another run has committed it, and ``on_committed`` is ``fail``.
         """
         job = self.job_run(name, run)
         retry = Retry(self.options.write_timeout)
         store = retry.until_done(self.broker.connect)
         try:
             cancelled = 0 if self.far is None else self.far.commit(store, job, reports, retry)
-            state = retry.until_done(lambda: store.jobs.finish(job, "committed"))
+            counts = JobCounts(
+                rows=sum(report.rows for report in reports),
+                bad=sum(report.bad for report in reports),
+                dead_lettered=sum(report.dead_lettered for report in reports),
+                late=0 if self.far is None else self.far.rows(name),
+                far_cancelled=cancelled,
+            )
+            state = retry.until_done(lambda: store.jobs.finish(job, "committed", counts))
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
             if state == "publishing":
@@ -123,6 +131,8 @@ class JobWriter:
             found = store.jobs.find(name)
         finally:
             store.close()
+        if self.options.on_committed == "fail" and found is not None and found.run != run and state == "committed":
+            raise committed_before(found)
         log(logging.INFO, summary(name, found.enqueued if found else 0, reports, cancelled))
 
     def abort(self, name: str, run: int) -> None:
@@ -205,6 +215,15 @@ class JobWriter:
         if letter is not None and self.options.dead_letter_queue:
             sender.add(self.options.dead_letter_queue, [letter])
             report.dead_lettered += 1
+
+
+def committed_before(job: Job) -> JobCommittedBefore:
+    """Returns the error of a run of a job that another run has committed."""
+    when = "" if job.ended is None else f" at {job.ended.isoformat(timespec='seconds')}"
+    return JobCommittedBefore(
+        f"job {job.name} was committed{when}, with {job.enqueued:,} tasks, and on_committed=fail; nothing is sent. To "
+        "send its rows again, take another job_id, or remove what Redis remembers of the job: delayq jobs drop"
+    )
 
 
 def publish(store: SparkStore, job: JobRun, retry: Retry) -> None:

@@ -122,7 +122,12 @@ class Sender:
         removed: set[str] = set()
 
         def cancel() -> None:
-            removed.update(result.id for result in by_id.cancel(self._store, ids) if result.messages)
+            if self._store.keys.slots:  # who removes a message counts it in the job's part of its queue
+                found = self._store.lookup.get(self._store.queues.names(), ids)
+                for queue in {message.queue for messages in found.values() for message in messages}:
+                    self._store.jobs.enter(queue, self._job)
+            cancelled = by_id.cancel(self._store, ids, job=self._job.name)
+            removed.update(result.id for result in cancelled if result.messages)
 
         self._retry.until_done(cancel)
         return removed

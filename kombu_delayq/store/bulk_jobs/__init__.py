@@ -8,8 +8,24 @@ from kombu_delayq.store.bulk_jobs.types import (
     Begun,
     Enqueued,
     Job,
+    JobCounts,
+    JobPart,
     JobRun,
+    JobState,
     Staged,
 )
 
-__all__ = ["ENTRIES", "PUBLISH_BYTES", "PUBLISH_COUNT", "Begun", "BulkJobs", "Enqueued", "Job", "JobRun", "Staged"]
+__all__ = [
+    "ENTRIES",
+    "PUBLISH_BYTES",
+    "PUBLISH_COUNT",
+    "Begun",
+    "BulkJobs",
+    "Enqueued",
+    "Job",
+    "JobCounts",
+    "JobPart",
+    "JobRun",
+    "JobState",
+    "Staged",
+]

@@ -6,7 +6,15 @@ from typing import Any
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.store.bulk_jobs.far import FarJobs
 from kombu_delayq.store.bulk_jobs.parts import JobParts, longer
-from kombu_delayq.store.bulk_jobs.types import PUBLISH_BYTES, PUBLISH_COUNT, Begun, Enqueued, JobRun, Staged
+from kombu_delayq.store.bulk_jobs.types import (
+    PUBLISH_BYTES,
+    PUBLISH_COUNT,
+    Begun,
+    Enqueued,
+    JobCounts,
+    JobRun,
+    Staged,
+)
 from kombu_delayq.store.client import QueueRegistry, StoreClient
 from kombu_delayq.store.types import Offer
 
@@ -54,7 +62,7 @@ class BulkJobs(FarJobs):
         """
         if not offers:
             return Enqueued("enqueued")
-        word = self._enter(queue, job)
+        word = self.enter(queue, job)
         if word != "open":
             return Enqueued(word)
         admitted = 0 if job.staged or self._parts is None else sum(bool(offer.body) for offer in offers)
@@ -116,7 +124,7 @@ class BulkJobs(FarJobs):
         out the form of backup that the ACL forbids. It does not repeat messages that the commands have sent.
         Without commands, ``enqueue`` has more to ask for.
         """
-        if self._parts is not None and (job.max_rate or self._enter(queue, job) != "open"):
+        if self._parts is not None and (job.max_rate or self.enter(queue, job) != "open"):
             return []
         keys, args = self._enqueue_call(queue, job, offers, self._client.forms)
         return self._registry.around(queue, self._client.evalsha_command("enqueue", keys, args))
@@ -128,7 +136,7 @@ class BulkJobs(FarJobs):
             self._registry.confirm(queue)
         return _enqueued(as_text(word), numbers)
 
-    def finish(self, job: JobRun, word: str) -> str:
+    def finish(self, job: JobRun, word: str, counts: JobCounts | None = None) -> str:
         """Commits or aborts a job, so that none of its tasks can write any more.
 
         Redis keeps the ids that an aborted job has sent, so that a later run sends only the missing messages.
@@ -136,12 +144,15 @@ class BulkJobs(FarJobs):
         Args:
             job: The run that ends; the number 0 stands for the latest run.
             word: ``committed`` or ``aborted``.
+            counts: What the driver has counted. A commit notes it, unless the job has ended already.
 
         Returns:
             The state of the job: ``committed``, ``publishing`` (``publish`` must send the staged messages) or
             ``aborted``; or ``superseded``, with nothing changed, because a later run has begun.
         """
-        state = as_text(self._client.run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms, ""]))
+        counted = [item for pair in (counts._asdict() if counts else {}).items() for item in pair]
+        args = [job.run, word, job.ttl_ms, "", *counted]
+        state = as_text(self._client.run("finish", self._of_job(job.name), args))
         return state if self._parts is None or state == "superseded" else self._parts.end(job, state)
 
     def close(self, job: JobRun, state: str) -> str:
@@ -238,7 +249,7 @@ class BulkJobs(FarJobs):
             args += offer
         return keys, args
 
-    def _enter(self, queue: str, job: JobRun) -> str:
+    def enter(self, queue: str, job: JobRun) -> str:
         """Begins the part of a queue, where jobs have parts. Returns ``open``, or why the run may not write."""
         if self._parts is None:
             return "open"

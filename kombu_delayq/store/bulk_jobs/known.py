@@ -1,15 +1,20 @@
 """What Redis remembers of bulk jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from kombu_delayq.connection.text import as_text
+from kombu_delayq.connection.nodes import scan_pages
+from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.store.bulk_jobs.parts import JobParts
+from kombu_delayq.store.bulk_jobs.remembered import fields_of, job_of
 from kombu_delayq.store.bulk_jobs.types import ENTRIES, Job, JobRun
 from kombu_delayq.store.client import StoreClient, StorePart
 
+#: About how many keys one call of SCAN looks at.
+SCAN_COUNT = 1000
+
 
 class KnownJobs(StorePart):
-    """Looks at bulk jobs.
+    """Looks at bulk jobs, and forgets them.
 
     Args:
         client: The client of the store.
@@ -21,20 +26,57 @@ class KnownJobs(StorePart):
 
     def find(self, name: str) -> Job | None:
         """Returns what Redis remembers of a job, or None."""
-        with self._client.redis.pipeline(transaction=False) as pipe:
-            pipe.hgetall(self._keys.job(name))
-            pipe.llen(self._keys.staged(name))
-            found, staged = pipe.execute()
-        fields = {as_text(field): as_text(value) for field, value in found.items()}
-        if not fields:
-            return None
-        run, enqueued, waiting = int(fields["run"]), int(fields.get("enqueued", 0)), int(staged) // ENTRIES
-        if self._parts is not None:
-            enqueued, waiting = self._parts.sent(name), sum(self._parts.staged_in(name).values())
-        if fields["state"] == "publishing" and not waiting:  # who sent the last message of a part did not note it yet
-            fields["state"] = "committed"
-        base_ms, tier = float(fields["base"]), fields.get("far")
-        return Job(name, fields["state"], run, base_ms, enqueued, waiting, tier)
+        return next(iter(self.find_all([name])), None)
+
+    def find_all(self, names: Sequence[str]) -> list[Job]:
+        """Returns what Redis remembers of jobs, two round trips at most; those that it does not know are left out."""
+        replies = iter(self._client.send(command for name in names for command in self._whole(name)))
+        wholes: dict[str, tuple[dict[str, str], int]] = {}
+        queues: dict[str, list[str]] = {}
+        for name in names:
+            fields, staged = fields_of(next(replies)), int(next(replies)) // ENTRIES
+            of_parts = [] if self._parts is None else sorted(map(as_text, next(replies)))
+            if fields:
+                wholes[name], queues[name] = (fields, staged), of_parts
+        parts = {} if self._parts is None else self._parts.look_at(queues)
+        return [job_of(name, *whole, parts.get(name)) for name, whole in wholes.items()]
+
+    def names(self, pattern: str = "") -> Iterator[str]:
+        """Yields the names of the jobs that Redis remembers, in no order, while it looks for them.
+
+        Args:
+            pattern: Pattern of SCAN for names; empty for all.
+        """
+        known = set[str]()
+        for page in scan_pages(self._client.redis, self._keys.of_jobs(pattern or "*"), SCAN_COUNT):
+            for key in page:
+                name = self._keys.job_of(as_text(key))
+                if name is not None and name not in known:
+                    known.add(name)
+                    yield name
+
+    def _whole(self, name: str) -> list[Command]:
+        """Returns the commands that read a job as a whole, and where it has parts."""
+        of_parts: list[Command] = [] if self._parts is None else [("SMEMBERS", self._keys.parts(name))]
+        return [("HGETALL", self._keys.job(name)), ("LLEN", self._keys.staged(name)), *of_parts]
+
+    def drop(self, name: str, *, at_any: bool = False) -> str:
+        """Removes what Redis remembers of a job, so that the next run of its name sends all rows anew.
+
+        Args:
+            name: Name of the job.
+            at_any: Whether to remove it before it has ended, too, with the messages that it has staged. Its tasks that
+                still write are refused then; Spark's next attempt of each begins the job anew.
+
+        Returns:
+            ``dropped``; ``unknown`` if Redis does not know the job; or, with nothing changed, ``open`` or
+            ``publishing``, the state of a job that has not ended.
+        """
+        word = as_text(self._client.run("drop", self._of_job(name), [int(at_any)]))
+        # Parts stay behind a caller that died after the job as a whole.
+        if self._parts is not None and word in ("dropped", "unknown") and self._parts.drop(name):
+            word = "dropped"
+        return word
 
     def of_stream(self, stream: str) -> str | None:
         """Returns the name of the job that a stream last worked on, or None."""

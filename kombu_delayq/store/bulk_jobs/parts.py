@@ -1,11 +1,12 @@
 """Bulk jobs where Redis has hash slots: each has a part in the slot of each queue that it writes to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
 from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.store.bulk_jobs.remembered import Part, fields_of
 from kombu_delayq.store.bulk_jobs.types import ENTRIES, JobRun
 from kombu_delayq.store.client import StoreClient, StorePart
 
@@ -150,6 +151,24 @@ class JobParts(StorePart):
         lengths = self._client.send([("LLEN", key) for key in keys]) if keys else []
         return {queue: length // ENTRIES for queue, length in zip(queues, lengths, strict=True) if length}
 
+    def look_at(self, queues: Mapping[str, Sequence[str]]) -> dict[str, list[Part]]:
+        """Returns what is in the slots of queues, for each job by name; one round trip. queues: By name of the job."""
+        pairs = [(name, queue) for name, names in queues.items() for queue in names]
+        keys = [self.keys_of(*pair) for pair in pairs]
+        commands = [command for job, _, staged in keys for command in (("HGETALL", job), ("LLEN", staged))]
+        replies = self._client.send(commands) if commands else []
+        found: dict[str, list[Part]] = {name: [] for name in queues}
+        for (name, queue), fields, length in zip(pairs, replies[::2], replies[1::2], strict=True):
+            found[name].append(Part(queue, fields_of(fields), int(length) // ENTRIES))
+        return found
+
+    def drop(self, name: str) -> bool:
+        """Removes the parts of a job that was dropped as a whole. Returns whether there were any."""
+        calls = [(self.keys_of(name, queue), ["1"]) for queue in self.queues(name)]
+        words = [as_text(word) for word in self._each("drop", calls)]
+        self._client.send([("UNLINK", self._keys.parts(name)), ("UNLINK", self._keys.begun(name))])
+        return "dropped" in words
+
     def sent(self, name: str) -> int:
         """Returns the number of messages that all parts have sent or staged."""
         keys = [self._keys.job(name, self._keys.share(queue)) for queue in self.queues(name)]
@@ -186,7 +205,7 @@ class JobParts(StorePart):
         args = [run, word, longer(ttl_ms), f"{base_ms:.17g}"]
         return [as_text(one) for one in self._each("finish", [(self.keys_of(name, queue), args) for queue in queues])]
 
-    def _each(self, operation: str, calls: Sequence[tuple[list[str], list[object]]]) -> list[Any]:
+    def _each(self, operation: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
         if not calls:
             return []
         return checked(self._client.run_each(operation, [(*call, self._client.backup) for call in calls])[0])

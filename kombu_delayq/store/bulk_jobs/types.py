@@ -1,7 +1,10 @@
 """Bulk jobs, their runs, and what Redis says of them."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from kombu_delayq.message.times import moment_of
 
 #: Largest number of staged messages, and about the largest number of bytes, that one call sends.
 PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000
@@ -78,24 +81,124 @@ class Staged(NamedTuple):
     cutoff_ms: float
 
 
+class JobCounts(NamedTuple):
+    """What the driver of a bulk job has counted when it commits the job, from the reports of its Spark tasks.
+
+    Spark has one report of each task, whichever of its attempts came first, so each row counts once.
+
+    Attributes:
+        rows: Number of rows.
+        bad: Number of rows that make no task.
+        dead_lettered: Number of bad rows that became dead letters.
+        late: Number of rows in the files of the far tier.
+        far_cancelled: Number of tasks that were cancelled in the far tier.
+    """
+
+    rows: int = 0
+    bad: int = 0
+    dead_lettered: int = 0
+    late: int = 0
+    far_cancelled: int = 0
+
+
+#: State of a job, or of its part in one queue. ``running``: not ended; whoever wrote it may be gone. ``publishing``:
+#: committed, and staged messages are being sent. ``superseded``: a part that only an earlier run has written.
+JobState = Literal["running", "publishing", "committed", "aborted", "superseded"]
+
+
+@dataclass(frozen=True)
+class JobPart:
+    """What Redis remembers of a bulk job in one queue.
+
+    Attributes:
+        queue: Name of the queue.
+        state: State of the job there.
+        sent: Number of messages that were sent or staged.
+        repeated: How often a message came that the job had before: from another attempt or run, after a lost reply, or
+            from a row with the same id.
+        cancelled: Number of tasks whose messages the job has removed from the queue.
+    """
+
+    queue: str
+    state: JobState
+    sent: int = 0
+    repeated: int = 0
+    cancelled: int = 0
+
+
 @dataclass(frozen=True)
 class Job:
     """A bulk job as Redis remembers it.
 
+    The counts of messages hold at any time, each counted in the step of Redis that sends or removes it. ``rows``,
+    ``bad`` and ``dead_lettered`` are those of the run that was committed, and None before.
+
     Attributes:
-        name: Name of the job.
-        state: ``open``, ``committed``, ``publishing`` (staged messages are being sent) or ``aborted``.
-        run: Number of the job's latest run.
-        base_ms: When the job began, ms since the epoch.
-        enqueued: Number of messages that the job has sent or staged.
+        name: Name of the job: its ``job_id``, or that of a query and its micro-batch.
+        state: State of the job.
+        run: Number of its latest run.
+        base_ms: When it began, ms since the epoch.
+        enqueued: Number of messages that it has sent or staged, with the dead letters.
         staged: Number of staged messages that are still to be sent.
         tier: Where its far rows go, as of ``pin_tier``; None for a job that has not pinned it.
+        repeated: How often a message came that it had before.
+        cancelled: Number of tasks that it has cancelled, in the far tier, too.
+        rows: Number of rows.
+        bad: Number of rows that make no task.
+        dead_lettered: Number of bad rows that became dead letters.
+        late: Number of rows in the files of the far tier.
+        runs: How many runs it has had.
+        superseded: How many of them had not ended when a later one began.
+        wrote_ms: When a Spark task last wrote, ms since the epoch; None if none did.
+        ended_ms: When it was committed or aborted, ms since the epoch; None while it runs.
+        parts: What there is of each queue, by its name.
     """
 
     name: str
-    state: str
+    state: JobState
     run: int
     base_ms: float
     enqueued: int
     staged: int
     tier: str | None = None
+    repeated: int = 0
+    cancelled: int = 0
+    rows: int | None = None
+    bad: int | None = None
+    dead_lettered: int | None = None
+    late: int | None = None
+    runs: int = 1
+    superseded: int = 0
+    wrote_ms: float | None = None
+    ended_ms: float | None = None
+    parts: tuple[JobPart, ...] = ()
+
+    @property
+    def sent(self) -> int:
+        """Number of messages that are on their way to workers."""
+        return self.enqueued - self.staged
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether no task writes it any more, and nothing is left to send."""
+        return self.state in ("committed", "aborted")
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Names of the queues to which it has sent, or from which it has cancelled."""
+        return tuple(part.queue for part in self.parts)
+
+    @property
+    def began(self) -> datetime:
+        """When it began."""
+        return moment_of(self.base_ms)
+
+    @property
+    def wrote(self) -> datetime | None:
+        """When a Spark task last wrote; None if none did."""
+        return None if self.wrote_ms is None else moment_of(self.wrote_ms)
+
+    @property
+    def ended(self) -> datetime | None:
+        """When it was committed or aborted; None while it runs."""
+        return None if self.ended_ms is None else moment_of(self.ended_ms)

@@ -14,7 +14,7 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.consuming.taking import PAGE
 from kombu_delayq.store.consuming.types import LENT, Beat, ConsumerLease, Held
-from kombu_delayq.store.keys import glob_escaped
+from kombu_delayq.store.keys.naming import glob_escaped
 
 #: Names of consumers, with the ends of their leases, ms since the epoch.
 _Rows = Sequence[tuple[bytes | str, float]]

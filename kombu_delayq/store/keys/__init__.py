@@ -6,7 +6,7 @@ from typing import Any
 from kombu.transport.redis import Channel
 
 from kombu_delayq.errors import InvalidOptions
-from kombu_delayq.store.keys.naming import Naming
+from kombu_delayq.store.keys.naming import Naming, glob_escaped
 
 
 class Keys(Naming):
@@ -278,11 +278,6 @@ class Keys(Naming):
     def wake(self) -> str:
         """Channel: ``<due ms> <queue>`` of every new head."""
         return f"{self.prefix}delayq:wake:{self.db}"
-
-
-def glob_escaped(text: str) -> str:
-    """Returns the pattern that only this text matches, for commands such as SCAN."""
-    return "".join(f"\\{char}" if char in "*?[]\\" else char for char in text)
 
 
 class _KombuLists:

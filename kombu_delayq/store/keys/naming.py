@@ -63,6 +63,15 @@ class Naming:
         ours = self._of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)
         return all(slots.share_one(name, key) for key in ours)
 
+    def of_jobs(self, pattern: str) -> str:
+        """Pattern for SCAN of the bulk jobs whose names match a pattern."""
+        return glob_escaped(self._of_all("job:")) + pattern
+
+    def job_of(self, key: str) -> str | None:
+        """Returns the name of a bulk job by its key, or None for another key."""
+        before = self._of_all("job:")
+        return key.removeprefix(before) if key.startswith(before) else None
+
     def _queue_in(self, tagged: str) -> str:
         """Returns the queue that a key of its own names; of another key, any text."""
         if tagged.startswith("tagged:"):
@@ -103,3 +112,8 @@ class Naming:
         # Source: RedissonObject.suffixName
         ready = self.prefix + queue
         return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
+
+
+def glob_escaped(text: str) -> str:
+    """Returns the pattern that only this text matches, for commands such as SCAN."""
+    return "".join(f"\\{char}" if char in "*?[]\\" else char for char in text)

@@ -107,6 +107,11 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     run(users, "caretaker", "dead-letters", "replay", "undelivered", "--all", "--to-queue", "celery")
     proj.send("record", 9, queue="undelivered")
     run(users, "caretaker", "dead-letters", "drop", "undelivered", "--all", "--yes")
+    with as_spark(users) as spark:
+        write_jobs(spark)
+    run(users, "caretaker", "jobs", "list")
+    for command in ("show", "drop --yes"):
+        run(users, "caretaker", "jobs", *command.split(), "True aborted")
     assert denials(users) == []
 
 

@@ -78,6 +78,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "id_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "uuid_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "delivery"): ({"direct": "direct", " Staged ": "staged"}, ["", "later"]),
+    (WriteOptions, "on_committed"): ({"skip": "skip", " Fail ": "fail"}, ["", "raise"]),
     (WriteOptions, "far"): (FOLDERS, NO_FOLDERS),
     (WriteOptions, "max_rate"): (
         {"0": 0.0, "0.5": 0.5, "500": 500.0, "1e3": 1000.0},

@@ -1,9 +1,11 @@
+import pytest
 import redis
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark import task_id
+from celery_ext.spark import job, task_id
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, delayed, kwargs, numbers, task_ids, tasks
 from tests.support.spark.session import SparkLog
@@ -53,6 +55,23 @@ def test_a_job_is_written_once(
     until(lambda: "job nightly was committed before, with 40 tasks; nothing of it is sent again" in spark_log())
 
 
+def test_a_committed_job_is_refused_where_that_is_wanted(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis
+) -> None:
+    """With ``on_committed=fail`` a job that was committed fails with its name and the time, before any Spark task."""
+    append(spark.range(40), redis_server, job_id="nightly", on_committed="fail")
+    found = job(redis_server.url, "nightly")
+    assert found is not None
+    assert found.ended is not None
+    assert (found.state, found.rows, found.sent, found.repeated, found.bad) == ("committed", 40, 40, 0, 0)
+    when = found.ended.isoformat(timespec="seconds")
+    with pytest.raises(AnalysisException, match="JobCommittedBefore: job nightly was committed at") as error:
+        append(spark.range(50), redis_server, job_id="nightly", on_committed="fail")
+    assert f"{when}, with 40 tasks" in str(error.value)
+    assert numbers(client) == list(range(40))
+    assert job(redis_server.url, "nightly") == found
+
+
 def test_writes_without_a_name_are_jobs_of_their_own(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis
 ) -> None:
@@ -93,9 +112,9 @@ def test_countdown_counts_from_one_moment(spark: SparkSession, redis_server: Pri
 def test_spread(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """The tasks of a job are due all over the window, each at the same place in it in every job."""
     offsets = []
-    for job in ("one", "two"):
-        append(spark.range(0, 40, 1, 4), redis_server, countdown="1h", spread="10m", job_id=job)
-        base_ms = float(client.hget(f"delayq:job:{job}", "base") or 0)
+    for name in ("one", "two"):
+        append(spark.range(0, 40, 1, 4), redis_server, countdown="1h", spread="10m", job_id=name)
+        base_ms = float(client.hget(f"delayq:job:{name}", "base") or 0)
         offsets.append({identity: round(due_ms - base_ms) for identity, due_ms in delayed(client).items()})
         client.delete("delayq:{q}:due", "delayq:{q}:backup")
     assert offsets[0] == offsets[1]

@@ -10,7 +10,7 @@ from pyarrow import RecordBatch
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark import promote, task_id
+from celery_ext.spark import job, promote, task_id
 from tests.support.conditions import until
 from tests.support.spark import child
 from tests.support.spark.far import commit, waiting_ids
@@ -93,6 +93,9 @@ def test_killed_jobs_run_again(
     append(frame, redis_server, queue="direct", job_id="direct")
     assert numbers(client, "direct") == list(range(40))
     until(lambda: "job direct is committed: 40 rows, 40 messages in all, 20 sent before\n" in spark_log())
+    found = job(redis_server.url, "direct")
+    assert found is not None
+    assert (found.rows, found.sent, found.repeated, found.runs, found.superseded) == (40, 40, 20, 2, 1)
 
     assert tasks(client, "staged") == []
     assert client.llen("delayq:staged:staged") > 0

@@ -88,6 +88,8 @@ def test_job_id_is_refused(spark: SparkSession, redis_server: PrivateRedis, tmp_
     write_rows(tmp_path / "in", rows(1))
     with pytest.raises(Exception, match="job_id is for batch jobs"):
         run_stream(spark, redis_server, tmp_path, job_id="nightly")
+    with pytest.raises(Exception, match="on_committed=fail is for batch jobs"):
+        run_stream(spark, redis_server, tmp_path, on_committed="fail")
 
 
 def test_append_only(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:

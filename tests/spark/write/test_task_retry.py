@@ -9,6 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark import job
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, append_stepped, delayed, numbers
 from tests.support.spark.session import SparkLog
@@ -57,6 +58,10 @@ def test_a_task_that_fails_half_way_three_times(
     assert journal.lines("partition 0, attempt 3") == ["partition 0, attempt 3: written"]
     assert journal.job("nightly")["enqueued"] == "80"
     until(lambda: "job nightly is committed: 80 rows, 80 messages in all, 30 sent before\n" in spark_log())
+    found = job(redis_server.url, "nightly")
+    assert found is not None
+    assert (found.rows, found.sent, found.state, found.runs) == (80, 80, "committed", 1)
+    assert found.repeated >= 10 + 20 + 30  # of each attempt, also of those that failed
 
 
 def test_tasks_that_failed_half_way_are_due_at_the_same_time(

@@ -46,7 +46,7 @@ def test_one_job_in_many_slots(store: DelayStore) -> None:
             store.jobs.enqueue(queue, job, several(3))
     found = store.jobs.find("j")
     assert found is not None
-    assert (found.state, found.enqueued) == ("open", 9)
+    assert (found.state, found.enqueued) == ("running", 9)
     assert store.jobs.finish(job, "committed") == "committed"
     assert store.jobs.enqueue("a", job, [now("late")]) == Enqueued("committed")
     assert store.jobs.enqueue("d", job, [now("late")]) == Enqueued("committed")
