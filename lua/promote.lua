@@ -1,6 +1,7 @@
 -- Puts rows of the journal that belong to one queue into the store, each once, until they are due.
 -- KEYS[1] journal        HASH         marker: id, term, epoch and beat of the journal that this Redis belongs to
--- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed) or 'c' (claimed), and since when, ms
+-- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed), 'c' (claimed) or 'h' (held), since when, ms, and
+-- ':' with the name of the hold
 -- KEYS[3] due            ZSET         message -> due time, ms since the epoch
 -- KEYS[4] bodies         HASH|LIST    bodies of the messages
 -- KEYS[5] notes          STRING|HASH  count of messages marked, and more
@@ -10,17 +11,18 @@
 -- ARGV[3] expire   ms after which an unused queue expires, 0 for never
 -- ARGV[4] of       id of the journal
 -- ARGV[5] term     of the promoter
--- ARGV[6...] five a row: number, id, due (ms since the epoch), priority (0-9), body
--- Returns {'promoted', then a word for each row: 'promoted', 'pushed' (it was put there before) or 'claimed' (it was
--- taken out of the journal, and must not be put there)}; or, with nothing changed, {'lost' | 'other' | 'superseded' |
--- 'behind'}, when the promoter is not in office
+-- ARGV[6] hold     name of a hold without which no row is put, of a caller that brings single rows; '' for a promoter
+-- ARGV[7...] five a row: number, id, due (ms since the epoch), priority (0-9), body
+-- Returns {'promoted', then a word for each row: 'promoted', 'pushed' (it was put there before), 'claimed' (it was
+-- taken out of the journal, and must not be put there) or 'free' (its hold has ended)}; or, with nothing changed,
+-- {'lost' | 'other' | 'superseded' | 'behind'}, when the promoter is not in office
 -- Atomic: a row is in the guard as pushed if and only if its message has been put into the store.
 -- Cost: O(log N) a row
 -- @include announce clock lifetime office put wrong_type
 
 local journal, journal_guard = KEYS[1], KEYS[2]
 local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }
-local wake, queue, expire, of, term = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local wake, queue, expire, of, term, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local now = now_ms()
 
 local wrong = wrong_stored(keys) or wrong_type({ [journal] = 'hash', [journal_guard] = 'hash' })
@@ -32,7 +34,7 @@ if word then
   return { word }
 end
 local rows, reply, noted = {}, { 'promoted' }, {}
-for i = 6, #ARGV, 5 do
+for i = 7, #ARGV, 5 do
   rows[#rows + 1] = ARGV[i]
 end
 local guarded = #rows > 0 and redis.call('HMGET', journal_guard, unpack(rows)) or {}
@@ -40,9 +42,12 @@ local since = string.format('%.0f', math.floor(now))
 local life = life_of(keys, now, expire)
 announce(keys, wake, queue, function()
   for n, row in ipairs(rows) do
-    local known, i = guarded[n], 5 * n
-    if known then
-      reply[n + 1] = string.sub(known, 1, 1) == 'c' and 'claimed' or 'pushed'
+    local known, i = guarded[n] or '', 5 * n + 1
+    local kind = string.sub(known, 1, 1)
+    if kind == 'p' or kind == 'c' then
+      reply[n + 1] = kind == 'p' and 'pushed' or 'claimed'
+    elseif hold ~= '' and string.match(known, ':(.*)') ~= hold then
+      reply[n + 1] = 'free'
     else
       put(keys, ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
       noted[#noted + 1], noted[#noted + 2] = row, 'p' .. since

@@ -57,6 +57,25 @@ def test_a_claimed_row_stays_away(store: DelayStore) -> None:
     assert [message[0] for message in look(store)[b"waiting in q"]] == ["i1", "i3"]
 
 
+@pytest.mark.parametrize("between", ["nothing", "settled", "held", "claimed", "pushed"])
+def test_a_held_row_comes_if_nobody_touched_it(store: DelayStore, between: str) -> None:
+    """Under a hold a row comes only if nobody pushed, claimed or held it meanwhile, also if it left the guard since."""
+    term = in_office(store)
+    assert store.promotion.hold_rows(numbers(1), "mine") == {1: "held"}
+    if between in ("settled", "pushed"):
+        assert store.promotion.promote(JOURNAL_ID, term, [row(1)]).words == {1: "promoted"}
+        store.lookup.cancel(["q"], ["i1"])
+    if between == "settled":
+        store.promotion.settle_rows(numbers(1))
+    elif between == "held":
+        store.promotion.hold_rows(numbers(1), "theirs")
+    elif between == "claimed":
+        assert store.promotion.claim_rows(numbers(1)) == {1: "claimed"}
+    words = {"nothing": "promoted", "settled": "free", "held": "free"}
+    assert store.promotion.promote(JOURNAL_ID, term, [row(1)], "mine").words == {1: words.get(between, between)}
+    assert store.queues.size("q") == (between == "nothing")
+
+
 def test_a_row_that_left_the_guard_may_come_again(store: DelayStore) -> None:
     """A settled row is new to the guard, and equal bytes that still wait are stored once."""
     term = in_office(store)

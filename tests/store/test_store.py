@@ -103,6 +103,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "take_queues": lambda store: store.promotion.take_queues(JOURNAL_ID, 1, 1, 0, ["q"]),
     "pulse": lambda store: store.promotion.pulse(JOURNAL_ID, 1, 0),
     "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
+    "hold_rows": lambda store: store.promotion.hold_rows(numbers(2), "hold"),
     "claim_rows": lambda store: store.promotion.claim_rows(numbers(2)),
     "shorten": lambda store: store.renamed.shorten("q", [b"unknown"]),
     "note_use": lambda store: store.queues.note_use("q"),

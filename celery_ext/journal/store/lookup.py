@@ -1,13 +1,12 @@
 """Finding and changing messages by their ids, in Redis and in the journal."""
 
 from collections.abc import Sequence
-from math import inf
 
 from celery_ext.journal.store.bringing import Bringing
 from celery_ext.journal.store.jobs import count_cancelled
+from celery_ext.journal.store.losses import Losses
 from celery_ext.journal.store.queues import tally
 from celery_ext.journal.table import WAITING, Addition, Journal, Row
-from celery_ext.journal.table.epochs import loss_of
 from kombu_delayq.connection.replies import time_ms
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store.client import QueueRegistry, StoreClient
@@ -38,6 +37,7 @@ class JournaledLookup(Lookup):
         self._journal = journal
         self._promotion = Promotion(client, registry)
         self._bringing = Bringing(journal, self._promotion)
+        self._losses = Losses(journal, self._promotion)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; see ``Lookup.get``."""
@@ -68,7 +68,7 @@ class JournaledLookup(Lookup):
             super().cancel(queues, ids, in_redis, job=job)
         finally:
             known = {one.body for messages in in_redis.values() for one in messages}
-            lost = self._lost([row for row in rows if row.state != WAITING and row.body not in known])
+            lost = self._losses.of([row for row in rows if row.state != WAITING and row.body not in known])
             found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
         self._delete_rows_of([one for messages in in_redis.values() for one in messages])
         self._end_chains({identity: found[identity] for identity in found if identity not in in_redis})
@@ -107,7 +107,11 @@ class JournaledLookup(Lookup):
         rows = self._rows_of(queue, [change.message for change in changes])
         words = ["due" if change.due_ms <= now_ms else "" for change in changes]
         near = {at for at, change in enumerate(changes) if not words[at] and change.due_ms <= far_ms}
-        brought = self._brought(changes, rows, near)
+        brought, in_both = self._brought(changes, rows, near), self._in_both(changes, rows)
+        for at, both in in_both.items():
+            if not words[at] and _read(changes[at].due_ms, changes[at].body) == _read(both.due_ms, both.body):
+                words[at] = "rescheduled"  # another caller does just this
+                tally(self._client, self._keys, queue, "reschedule", 1)
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
             if not words[at] and change.message.backup == JOURNAL and at not in brought:
                 words[at] = self._replace(queue, row, change)
@@ -119,6 +123,8 @@ class JournaledLookup(Lookup):
         asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
         for at, word in zip(left, super().reschedule(queue, asked) if asked else [], strict=True):
             words[at] = word
+            if word == "rescheduled" and at in in_both:
+                self._take_over(queue, changes[at], in_both[at])
             self._follow(queue, changes[at], rows[at], word)
             if word == "rescheduled" and changes[at].due_ms > far_ms:
                 self._send_away(queue, changes[at], rows[at])
@@ -132,7 +138,7 @@ class JournaledLookup(Lookup):
         """
         rows = self._rows_of(queue, [change.message for change in changes])
         words = [""] * len(changes)
-        brought = self._brought(changes, rows, set(range(len(changes))))
+        brought, in_both = self._brought(changes, rows, set(range(len(changes)))), self._in_both(changes, rows)
         now_ms = self._now_ms()
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
             if change.message.backup == JOURNAL and at not in brought:
@@ -142,21 +148,32 @@ class JournaledLookup(Lookup):
         for at, word in zip(left, super().run_now(queue, asked) if asked else [], strict=True):
             words[at], row = word, rows[at]
             if word == "transferred" and row is not None:  # its row has come due as well
-                self._journal.follow([(row.seq, self._addition(queue, changes[at]._replace(due_ms=now_ms), row))])
+                now = changes[at]._replace(due_ms=now_ms)
+                if at in in_both:
+                    self._take_over(queue, now, row)
+                self._journal.follow([(row.seq, self._addition(queue, now, row))])
         return words
 
     def _brought(self, changes: Sequence[Change], rows: Sequence[Row | None], wanted: set[int]) -> set[int]:
-        """Brings wanted messages of the journal to Redis. Returns which of the changes' messages are there now.
+        """Brings wanted messages of the journal to Redis. Returns which of the changes' messages are there now."""
+        asked = {at: row for at, row in enumerate(rows) if row and changes[at].message.backup == JOURNAL}
+        there = self._bringing.bring([row for at, row in asked.items() if at in wanted])
+        return {at for at, row in asked.items() if row.seq in there}
 
-        It also marks the rows of messages that a promoter has brought and not marked.
-        """
+    def _in_both(self, changes: Sequence[Change], rows: Sequence[Row | None]) -> dict[int, Row]:
+        """Returns the waiting rows of messages in Redis that no promoter has pushed; see ``Bringing.in_both``."""
         asked = {
             at: row
             for at, row in enumerate(rows)
-            if row and row.state == WAITING and (at in wanted or changes[at].message.backup != JOURNAL)
+            if row and row.state == WAITING and changes[at].message.backup != JOURNAL
         }
-        there = self._bringing.bring(list(asked.values()))
-        return {at for at, row in asked.items() if row.seq in there}
+        both = self._bringing.in_both(list(asked.values()))
+        return {at: row for at, row in asked.items() if row.seq in both}
+
+    def _take_over(self, queue: str, change: Change, row: Row) -> None:
+        """Lets a row that waits follow its message in Redis, so that nobody sends the message as it was."""
+        if self._bringing.take_over(row, self._addition(queue, change, row)):
+            super().discard(queue, [(self._as_in_redis(row.waiting), "")])
 
     def _replace(self, queue: str, row: Row | None, change: Change) -> str:
         """Changes when a message is due that waits in the journal. Returns the word for it."""
@@ -192,7 +209,9 @@ class JournaledLookup(Lookup):
         In between it is in both, as while it is promoted.
         """
         addition = self._addition(queue, change, row)
-        seq = self._journal.replace([(row.seq, addition)], None)[0] if row else self._journal.add([addition])[0]
+        seq = self._journal.replace([(row.seq, addition)], None)[0] if row else None
+        if seq is None:
+            [seq] = self._journal.add([addition])
         if seq is None:
             return
         message = self._as_in_redis(change.message)._replace(due_ms=addition.due_ms, body=change.body)
@@ -229,31 +248,6 @@ class JournaledLookup(Lookup):
         waited = [row for row in rows if row.state == WAITING]
         words = self._promotion.claim_rows(waited) if waited else {}
         return [row for row in waited if words[row.seq] == "claimed"]
-
-    def _lost(self, rows: Sequence[Row]) -> list[Row]:
-        """Returns those of the rows whose messages Redis has lost: they were not due when it lost its data."""
-        if not rows:
-            return []
-        ended = {one.epoch: one for one in self._journal.epochs()}
-        found, unnoticed = [], dict[str, float]()
-        for row in rows:
-            loss = loss_of(ended, row.state, row.queue)
-            if loss is not None:
-                limit_ms = inf if loss.restored_ms is not None else loss.watermarks.of(row.queue)
-            else:
-                if row.queue not in unnoticed:
-                    unnoticed[row.queue] = self._unnoticed(row.queue)
-                limit_ms = unnoticed[row.queue]
-            if row.due_ms >= limit_ms:
-                found.append(row)
-        return found
-
-    def _unnoticed(self, queue: str) -> float:
-        """Returns the watermark of a queue whose loss nobody has noticed yet; infinity without a loss."""
-        is_lost = self._promotion.marker(queue) is None
-        if is_lost and self._promotion.by_queue and queue not in self._journal.marked():
-            is_lost = self._promotion.marker() is None  # a queue that is new may have no marker yet
-        return self._journal.watermarks().of(queue) if is_lost and self._journal.beat() else inf
 
     def _delete_rows_of(self, removed: Sequence[Waiting]) -> None:
         """Deletes rows of messages that were removed from Redis: of those stored beside others, and those just made."""

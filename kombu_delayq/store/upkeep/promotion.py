@@ -103,7 +103,7 @@ class Promotion(StorePart):
         word, latest, now = self._client.run("pulse", [self._keys.journal()], [journal, term, beat])
         return Pulse(as_text(word), int(latest or 0), float(now))
 
-    def promote(self, journal: str, term: int, rows: Iterable[Row]) -> Promoted:
+    def promote(self, journal: str, term: int, rows: Iterable[Row], hold: str = "") -> Promoted:
         """Puts rows into the store, each once, under the ids of their messages.
 
         Rows of several queues may come in any order. A call of the script has at most ``PROMOTE_COUNT`` rows. With an
@@ -113,6 +113,8 @@ class Promotion(StorePart):
             journal: Id of the journal.
             term: The caller's term.
             rows: The rows.
+            hold: For a caller that brings single rows: name of the hold, as of ``hold_rows``. A row that is neither
+                held under it nor in the guard otherwise has the word ``free``.
         """
         by_queue: dict[str, list[Row]] = {}
         for row in rows:
@@ -120,7 +122,9 @@ class Promotion(StorePart):
         words: dict[int, str] = {}
         for queue, own in by_queue.items():
             for page in pages(own, PROMOTE_COUNT, PROMOTE_BYTES, lambda row: len(row.body)):
-                word, *found = self._registry.run("promote", queue, *self._promote_call(journal, term, queue, page))
+                word, *found = self._registry.run(
+                    "promote", queue, *self._promote_call(journal, term, queue, page, hold)
+                )
                 if as_text(word) != "promoted":
                     return Promoted(as_text(word), words)
                 words.update(zip((row.seq for row in page), map(as_text, found), strict=True))
@@ -142,6 +146,35 @@ class Promotion(StorePart):
                 self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
         return words
 
+    def hold_rows(self, rows: Iterable[Numbered], hold: str) -> dict[int, str]:
+        """Notes rows that the caller is about to bring.
+
+        A row that the journal has as waiting after this is promoted under the hold only if nobody else has pushed,
+        claimed or held it meanwhile, also if it has left the guard since.
+
+        Args:
+            rows: The rows.
+            hold: Name of the hold, which nobody else has.
+
+        Returns:
+            By number of the row: ``held``; or, with nothing changed, ``pushed`` or ``claimed``.
+        """
+        words: dict[int, str] = {}
+        for share, seqs in self._by_share(rows).items():
+            for page in pages(seqs, ROWS):
+                found = self._client.run("hold_rows", [self._keys.journal_guard(share)], [hold, *page])
+                words.update(zip(page, map(as_text, found), strict=True))
+        return words
+
+    def pushed_of(self, rows: Iterable[Numbered]) -> set[int]:
+        """Returns the numbers of the rows that the guard has as pushed."""
+        found: set[int] = set()
+        for share, seqs in self._by_share(rows).items():
+            for page in pages(seqs, ROWS):
+                notes = self._client.ask("HMGET", self._keys.journal_guard(share), *page)
+                found |= {seq for seq, note in zip(page, notes, strict=True) if note and as_text(note)[0] == "p"}
+        return found
+
     def settle_rows(self, rows: Iterable[Numbered]) -> None:
         """Takes rows out of the guard which the journal has marked, or which nobody can promote any more."""
         for share, seqs in self._by_share(rows).items():
@@ -161,14 +194,15 @@ class Promotion(StorePart):
         """Takes old entries out of the guard.
 
         Args:
-            claimed_before_ms: Claimed rows leave that were claimed before. No promoter may have read its rows earlier.
+            claimed_before_ms: Claimed and held rows leave that became so before. No promoter may have read its rows
+                earlier.
             pushed_before_ms: Pushed rows leave that were pushed before. No caller may be about to claim one of them.
             queues: As of ``pushed``.
 
         Returns:
             Number of rows that left.
         """
-        before, count = {"c": claimed_before_ms, "p": pushed_before_ms}, 0
+        before, count = {"c": claimed_before_ms, "h": claimed_before_ms, "p": pushed_before_ms}, 0
         for share in self._shares(queues):
             old = [seq for seq, kind, since_ms in self._guarded(share) if since_ms < before[kind]]
             self._drop(share, old)
@@ -181,7 +215,8 @@ class Promotion(StorePart):
 
     def _guarded(self, share: str) -> Iterator[tuple[int, str, float]]:
         for seq, note in self._client.redis.hscan_iter(self._keys.journal_guard(share), count=ROWS):
-            yield int(seq), as_text(note)[0], float(as_text(note)[1:])
+            kind, since_ms = as_text(note)[0], as_text(note)[1:].partition(":")[0]
+            yield int(seq), kind, float(since_ms)
 
     def _shares(self, queues: Iterable[str]) -> list[str]:
         return sorted({self._keys.share(queue) for queue in queues}) if self._keys.slots else [""]
@@ -198,11 +233,13 @@ class Promotion(StorePart):
         words = (reply[0] if isinstance(reply, list) else reply for reply in replies)
         return dict(zip(queues, map(as_text, words), strict=True))
 
-    def _promote_call(self, journal: str, term: int, queue: str, page: list[Row]) -> tuple[list[str], list[Any]]:
+    def _promote_call(
+        self, journal: str, term: int, queue: str, page: list[Row], hold: str
+    ) -> tuple[list[str], list[Any]]:
         share = self._keys.share(queue)
         keys = [self._keys.journal(share), self._keys.journal_guard(share), *self._client.stored(queue)]
         expire_ms = max(row.expire_ms for row in page)
-        args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, term]
+        args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, term, hold]
         for row in page:
             args += (row.seq, row.id, repr(row.due_ms), row.priority, row.body)
         return keys, args

@@ -1,5 +1,6 @@
 """Rounds of promotion: rows come to Redis before they are due, each once."""
 
+from collections.abc import Collection
 from time import time
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from celery_ext.journal.promotion import rounds
 from celery_ext.journal.store import tiers
 from celery_ext.journal.store.bringing import Bringing
+from celery_ext.journal.table import Row
 from celery_ext.journal.upkeep import trim
 from tests.support.journal.stores import (
     DAY_MS,
@@ -154,3 +156,28 @@ def test_a_claim_outlives_rounds_for_who_brings_a_single_row(make_journaled: Mak
     promoter.round()
     assert Bringing(store.journal, store.promotion).bring([read]) == set()
     assert in_redis(store) == []
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_row_that_was_promoted_is_brought_no_more(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A message does not come back that was promoted and cancelled since the caller read its row."""
+    store = make_journaled()
+    promoter = Promoter(make_journaled()).beat()
+    promoter.office.enter("q")
+    store.journal.add([addition("soon", clock_ms(store.client) + HOUR_MS / 4)])
+    [read] = store.journal.get(["soon"])
+    real, steps = store.journal.rows, [promoter.round, lambda: promoter.store.lookup.cancel(["q"], ["soon"])]
+
+    def rows(seqs: Collection[int]) -> list[Row]:
+        found = real(seqs)
+        while steps:
+            assert steps.pop(0)()
+        return found
+
+    if when == "before":
+        rows([])
+    monkeypatch.setattr(store.journal, "rows", rows)
+    assert Bringing(store.journal, store.promotion).bring([read]) == set()
+    assert steps == in_redis(store) == []

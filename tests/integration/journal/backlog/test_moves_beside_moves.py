@@ -1,0 +1,168 @@
+"""A caller moves a message from Redis to the journal, and another one moves it in between, while it is in both."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+
+from celery_ext.journal import JournaledStore
+from celery_ext.waiting import by_id
+from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, offer
+from tests.support.store.keyspace import clock_ms
+
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
+#: Delays that the other caller wants: that of the first one, two others beyond the horizon, and one within it.
+DELAYS = {"same": 30 * DAY_MS, "earlier": 20 * DAY_MS, "later": 40 * DAY_MS, "near": HOUR_MS}
+#: With these the journal has a row for each message in Redis, or not.
+TIERS = pytest.mark.parametrize("journal", ["far", "all"])
+
+
+class _Killed(Exception):
+    """The first caller dies."""
+
+
+@pytest.fixture
+def stores(make_journaled: MakeJournaled, journal: str) -> tuple[JournaledStore, JournaledStore]:
+    """The stores of two callers, with a message in Redis."""
+    first, second = make_journaled(journal=journal), make_journaled(journal=journal)
+    Promoter(second).beat().office.enter("q")
+    first.delivery.offer("q", offer("i", clock_ms(first.client) + 2 * HOUR_MS))
+    return first, second
+
+
+def move(store: JournaledStore, due_ms: float) -> str:
+    """Moves the message. Returns the word for it."""
+    [(_, word)] = by_id.reschedule(store, ["i"], due_ms)
+    return word
+
+
+def in_between(monkeypatch: pytest.MonkeyPatch, store: JournaledStore, work: Callable[[], object]) -> None:
+    """Does some work when the store has made the row that waits, and the message is in Redis still."""
+    for name in ("replace", "add"):
+        real, owed = getattr(store.journal, name), [work]
+
+        def made(*args: Any, real: Any = real, owed: Any = owed) -> Any:
+            found = real(*args)
+            if owed and found != [None]:
+                owed.pop()()
+            return found
+
+        monkeypatch.setattr(store.journal, name, made)
+
+
+def all_promoted(make: MakeJournaled, journal: str) -> list[float]:
+    """Lets everything come to Redis. Returns the due times of what waits there."""
+    store = make(journal=journal, journal_lead=90 * DAY_MS / 1000)
+    Promoter(store).beat().round()
+    return [one.due_ms for one in store.redis_alone.scan.browse("q", count=10).messages]
+
+
+@TIERS
+@pytest.mark.parametrize("delay", DELAYS)
+def test_the_message_waits_once_for_the_other_time(
+    stores: tuple[JournaledStore, JournaledStore],
+    make_journaled: MakeJournaled,
+    monkeypatch: pytest.MonkeyPatch,
+    journal: str,
+    delay: str,
+) -> None:
+    """The other caller is told that it has moved the message, which waits once, where messages of its time wait."""
+    first, second = stores
+    now_ms = clock_ms(first.client)
+    due_ms = now_ms + DELAYS[delay]
+    words: list[str] = []
+    in_between(monkeypatch, first, lambda: words.append(move(second, due_ms)))
+    assert move(first, now_ms + DELAYS["same"]) == "rescheduled"
+    assert words == ["rescheduled"]
+    [found] = by_id.browse(second, "q")
+    assert (found.due_ms, found.backup) == (due_ms, "hash" if delay == "near" else "journal")
+    assert all_promoted(make_journaled, journal) == [due_ms]
+
+
+@TIERS
+@pytest.mark.parametrize("delay", DELAYS)
+@pytest.mark.parametrize("step", ["get", "mark", "follow", "replace"])
+def test_the_first_caller_ends_in_the_middle_of_the_other_one(
+    stores: tuple[JournaledStore, JournaledStore],
+    make_journaled: MakeJournaled,
+    monkeypatch: pytest.MonkeyPatch,
+    journal: str,
+    delay: str,
+    step: str,
+) -> None:
+    """Behind whichever step of the other caller it goes on, no message is lost, and none comes twice."""
+    first, second = stores
+    now_ms = clock_ms(first.client)
+    due_ms = now_ms + DELAYS[delay]
+    in_both, goes_on = Event(), Event()
+    in_between(monkeypatch, first, lambda: (in_both.set(), goes_on.wait(30)))
+    with ThreadPoolExecutor(1) as pool:
+        moved = pool.submit(move, first, now_ms + DELAYS["same"])
+        assert in_both.wait(30)
+        real = getattr(second.journal, step)
+
+        def then_the_first_ends(*args: Any) -> Any:
+            found = real(*args)
+            if args[-1] is None or step != "get":  # not yet when the message is looked up
+                goes_on.set()
+                moved.result(30)
+            return found
+
+        monkeypatch.setattr(second.journal, step, then_the_first_ends)
+        try:
+            assert move(second, due_ms) == "rescheduled"
+        finally:
+            goes_on.set()
+        assert moved.result(30) == "rescheduled"
+    [found] = by_id.browse(second, "q")
+    assert (found.due_ms, found.backup) == (due_ms, "hash" if delay == "near" else "journal")
+    assert all_promoted(make_journaled, journal) == [due_ms]
+
+
+@TIERS
+@pytest.mark.parametrize("delay", DELAYS)
+def test_what_a_dead_caller_left_in_both_waits_once(
+    stores: tuple[JournaledStore, JournaledStore],
+    make_journaled: MakeJournaled,
+    monkeypatch: pytest.MonkeyPatch,
+    journal: str,
+    delay: str,
+) -> None:
+    """The next caller moves it, and nothing comes at the time of before."""
+    first, second = stores
+    now_ms = clock_ms(first.client)
+    due_ms = now_ms + DELAYS[delay]
+
+    def dies() -> None:
+        raise _Killed
+
+    in_between(monkeypatch, first, dies)
+    with pytest.raises(_Killed):
+        move(first, now_ms + DELAYS["same"])
+    assert move(second, due_ms) == "rescheduled"
+    assert [one.due_ms for one in by_id.browse(second, "q")] == [due_ms]
+    assert all_promoted(make_journaled, journal) == [due_ms]
+
+
+@TIERS
+def test_what_a_dead_caller_left_in_both_runs_once(
+    stores: tuple[JournaledStore, JournaledStore],
+    make_journaled: MakeJournaled,
+    monkeypatch: pytest.MonkeyPatch,
+    journal: str,
+) -> None:
+    """Another caller runs it now, and nothing of it waits any more."""
+    first, second = stores
+
+    def dies() -> None:
+        raise _Killed
+
+    in_between(monkeypatch, first, dies)
+    with pytest.raises(_Killed):
+        move(first, clock_ms(first.client) + DELAYS["same"])
+    assert [*by_id.run_now(second, ["i"])] == [("i", "transferred")]
+    assert second.client.llen("q") == 1
+    assert [*by_id.browse(second, "q")] == all_promoted(make_journaled, journal) == []
