@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from celery_ext.spreading.declared import Spread, spread
     from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
     from celery_ext.waiting.delayed_task import DelayedTask
+    from celery_ext.waiting.select import Selected, select
     from celery_ext.worker.bootstrap import install
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "DelayChain",
     "DelayLevels",
     "DelayedTask",
+    "Selected",
     "Spread",
     "abrowse",
     "acancel",
@@ -40,6 +42,7 @@ __all__ = [
     "install",
     "reschedule",
     "run_now",
+    "select",
     "send_many",
     "spread",
 ]
@@ -67,6 +70,8 @@ _MODULES = {
     "install": "celery_ext.worker.bootstrap",
     "reschedule": "celery_ext.waiting.control",
     "run_now": "celery_ext.waiting.control",
+    "select": "celery_ext.waiting.select",
+    "Selected": "celery_ext.waiting.select",
     "send_many": "celery_ext.bulk.send_many",
     "Spread": "celery_ext.spreading.declared",
     "spread": "celery_ext.spreading.declared",

@@ -10,11 +10,13 @@ from typing import Any
 
 import click
 
+from celery_ext.cli.audited import audit_file
 from celery_ext.cli.broker import CliBroker, parse_transport_options
 from celery_ext.cli.colours import choice
 from celery_ext.cli.commands.cancel import cancel
 from celery_ext.cli.commands.completion import completion
 from celery_ext.cli.commands.convert import convert
+from celery_ext.cli.commands.count import count
 from celery_ext.cli.commands.dead_letters import dead_letters
 from celery_ext.cli.commands.demo import demo
 from celery_ext.cli.commands.doctor import doctor
@@ -48,7 +50,7 @@ Exit codes:
 
 @click.group(
     cls=QuietGroup,
-    readers=("status", "doctor", "list", "show", "export"),
+    readers=("status", "doctor", "list", "count", "show", "export"),
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
@@ -78,6 +80,13 @@ Exit codes:
     "app.",
 )
 @click.option(
+    "--audit-log",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    envvar="DELAYQ_AUDIT_LOG",
+    help="Append a line to this file for whatever the command changes, as the log kombu_delayq.audit has it.",
+)
+@click.option(
     "-C", "--no-color", is_flag=True, help="Print no colours. So does a variable NO_COLOR; FORCE_COLOR asks for them."
 )
 @click.pass_context
@@ -88,13 +97,15 @@ def delayq(context: click.Context, /, **params: Any) -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     context.color = choice(refused=params["no_color"] or getattr(context.obj, "no_color", False))
+    if params["audit_log"]:
+        context.with_resource(audit_file(params["audit_log"]))
     # Inside `celery -A app delayq`, the context's object is Celery's and holds the app. In some versions of Celery,
     # `params` has the app's own preload options, too.
     context.obj = CliBroker.of(context, getattr(context.obj, "app", None))
 
 
 for _command in (
-    *(status, doctor, list_, show, cancel, reschedule, run_now, purge),
+    *(status, doctor, list_, count, show, cancel, reschedule, run_now, purge),
     *(dead_letters, jobs, export, import_, repair, convert, transfer, journal, serve, tokens, demo, completion),
 ):
     delayq.add_command(_command)

@@ -20,8 +20,13 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "list": {
         "delayq list orders": "The next 20 messages of a queue",
-        "delayq list --due-before 1h --limit 0": "All that comes due in the next hour",
+        "delayq list --due-to 1h --limit 0": "All that comes due in the next hour",
+        "delayq list --task 'shop.*' --arg kwargs.user_id=17": "Tasks of a user",
         "delayq list --limit 0 --json | jq -r .id": "The ids of all",
+    },
+    "count": {
+        "delayq count": "What waits, queue by queue",
+        "delayq count --task shop.charge --due-to 1h": "How often a task runs in the next hour",
     },
     "show": {
         "delayq show 3f2a1c9e": "All about a task",
@@ -30,14 +35,17 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "cancel": {
         "delayq cancel 3f2a1c9e 7b44d0aa": "Two tasks",
         "delayq cancel -y - < ids.txt": "Those whose ids are in a file, without a question",
+        "delayq cancel --task shop.charge --arg 0=17": "All of a task with an argument, after a question",
     },
     "reschedule": {
         "delayq reschedule --countdown 10m 3f2a1c9e": "Due in ten minutes",
         "delayq reschedule --eta 2026-12-24T18:00 3f2a1c9e": "Due at a time, of the local zone",
+        "delayq reschedule -q orders --due-to 1h --countdown 2h": "What comes due too soon, after a question",
     },
     "run-now": {
         "delayq run-now 3f2a1c9e": "A task",
         "delayq run-now - < ids.txt": "Those whose ids are in a file",
+        "delayq run-now --task shop.report": "All of a task, after a question",
     },
     "purge": {
         "delayq purge orders mails": "Two queues, after a question",

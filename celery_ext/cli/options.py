@@ -6,8 +6,6 @@ from typing import Any, TypeVar
 
 import click
 
-from celery_ext.cli.param_types import MOMENT
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: In place of an id: the ids come from the standard input.
@@ -25,9 +23,9 @@ def loglevel_option(help: str) -> Callable[[F], F]:  # noqa: A002
     return click.option("-l", "--loglevel", type=levels, default="INFO", show_default=True, help=help)
 
 
-def ids_argument(command: F) -> F:
+def ids_argument(*, required: bool = True) -> Callable[[F], F]:
     """Adds the argument ``ID...``: a tuple ``ids`` for ``read_ids``."""
-    return click.argument("ids", metavar="ID...", nargs=-1, required=True)(command)
+    return click.argument("ids", metavar="ID..." if required else "[ID]...", nargs=-1, required=required)
 
 
 def read_ids(given: Sequence[str]) -> Iterator[str]:
@@ -55,15 +53,6 @@ def count_of_ids(given: Sequence[str]) -> int | None:
 def yes_option(command: F) -> F:
     """Adds ``--yes``, for ``confirm``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
-
-
-def due_options(command: F) -> F:
-    """Adds ``--due-after`` and ``--due-before``, each a ``Moment`` or None."""
-    before = click.option("--due-before", type=MOMENT, help="Only messages due earlier.")
-    after = click.option(
-        "--due-after", type=MOMENT, help="Only messages due at this time or later: ISO 8601, or from now, such as 10m."
-    )
-    return after(before(command))
 
 
 def confirm(question: str, *, yes: bool, stdin_is_read: bool = False) -> None:

@@ -20,47 +20,45 @@ WORDS: Mapping[Outcome, str] = {
     "not_delayed": "not waiting",
     "unreadable": "left as it is, because its message cannot be rewritten",
 }
-_NOT_DONE: tuple[Outcome, ...] = ("not_delayed", "unreadable")
+#: Outcomes of tasks that are as they were.
+NOT_DONE: tuple[Outcome, ...] = ("not_delayed", "unreadable")
 
 
 def report(
     outcomes: Iterable[tuple[str, Outcome]],
     label: str,
     ids: Sequence[str],
+    counts: Counter[Outcome],
     *,
     as_json: bool,
     words: Mapping[Outcome, str] = WORDS,
-) -> Counter[Outcome]:
+) -> None:
     """Prints what became of each task. For ids from the standard input it prints only totals, unless it prints JSON.
 
     Args:
         outcomes: Ids and what became of them; reading one does the work.
         label: Label of the progress bar, such as ``cancelling``.
         ids: The ids as they were given.
+        counts: Gets how often each outcome came.
         as_json: Whether to print JSON.
         words: Each outcome in words.
-
-    Returns:
-        How often each outcome came.
     """
     in_sum = STDIN in ids and not as_json
-    counts: Counter[Outcome] = Counter()
     for identity, outcome in with_progress(outcomes, label, count_of_ids(ids), printing=not in_sum):
         counts[outcome] += 1
         if as_json:
             click.echo(json_line({"id": identity, "outcome": outcome}))
         elif not in_sum:
-            write = print_stderr if outcome in _NOT_DONE else click.echo
+            write = print_stderr if outcome in NOT_DONE else click.echo
             write(f"{escaped(identity)}: {words[outcome]}")
     if in_sum:
         click.echo(
             ", ".join(f"{counts[outcome]:,} {words[outcome]}" for outcome in words if counts[outcome])
             or "no ids were given"
         )
-    return counts
 
 
 def exit_code(counts: Counter[Outcome]) -> int:
     """Returns 1 if none of the tasks waited or a message could not be changed, else 0."""
-    done = sum(count for outcome, count in counts.items() if outcome not in _NOT_DONE)
+    done = sum(count for outcome, count in counts.items() if outcome not in NOT_DONE)
     return int(bool(counts["unreadable"]) or (not done and bool(counts)))

@@ -26,25 +26,40 @@ def with_progress(items: Iterable[T], label: str, total: int | None = None, *, p
         total: Number of items; None if it is unknown: then the bar only counts.
         printing: Whether the command prints meanwhile. If it does, there is no bar while stdout is a terminal, too.
     """
-    if not sys.stderr.isatty() or (printing and sys.stdout.isatty()):
-        yield from items
-        return
-    began = drawn = monotonic()
-    bar: Any = None
-    done = 0
-    try:
-        for item in items:
+    with Bar(label, total, printing=printing) as bar:
+        for done, item in enumerate(items, 1):
             yield item
-            done += 1
-            now = monotonic()
-            if now - drawn >= EVERY_S and now - began >= AFTER_S:
-                bar = bar or _bar(label, total)
-                bar.update(done - bar.pos)
-                drawn = now
-    finally:
-        if bar is not None:
-            bar.update(done - bar.pos)
-            bar.render_finish()
+            bar(done, total)
+
+
+class Bar:
+    """A progress bar for work that reports how far it is. Its arguments and when it is seen are as of the above."""
+
+    def __init__(self, label: str, total: int | None = None, *, printing: bool = False) -> None:
+        self._is_seen = sys.stderr.isatty() and not (printing and sys.stdout.isatty())
+        self._label, self._total, self._done = label, total, 0
+        self._began = self._drawn = monotonic()
+        self._bar: Any = None
+
+    def __call__(self, done: int, of: int | None = None) -> None:
+        """Notes that so many items are done, of so many in all."""
+        self._done = done
+        if not self._is_seen:
+            return
+        now = monotonic()
+        if now - self._drawn >= EVERY_S and now - self._began >= AFTER_S:
+            self._bar = self._bar or _bar(self._label, of or self._total)
+            self._bar.length = of or self._bar.length
+            self._bar.update(done - self._bar.pos)
+            self._drawn = now
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._bar is not None:
+            self._bar.update(self._done - self._bar.pos)
+            self._bar.render_finish()
 
 
 class Page(Protocol):

@@ -10,9 +10,11 @@ from redis.exceptions import ResponseError
 
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.selection import Selection
 from celery_ext.waiting.snapshot import Slot, Snapshot, forms_of, pages
 from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
 from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
 from kombu_delayq.store.types import QueueForm, Waiting
@@ -24,6 +26,8 @@ ActionName = Literal["cancel", "reschedule", "run_now"]
 #: ``gone`` (it no longer waited, or no longer matched: somebody else has changed it, it came due, or it lost its body).
 Outcome = Literal["cancelled", "rescheduled", "transferred", "unreadable", "too_long", "gone"]
 
+#: Outcomes of messages that are not as they were.
+CHANGES: frozenset[Outcome] = frozenset({"cancelled", "rescheduled", "transferred"})
 #: How often it looks for messages that another client has changed while they were read.
 TRIES = 3
 #: How often it goes through the range: once more for messages that have moved to a due time it was past.
@@ -61,6 +65,11 @@ class Action:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
                 raise ValueError(f"{quoted(value)} is no time to reschedule to or by")
 
+    def times(self) -> dict[str, str | float | None]:
+        """Returns what is given of the new time as JSON values: ``due`` in ISO 8601, or ``shift_s``."""
+        given = {"due": None if self.due_ms is None else iso_of(self.due_ms), "shift_s": self.shift_s}
+        return {name: value for name, value in given.items() if value is not None}
+
     def due_of(self, message: Waiting) -> float:
         """Returns when a message is to be due, ms since the epoch."""
         return message.due_ms + (self.shift_s or 0) * 1000 if self.due_ms is None else self.due_ms
@@ -88,6 +97,16 @@ class Bulk:
         self.of = len(snapshot)
         self._snapshot, self._action = snapshot, action
         self._intended: dict[Slot, float] = {}
+
+    @property
+    def action(self) -> Action:
+        """What it does."""
+        return self._action
+
+    @property
+    def selection(self) -> Selection:
+        """Which messages it does it to."""
+        return self._snapshot.selection
 
     @property
     def done(self) -> int:

@@ -97,7 +97,7 @@ def reschedule(
             been sent.
     """
     with store_of_app(app) as store:
-        due_ms = _due_ms(store, eta, countdown)
+        due_ms = due_ms_of(store, eta, countdown)
         return _in_shape_of(task_id, dict(by_id.reschedule(store, _ids_of(task_id), due_ms)))
 
 
@@ -153,7 +153,7 @@ def browse(
         due_before: Only tasks due earlier than this time; without a zone it is in UTC.
         limit: Most tasks to yield; None for all.
     """
-    bounds = _bounds(due_after, due_before)
+    bounds = bounds_ms(due_after, due_before)
     with store_of_app(app) as store:
         queues = _queues(store, queue)
     messages = merge(*(_browse(app, name, bounds, limit) for name in queues), key=lambda message: message.due_ms)
@@ -185,7 +185,7 @@ def count(
         due_after: Only tasks due at this time or later; without a zone it is in UTC.
         due_before: Only tasks due earlier than this time; without a zone it is in UTC.
     """
-    bounds = _bounds(due_after, due_before)
+    bounds = bounds_ms(due_after, due_before)
     with store_of_app(app) as store:
         return sum(store.scan.count(name, *bounds) for name in _queues(store, queue))
 
@@ -222,7 +222,12 @@ def _in_shape_of(task_id: TaskId | Iterable[TaskId], found: dict[str, T]) -> T |
     return found[_id_of(task_id)] if isinstance(task_id, (str, AsyncResult)) else found
 
 
-def _due_ms(store: "WaitingStore", eta: datetime | None, countdown: float | None) -> float:
+def due_ms_of(store: "WaitingStore", eta: datetime | None, countdown: float | None) -> float:
+    """Returns the due time that ``eta`` or ``countdown`` names, ms since the epoch.
+
+    Raises:
+        ValueError: Both or none are given, or one is no such value.
+    """
     if (eta is None) == (countdown is None):
         raise ValueError("give either eta or countdown")
     if eta is not None:
@@ -237,5 +242,6 @@ def _due_ms(store: "WaitingStore", eta: datetime | None, countdown: float | None
     return due_ms
 
 
-def _bounds(due_after: datetime | None, due_before: datetime | None) -> tuple[float, float]:
+def bounds_ms(due_after: datetime | None, due_before: datetime | None) -> tuple[float, float]:
+    """Returns the ends of a range of due times, ms since the epoch; without a zone a time is in UTC."""
     return -inf if due_after is None else ms_of(due_after), inf if due_before is None else ms_of(due_before)

@@ -96,6 +96,7 @@ def read(text: str, selection: Selection) -> Position:
 
 def _check(raw: bytes, selection: Selection) -> bytes:
     """Returns a check of a position. The range does not count: the end of "the next hour" moves from page to page."""
-    filtered = json.dumps([selection.queues, selection.task, selection.q, selection.priority]).encode()
+    arguments = [[str(one) for one in selection.arguments]] if selection.arguments else []
+    filtered = json.dumps([selection.queues, selection.task, selection.q, selection.priority, *arguments]).encode()
     key = blake2b(filtered, digest_size=32).digest()
     return blake2b(raw, digest_size=_CHECK, key=key).digest()

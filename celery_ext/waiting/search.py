@@ -34,10 +34,12 @@ class Progress(NamedTuple):
     Attributes:
         looked: How many messages were looked at.
         of: How many there were between where the search began and the end of its range.
+        unreadable: How many may match or not, because their arguments cannot be read. They were not found.
     """
 
     looked: int
     of: int
+    unreadable: int = 0
 
 
 class Skipped(NamedTuple):
@@ -146,7 +148,7 @@ def _search(
     queues = store.queues.names() if selection.queues is None else list(selection.queues)
     left, skipped = _sizes(store, queues, selection, position)
     yield from skipped
-    of, looked, found = sum(left.values()), 0, 0
+    of, looked, found, unreadable = sum(left.values()), 0, 0, 0
     most, kept = (MOST_A_CALL, KEPT) if limit is None or selection.reads_bodies else (limit + 1, 2 * (limit + 1))
     count = max(min(kept // max(len(left), 1), most, MOST_A_CALL), LEAST_A_CALL)
     readers = [_Reader(store, queue, selection, position, count) for queue, size in left.items() if size]
@@ -166,10 +168,12 @@ def _search(
         if selection.accepts(task):
             found += 1
             yield task
+        elif selection.cannot_read(task):
+            unreadable += 1
         if now - told >= EVERY_S:
             told = now
-            yield Progress(looked, max(of, looked))
-    yield Progress(looked, max(of, looked))
+            yield Progress(looked, max(of, looked), unreadable)
+    yield Progress(looked, max(of, looked), unreadable)
     yield Done(None if end is None else cursors.write(end, selection))
 
 

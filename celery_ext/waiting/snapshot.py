@@ -39,12 +39,14 @@ class Snapshot:
             came later is not in the snapshot. One that came while the messages were read may be.
         latest_ms: The latest due time, ms since the epoch; ``-inf`` without messages.
         skipped: Queues that could not be read.
+        unreadable: How many messages may match or not, because their arguments cannot be read. They are not in it.
     """
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.as_of_ms, self.latest_ms = 0.0, -inf
         self.skipped: list[Skipped] = []
+        self.unreadable = 0
         self._key = token_bytes(16)
         # In 256 parts by the first byte, because to sort one array of all needs much more memory than the array.
         self._hashes = [array("Q") for _ in range(256)]
@@ -134,6 +136,7 @@ def _add_matches(
             case Skipped():
                 snapshot.skipped.append(event)
             case Progress():
+                snapshot.unreadable = event.unreadable
                 progress(event)
             case Done(cursor=cursor):
                 return cursor is None

@@ -107,6 +107,7 @@ class WaitingStore(Store, Protocol):
     scan: Scan
     chains: DelayChains
     queues: Queues
+    audit: Audit
 
 
 class OperatorStore(WaitingStore, Protocol):
@@ -122,7 +123,6 @@ class OperatorStore(WaitingStore, Protocol):
     figures: Figures
     nodes: Nodes
     servers: Servers
-    audit: Audit
     answers: Answers
 
 

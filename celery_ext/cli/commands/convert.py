@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 from redis.exceptions import ResponseError
 
+from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, json_line
@@ -71,7 +72,7 @@ class _Convert:
     def _each(self, work: list[Conversion], *, as_json: bool) -> Iterator[None]:
         for conversion in work:
             try:
-                yield from convert_queue(self._store, conversion)
+                yield from self._one(conversion)
             except ResponseError as error:
                 if not str(error).startswith("WRONGTYPE"):  # a key of another type concerns this queue alone
                     raise
@@ -80,6 +81,13 @@ class _Convert:
                 continue
             click.echo(json_line(asdict(conversion)) if as_json else _line(conversion))
             self._report_problems(conversion)
+
+    def _one(self, conversion: Conversion) -> Iterator[None]:
+        with audited(self._store.audit, "convert", {"queue": conversion.queue, "to": self._to}) as counts:
+            try:
+                yield from convert_queue(self._store, conversion)
+            finally:
+                counts["moved"] = conversion.moved
 
     def _size(self, queue: str) -> int:
         try:

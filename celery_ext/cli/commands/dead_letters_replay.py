@@ -1,12 +1,12 @@
 """``delayq dead-letters replay`` and ``drop``."""
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 
 import click
 from redis.exceptions import ResponseError
 
+from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.letter_options import (
     LetterFilter,
@@ -71,7 +71,7 @@ def replay(
             queue = to or route(letter)
             return None if queue is None else letters_of.to_queue(letter, queue, as_before=to is None)
 
-        work = _LetterJob(store, selection, send, "replayed", as_json=as_json)
+        work = _LetterJob(store, selection, send, "replay", "replayed", as_json=as_json)
         for name in known:
             work.count(name)
         work.do("replaying")
@@ -100,7 +100,7 @@ def drop(
     selection = letter_filter(ids, tasks, every=every)
     names = dead_letter_queues(broker, queues)
     with broker.store() as (connection, store):
-        work = _LetterJob(store, selection, letters_of.away, "dropped", as_json=as_json)
+        work = _LetterJob(store, selection, letters_of.away, "drop", "dropped", as_json=as_json)
         known = known_dead_letter_queues(broker, store, names)
         for name in known:
             work.count(name)
@@ -115,13 +115,13 @@ class _LetterJob:
     """Replays or drops the chosen dead letters of some queues, and remembers what it could not do."""
 
     def __init__(
-        self, store: OperatorStore, selection: LetterFilter, action: Action, word: str, *, as_json: bool
+        self, store: OperatorStore, selection: LetterFilter, action: Action, name: str, word: str, *, as_json: bool
     ) -> None:
         self.wanted: dict[str, int] = {}
         self._store = store
         self._selection = selection
         self._action = action
-        self._word = word
+        self._name, self._word = name, word
         self._as_json = as_json
         self._newest: dict[str, datetime] = {}
         self._left = 0
@@ -147,15 +147,14 @@ class _LetterJob:
     def do(self, label: str) -> None:
         """Replays or drops the letters, and prints what it did."""
         for queue, wanted in self.wanted.items():
-            done: Counter[str] = Counter()
             total = sum(self._store.letters.lists(queue).values())
             round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
-            for letter, what in with_progress(
-                round_, label, total, printing=self._as_json or bool(self._selection.ids)
-            ):
-                if what.to != "back":
-                    done[what.queue] += 1
-                    self._print_outcome(letter, what)
+            printing = self._as_json or bool(self._selection.ids)
+            with audited(self._store.audit, self._name, {"queue": queue}) as done:
+                for letter, what in with_progress(round_, label, total, printing=printing):
+                    if what.to != "back":
+                        done[what.queue] += 1
+                        self._print_outcome(letter, what)
             if not self._as_json and not self._selection.ids:
                 where = ", ".join(f"{count:,} to {escaped(name)}" for name, count in done.items() if name)
                 click.echo(f"queue {escaped(queue)}: {done.total():,} {self._word}" + (f" ({where})" if where else ""))

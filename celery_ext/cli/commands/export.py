@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
@@ -16,15 +15,19 @@ import click
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import confirm, due_options, json_option, yes_option
+from celery_ext.cli.criteria import Criteria, criteria_options
+from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line
-from celery_ext.cli.param_types import Moment
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import known_queues, queues_argument
+from celery_ext.cli.selecting import report_unreadable
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.export_format import closing_line, header_line, message_line
 from celery_ext.waiting import by_id
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.selection import Selection
 from kombu_delayq.store import WaitingStore
+from kombu_delayq.store.types import Waiting
 
 
 @click.command()
@@ -36,7 +39,7 @@ from kombu_delayq.store import WaitingStore
     help="Write to this file. It appears when the export is complete; an export that is stopped leaves no file. "
     "Without this option, write to the standard output.",
 )
-@due_options
+@criteria_options
 @yes_option
 @json_option("With --output, print the number of messages of each queue as JSON. The export is always JSON.")
 @click.pass_obj
@@ -44,8 +47,7 @@ def export(
     broker: CliBroker,
     queues: tuple[str, ...],
     output: Path | None,
-    due_after: Moment | None,
-    due_before: Moment | None,
+    criteria: Criteria,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -60,8 +62,7 @@ def export(
     with broker.store() as (connection, store), _writing(output) as file:
         now_ms = store.now_ms()
         names = known_queues(broker, store, queues) if queues else store.queues.names()
-        bounds = (due_after.at(now_ms) if due_after else -inf, due_before.at(now_ms) if due_before else inf)
-        work = _Export(store, file, *bounds)
+        work = _Export(store, file, criteria.selection(now_ms))
         work.run(connection.as_uri(), datetime.fromtimestamp(now_ms / 1000, UTC), names)
     if output is not None and as_json:
         for queue, count in work.counts.items():
@@ -72,18 +73,19 @@ def export(
         print_stderr(
             f"{work.lost:,} messages are not in it, because their bodies are lost; `delayq repair` removes them"
         )
+    report_unreadable(work.unreadable)
     if work.failed or set(queues) - set(names):
         raise SystemExit(1)
 
 
 class _Export:
-    def __init__(self, store: WaitingStore, file: BinaryIO, from_ms: float, to_ms: float) -> None:
+    def __init__(self, store: WaitingStore, file: BinaryIO, selection: Selection) -> None:
         self.counts: Counter[str] = Counter()
-        self.lost = 0
+        self.lost = self.unreadable = 0
         self.failed = False
         self._store = store
         self._file = file
-        self._bounds = (from_ms, to_ms)
+        self._selection, self._bounds = selection, (selection.from_ms, selection.to_ms)
 
     def run(self, broker: str, now: datetime, queues: Iterable[str]) -> None:
         self._write(header_line(broker, now))
@@ -91,21 +93,29 @@ class _Export:
         # No bar stands among the lines if they themselves go to a terminal.
         to_stdout = self._file is sys.stdout.buffer
         for line in with_progress(self._lines(queues), "exporting", total, printing=to_stdout):
-            self._write(line)
+            if line is not None:
+                self._write(line)
         self._write(closing_line(self.counts.total()))
 
-    def _lines(self, queues: Iterable[str]) -> Iterator[str]:
+    def _lines(self, queues: Iterable[str]) -> Iterator[str | None]:
+        """Yields a line for each message, None for one that is not selected."""
         for queue in queues:
             try:
                 for message in by_id.browse(self._store, queue, *self._bounds):
-                    if message.body is None:
-                        self.lost += 1
-                        continue
-                    self.counts[queue] += 1
-                    yield message_line(message)
+                    yield self._line(message)
             except ResponseError as error:  # such as for a key of another type; the other queues go on
                 self.failed = True
                 print_stderr(f"queue {queue!r}: {error}")
+
+    def _line(self, message: Waiting) -> str | None:
+        if message.body is None:
+            self.lost += 1
+            return None
+        if self._selection.reads_bodies and not self._selection.accepts(task := DelayedTask(message)):
+            self.unreadable += self._selection.cannot_read(task)
+            return None
+        self.counts[message.queue] += 1
+        return message_line(message)
 
     def _count(self, queue: str) -> int:
         try:

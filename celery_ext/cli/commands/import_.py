@@ -7,12 +7,14 @@ from typing import BinaryIO
 
 import click
 
+from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import LINES, print_stderr, warn_of_old_option
 from celery_ext.maintenance.import_ import Import
+from kombu_delayq.store import OperatorStore
 
 #: How many bytes at the end of a file are searched for its last line.
 _TAIL = 200
@@ -66,19 +68,27 @@ def import_(
         store.check_version()
         work = Import(store, renames, skip_bad=skip_bad)
         try:
-            problems = 0
-            for problem in with_progress(work.run(file), "importing", _count_of_lines(file)):
-                problems += problem is not None
-                if problem is not None and problems <= LINES:
-                    print_stderr(problem)
-            if problems > LINES:
-                print_stderr(f"… and {problems - LINES:,} more such lines")
+            _run(store, work, file)
         except BaseException:
             print_stderr(f"stopped; the lines up to {work.stored:,} are imported. Repeat the import for the rest")
             raise
         finally:
             _print_counts(work, as_json=as_json)
     raise SystemExit(int(work.incomplete or bool(work.bad and not skip_bad)))
+
+
+def _run(store: OperatorStore, work: Import, file: BinaryIO) -> None:
+    problems = 0
+    with audited(store.audit, "import", {"file": str(getattr(file, "name", "-"))}) as counts:
+        try:
+            for problem in with_progress(work.run(file), "importing", _count_of_lines(file)):
+                problems += problem is not None
+                if problem is not None and problems <= LINES:
+                    print_stderr(problem)
+        finally:
+            counts.update({queue: of.offered + of.renamed for queue, of in work.counts.items()})
+    if problems > LINES:
+        print_stderr(f"… and {problems - LINES:,} more such lines")
 
 
 def _print_counts(work: Import, *, as_json: bool) -> None:

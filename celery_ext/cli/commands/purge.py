@@ -3,6 +3,7 @@
 import click
 from redis.exceptions import NoPermissionError
 
+from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line
@@ -29,7 +30,8 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
             of = ", ".join(f"{size:,} of queue {escaped(name)}" for name, size in sizes.items())
             confirm(f"Remove all delayed messages, now {of}, on {broker_in_words(connection)}?", yes=yes)
         for name in sizes:
-            removed = store.queues.purge(name)
+            with audited(store.audit, "purge", {"queue": name}) as counts:
+                counts["removed"] = removed = store.queues.purge(name)
             fields = {"queue": name, "removed": removed}
             click.echo(json_line(fields) if as_json else f"queue {escaped(name)}: {removed:,} delayed messages removed")
     if set(queues) - set(sizes):

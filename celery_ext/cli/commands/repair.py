@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 from redis.exceptions import ResponseError
 
+from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line
@@ -81,9 +82,17 @@ class _Repair:
         steps = self._check(found, known, search.strays, mend=mend)
         for _ in with_progress(steps, "mending" if mend else "checking", total):
             pass
+        if mend:
+            self._note(found)
         if mend and search.ended:
             forget(self._store, search.ended)
         return found
+
+    def _note(self, found: Iterable[Findings]) -> None:
+        for findings in (one for one in found if one.error is None):
+            mended = {kind: count for kind in WORDS if kind != "unreadable" and (count := getattr(findings, kind))}
+            with audited(self._store.audit, "repair", {"queue": findings.queue}) as counts:
+                counts.update(mended)
 
     def report_unknown(self, found: list[Findings]) -> None:
         """Names on stderr the given queues that are not known, and removes them from ``found``."""

@@ -2,37 +2,74 @@
 
 import click
 
+from celery_ext.cli import selecting
+from celery_ext.cli.audited import audited, ids_in_words
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import ids_argument, json_option, read_ids
-from celery_ext.cli.outcomes import WORDS, exit_code, report
+from celery_ext.cli.criteria import Criteria
+from celery_ext.cli.options import json_option, read_ids, yes_option
+from celery_ext.cli.outcomes import NOT_DONE, WORDS, exit_code, report
 from celery_ext.cli.output import when
 from celery_ext.cli.param_types import DURATION, MOMENT, Moment
+from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
 from celery_ext.waiting import by_id
+from celery_ext.waiting.bulk import Action
+from kombu_delayq.message.times import iso_of
 
 
 @click.command()
-@ids_argument
+@ids_or_criteria
 @click.option("--eta", type=MOMENT, help="New due time: ISO 8601, or from now, such as 10m.")
 @click.option("--countdown", type=DURATION, help="Instead of --eta: s from now, or a duration such as 10m.")
+@yes_option
 @json_option()
 @click.pass_obj
 def reschedule(
-    broker: CliBroker, ids: tuple[str, ...], eta: Moment | None, countdown: float | None, as_json: bool
+    broker: CliBroker,
+    ids: tuple[str, ...],
+    queues: tuple[str, ...],
+    criteria: Criteria,
+    eta: Moment | None,
+    countdown: float | None,
+    yes: bool,
+    as_json: bool,
 ) -> None:
-    """Change when waiting tasks are due, by id in any queue.
+    """Change when waiting tasks are due, by id in any queue, or all that the options select.
 
     A past time sends the tasks to their queues now. `-` reads the ids from the standard input, one a line.
+
+    With options it counts the tasks first, and asks; all become due at the same time. Tasks that come meanwhile stay as
+    they are. It may be stopped with Ctrl-C, and called again.
     """
     if (eta is None) == (countdown is None):
         raise click.UsageError("give either --eta or --countdown")
+
+    def due_at(now_ms: float) -> float:
+        return eta.at(now_ms) if eta is not None else now_ms + (countdown or 0) * 1000
+
+    if are_selected(ids, queues, criteria):
+        change(
+            *(broker, queues, criteria, lambda now_ms: Action("reschedule", due_at(now_ms))),
+            question="Reschedule",
+            label="rescheduling",
+            yes=yes,
+            as_json=as_json,
+            words={**selecting.WORDS, "transferred": "due already, sent to their queues"},
+        )
     with broker.store() as (_, store):
         now_ms = store.now_ms()
-        due_ms = eta.at(now_ms) if eta is not None else now_ms + (countdown or 0) * 1000
+        due_ms = due_at(now_ms)
         words = {
             **WORDS,
             "rescheduled": f"rescheduled to {when(due_ms, now_ms)}",
             "transferred": "due already, sent to its queue",
         }
-        outcomes = by_id.reschedule(store, read_ids(ids), due_ms)
-        counts = report(outcomes, "rescheduling", ids, as_json=as_json, words=words)
+        with audited(store.audit, "reschedule", {**ids_in_words(ids), "due": iso_of(due_ms)}, NOT_DONE) as counts:
+            report(
+                by_id.reschedule(store, read_ids(ids), due_ms),
+                "rescheduling",
+                ids,
+                counts,
+                as_json=as_json,
+                words=words,
+            )
     raise SystemExit(exit_code(counts))

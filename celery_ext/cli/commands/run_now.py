@@ -2,21 +2,34 @@
 
 import click
 
+from celery_ext.cli.audited import audited, ids_in_words
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import ids_argument, json_option, read_ids
-from celery_ext.cli.outcomes import exit_code, report
+from celery_ext.cli.criteria import Criteria
+from celery_ext.cli.options import json_option, read_ids, yes_option
+from celery_ext.cli.outcomes import NOT_DONE, exit_code, report
+from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
 from celery_ext.waiting import by_id
+from celery_ext.waiting.bulk import Action
 
 
 @click.command("run-now")
-@ids_argument
+@ids_or_criteria
+@yes_option
 @json_option()
 @click.pass_obj
-def run_now(broker: CliBroker, ids: tuple[str, ...], as_json: bool) -> None:
-    """Send waiting tasks to their queues now, by id in any queue.
+def run_now(
+    broker: CliBroker, ids: tuple[str, ...], queues: tuple[str, ...], criteria: Criteria, yes: bool, as_json: bool
+) -> None:
+    """Send waiting tasks to their queues now, by id in any queue, or all that the options select.
 
     `-` reads the ids from the standard input, one a line.
+
+    With options it counts the tasks first, and asks. Tasks that come meanwhile go on waiting. It may be stopped with
+    Ctrl-C, and called again.
     """
-    with broker.store() as (_, store):
-        counts = report(by_id.run_now(store, read_ids(ids)), "sending", ids, as_json=as_json)
+    if are_selected(ids, queues, criteria):
+        action, label = lambda now_ms: Action("run_now"), "sending"
+        change(broker, queues, criteria, action, question="Run now", label=label, yes=yes, as_json=as_json)
+    with broker.store() as (_, store), audited(store.audit, "run", ids_in_words(ids), NOT_DONE) as counts:
+        report(by_id.run_now(store, read_ids(ids)), "sending", ids, counts, as_json=as_json)
     raise SystemExit(exit_code(counts))

@@ -22,7 +22,7 @@ NEXT_DELAYS = 10
 
 
 @click.command()
-@ids_argument
+@ids_argument()
 @click.option("--raw", is_flag=True, help="Print only the message, as it is stored.")
 @json_option()
 @click.pass_obj

@@ -14,7 +14,7 @@ from celery_ext.connection import database_errors
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
 from celery_ext.waiting import revoke, snapshot
-from celery_ext.waiting.bulk import Action, Bulk
+from celery_ext.waiting.bulk import CHANGES, Action, Bulk
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress
 from celery_ext.waiting.selection import Selection
@@ -177,10 +177,6 @@ def _run(broker: ServeBroker, run: BulkRun) -> None:
         changed = sum(count for word, count in run.outcomes.items() if word in CHANGES)
         store.audit.note(run.who, f"bulk {run.action.name}", what, changed)
     run.state = state
-
-
-#: Outcomes of tasks that are not as they were.
-CHANGES = frozenset({"cancelled", "rescheduled", "transferred"})
 
 
 def _announce(app: Celery, messages: list[Waiting]) -> None:

@@ -214,7 +214,7 @@ class Keys(Naming):
 
     @property
     def audit(self) -> str:
-        """STREAM: the latest of who did what to waiting messages, through ``delayq serve``."""
+        """STREAM: the latest of who did what to waiting messages."""
         return self._of_all("audit")
 
     def journal(self, share: str = "") -> str:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kombu.log import get_logger
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, RedisError
 
+from kombu_delayq.audit import log_change
 from kombu_delayq.connection.text import as_bytes, as_text, readable
 from kombu_delayq.store.client import StorePart
 
@@ -39,13 +40,15 @@ class AuditLine:
 
 
 class Audit(StorePart):
-    """Notes who did what, and reads the notes. Redis keeps the latest ``MOST_LINES`` or a few more."""
+    """Notes who did what, in the log and in Redis, and reads the notes of Redis.
+
+    Redis keeps the latest ``MOST_LINES`` or a few more.
+    """
 
     def note(self, who: str, action: str, what: Mapping[str, Any], count: int) -> bool:
-        """Notes what somebody has done.
+        """Notes what somebody has done: a line of the log ``kombu_delayq.audit``, and one in Redis.
 
-        It has been done already, so a Redis that refuses the note, such as for lack of memory, is logged and is no
-        error.
+        It has been done already, so a Redis that refuses the note, or does not answer, is logged and is no error.
 
         Args:
             who: Who did it.
@@ -56,12 +59,15 @@ class Audit(StorePart):
         Returns:
             Whether Redis has the note.
         """
+        log_change(who, action, what, count)
         fields = ("who", who, "action", action, "what", json.dumps(what), "count", count)
         try:
             self._client.ask("XADD", self._keys.audit, "MAXLEN", "~", MOST_LINES, "*", *fields)
-        except ResponseError as error:
+        except RedisError as error:
+            # Who may not write to the stream has a line in the log all the same.
+            log = logger.warning if isinstance(error, NoPermissionError) else logger.error
             shown = map(readable, (who, action))
-            logger.error("what %s did (%s, %d messages) is not noted in Redis: %s", *shown, count, readable(error))
+            log("what %s did (%s, %d messages) is not noted in Redis: %s", *shown, count, readable(error))
             return False
         return True
 

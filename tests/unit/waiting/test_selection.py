@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from celery_ext.waiting import cursor
+from celery_ext.waiting.arguments import DEEPEST, Argument
 from celery_ext.waiting.cursor import Position
 from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.selection import DEEPEST, LONGEST, Selection
+from celery_ext.waiting.selection import LONGEST, Selection
 from kombu_delayq.store.types import Waiting
 from tests.support.messages import changed_message, plain_message, task_message
 
@@ -108,6 +109,77 @@ def test_a_uuid_is_found_as_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "shown", "expected"),
+    [
+        ("0=x", "args.0=x", True),
+        ("args.1=3", "args.1=3", True),
+        ("1=3.0", "args.1=3.0", True),
+        ('1="3"', 'args.1="3"', False),
+        ("2.id=17", "args.2.id=17", True),
+        ("kwargs.digits=17", "kwargs.digits=17", True),
+        ('kwargs.digits="17"', 'kwargs.digits="17"', True),
+        ("kwargs.order.paid=true", "kwargs.order.paid=true", True),
+        ("kwargs.order.lines.0.sku=A-1", "kwargs.order.lines.0.sku=A-1", True),
+        ("kwargs.order.paid=yes=no", "kwargs.order.paid=yes=no", False),
+        ("3=x", "args.3=x", False),
+    ],
+)
+def test_an_argument_at_a_path(given: str, shown: str, expected: bool) -> None:
+    """A path is a position or begins with args or kwargs; its value is JSON, or else text."""
+    argument = Argument.parse(given)
+    task = task_of(("x", 3, {"id": 17}), kwargs={"order": ORDER, "digits": "17"})
+    assert str(argument) == shown
+    selection = Selection(arguments=(argument,), task="proj.*")
+    assert selection.matches(task) is expected
+    assert selection.as_json()["arguments"] == [shown]
+    assert not selection.cannot_read(task)
+
+
+def test_values_of_python_have_their_type() -> None:
+    """A number is not met by the text of its digits, nor a text by a number; a UUID or a moment is met by itself."""
+    from datetime import UTC, datetime
+    from decimal import Decimal
+    from uuid import UUID
+
+    values = (7, "7", None, [1, {"a": 2}], UUID(int=5), Decimal("1.50"), datetime(2030, 1, 2, tzinfo=UTC))
+    task = task_of(values)
+    for at, value in enumerate(values):
+        assert Argument.of_value(str(at), value).is_in(task), value
+    for at, value in ((0, "7"), (0, True), (1, 7), (2, 0), (2, ""), (3, [1]), (4, UUID(int=6)), (5, Decimal("1.51"))):
+        assert not Argument.of_value(f"args.{at}", value).is_in(task), value
+    assert Argument.of_value("0", 7.0).is_in(task)
+    assert Argument.of_value("3", (1, {"a": 2.0})).is_in(task)
+    assert str(Argument.of_value("kwargs.a.b", 7)) == "kwargs.a.b=7"
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ("0", "'0' is not PATH=VALUE"),
+        ("user=7", "the path 'user' begins neither with args or kwargs nor with a position"),
+        ("=7", "the path '' begins neither"),
+        ("kwargs.a..b=7", "has an empty part"),
+        (f"0{'.0' * DEEPEST}=1", "has 17 parts"),
+    ],
+)
+def test_a_wrong_path_is_named(given: str, complaint: str) -> None:
+    """What is no path, or has no value, raises a ValueError that says what is wrong."""
+    with pytest.raises(ValueError, match=complaint):
+        Argument.parse(given)
+
+
+def test_arguments_that_cannot_be_read_are_told_apart() -> None:
+    """A task whose arguments are in a pickle does not match a value in them; whether it would is unknown."""
+    pickled = task_of((17,), serializer="pickle")
+    wanted = Selection(task="proj.*", arguments=(Argument.parse("0=17"),))
+    assert not wanted.matches(pickled)
+    assert wanted.cannot_read(pickled)
+    for other in (Selection(task="shop.*", arguments=wanted.arguments), Selection(task="proj.*")):
+        assert not other.cannot_read(pickled)
+    assert not wanted.cannot_read(DelayedTask(Waiting("q", "i", 1000.0, 0, None)))
+
+
+@pytest.mark.parametrize(
     "message", [None, b"\xff", b"[" * 100_000, b"7", json.dumps(plain_message({"a": 1})).encode()], ids=range(5)
 )
 def test_what_is_no_task_matches_no_task(message: bytes | None) -> None:
@@ -195,6 +267,7 @@ def test_a_bad_cursor_is_refused() -> None:
     for bad in [*changed, good[:-3], good + "AAAA", "", "x", "ü", "=" * 9, "A" * 100_000, "\0"]:
         with pytest.raises(ValueError, match="the cursor is damaged or belongs to another filter"):
             cursor.read(bad, Selection())
-    for other in (Selection(task="t"), Selection(queues=("q",)), Selection(priority=1), Selection(q="x")):
+    by_argument = Selection(arguments=(Argument.parse("0=1"),))
+    for other in (by_argument, Selection(task="t"), Selection(queues=("q",)), Selection(priority=1), Selection(q="x")):
         with pytest.raises(ValueError, match="belongs to another filter"):
             cursor.read(good, other)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.commands.journal.opened import opened, refuse_other
 from celery_ext.cli.options import confirm, json_option, yes_option
@@ -76,6 +77,11 @@ def restore(
             "dry_run": dry_run,
         }
         done = _restore(store, given, count)
+        kept = ("looked", "skipped", "in_redis")
+        if not dry_run:
+            what = {"queues": list(queues), "overdue": overdue}
+            with audited(store.audit, "journal restore", what, kept) as counts:
+                counts.update(done)
         if as_json:
             click.echo(json_line({**done, "dry_run": dry_run}))
         else:

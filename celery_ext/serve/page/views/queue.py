@@ -204,7 +204,7 @@ def _tasks(request: Request, links: Links, wanted: Filter, span: str, now_ms: fl
 
 
 def _looked(found: TaskPage, searches: bool) -> str:
-    looked, of = found.progress
+    looked, of, _ = found.progress
     if searches:
         return f"{len(found.tasks)} found, {number(looked)} of {number(of)} searched."
     return f"{number(len(found.tasks))} of {number(of)}"

@@ -1,0 +1,187 @@
+"""Changes all waiting messages that the options of a command select: counts them, asks, and reports."""
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any, TypeVar
+
+import click
+from celery import Celery
+
+from celery_ext.cli.broker import CliBroker, broker_in_words
+from celery_ext.cli.criteria import Criteria, criteria_options
+from celery_ext.cli.options import confirm, ids_argument
+from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.progress import Bar
+from celery_ext.cli.queues import complete_queue, known_queues
+from celery_ext.cli.stderr import print_stderr
+from celery_ext.waiting import revoke, snapshot
+from celery_ext.waiting.bulk import Action, Bulk, Outcome
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.select import noted
+from celery_ext.waiting.selection import Selection
+from celery_ext.waiting.snapshot import Snapshot
+from kombu_delayq.audit import this_user
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.types import Waiting
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Each outcome in words.
+WORDS: Mapping[Outcome, str] = {
+    "cancelled": "cancelled",
+    "rescheduled": "rescheduled",
+    "transferred": "sent to their queues",
+    "unreadable": "left as they are, because their messages cannot be rewritten",
+    "too_long": "left as they are, because max_delay forbids their new time",
+    "gone": "no longer there: they came due, or were changed meanwhile",
+}
+_NOT_DONE: tuple[Outcome, ...] = ("unreadable", "too_long")
+
+
+def ids_or_criteria(command: F) -> F:
+    """Adds the argument ``ID...``, and instead of it ``--queue`` and the options of ``criteria_options``."""
+    option = click.option(
+        *("-q", "--queue", "queues"),
+        metavar="QUEUE",
+        multiple=True,
+        shell_complete=complete_queue,
+        help="Instead of ids: all tasks of this queue that the next options let through. May be repeated.",
+    )
+    return ids_argument(required=False)(option(criteria_options(command)))
+
+
+def are_selected(ids: tuple[str, ...], queues: tuple[str, ...], criteria: Criteria) -> bool:
+    """Whether a command is to act on what its options select, and not on ids.
+
+    Raises:
+        click.UsageError: There are both, or none.
+    """
+    selects = bool(queues) or criteria.given
+    if selects and ids:
+        raise click.UsageError("give either ids, or --queue, --task, --due-from, --due-to and --arg")
+    if not selects and not ids:
+        raise click.UsageError("which tasks? Give ids, or --queue, --task, --due-from, --due-to or --arg")
+    return selects
+
+
+def change(
+    broker: CliBroker,
+    queues: tuple[str, ...],
+    criteria: Criteria,
+    action: Callable[[float], Action],
+    *,
+    question: str,
+    label: str,
+    yes: bool,
+    as_json: bool,
+    words: Mapping[Outcome, str] = WORDS,
+) -> None:
+    """Acts on all selected messages, prints what became of them, and ends the command.
+
+    Args:
+        broker: The broker of the command.
+        queues: Names of queues; none for all.
+        criteria: The other conditions.
+        action: Returns what to do, given Redis's clock in ms.
+        question: What is asked first, such as ``Cancel``.
+        label: Label of the progress bar, such as ``cancelling``.
+        yes: Whether nobody is to be asked.
+        as_json: Whether to print JSON.
+        words: Each outcome in words.
+    """
+    with broker.store() as (connection, store):
+        now_ms = store.now_ms()
+        known = known_queues(broker, store, queues) if queues else None
+        selection = criteria.selection(now_ms, known)
+        bulk_action = action(now_ms)
+        matched = _counted(store, selection)
+        failed = bool(matched.skipped) or len(known or ()) < len(set(queues))
+        if not len(matched):
+            print_stderr("no waiting task is selected")
+            raise SystemExit(1)
+        tasks = f"{len(matched):,} {'task' if len(matched) == 1 else 'tasks'}"
+        confirm(f"{question} {tasks} ({in_words(selection, queues)}) on {broker_in_words(connection)}?", yes=yes)
+        bulk = Bulk(matched, bulk_action)
+        ended = _run(store, bulk, label, broker.app)
+    counts = bulk.outcomes
+    if as_json:
+        click.echo(json_line({"selected": bulk.of, "ended": ended, "outcomes": dict(counts)}))
+    else:
+        click.echo(", ".join(f"{counts[outcome]:,} {words[outcome]}" for outcome in words if counts[outcome]) or "none")
+    if counts["cancelled"] and broker.app is None:
+        print_stderr("results stay as they are: only `celery -A app delayq cancel` knows the result backend")
+    if not ended:
+        print_stderr(f"stopped after {bulk.done:,} of {bulk.of:,}: call it again for the rest, which is as it was")
+    raise SystemExit(int(failed or not ended or any(counts[outcome] for outcome in _NOT_DONE)))
+
+
+def in_words(selection: Selection, queues: tuple[str, ...] = ()) -> str:
+    """Returns the conditions of a filter for a question, with the queues as they were given."""
+    shown = replace(selection, queues=None).as_json()
+    parts = [f"queue {escaped(name)}" for name in queues] or ["all queues"]
+    parts += [f"task {escaped(selection.task)}"] if selection.task else []
+    parts += [f"due from {shown['from']}"] if "from" in shown else []
+    parts += [f"due before {shown['to']}"] if "to" in shown else []
+    return ", ".join([*parts, *map(escaped, shown.get("arguments", ()))])
+
+
+def report_unreadable(number: int) -> None:
+    """Says how many tasks may be meant or not, if there are any."""
+    if number:
+        print_stderr(
+            f"{number:,} tasks are left out, because their arguments cannot be read, such as those in a pickle, which "
+            "is never loaded"
+        )
+
+
+def _counted(store: OperatorStore, selection: Selection) -> Snapshot:
+    with stoppable() as stop, Bar("counting") as bar:
+        matched = snapshot.take(store, selection, progress=lambda found: bar(found.looked, found.of), stop=stop)
+    if matched is None:
+        print_stderr("stopped; nothing has changed")
+        raise SystemExit(1)
+    for skipped in matched.skipped:
+        print_stderr(f"queue {skipped.queue!r}: {skipped.error}")
+    report_unreadable(matched.unreadable)
+    return matched
+
+
+def _run(store: OperatorStore, bulk: Bulk, label: str, app: Celery | None) -> bool:
+    def announce(messages: list[Waiting]) -> None:
+        for message in messages:
+            if app is not None:
+                revoke.announce_cancelled(app, DelayedTask(message))
+
+    try:
+        with stoppable() as stop, Bar(label, bulk.of) as bar, noted(store, this_user(), bulk):
+            return bulk.run(store, progress=bar, stop=stop, announce=announce)
+    except Exception:
+        done: Counter[Outcome] = bulk.outcomes
+        print_stderr(f"{done.total():,} of {bulk.of:,} tasks were done when it failed: call it again for the rest")
+        raise
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Yields a function that says whether SIGINT, SIGTERM or SIGHUP has come. A second one ends the process at once."""
+    came: list[int] = []
+    if current_thread() is not main_thread():
+        yield lambda: False
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            raise SystemExit(128 + number)
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

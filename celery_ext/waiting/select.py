@@ -1,0 +1,232 @@
+"""Waiting tasks of an app by queue, due time, task and arguments: counted, read and changed all at once."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kombu.log import get_logger
+
+from celery_ext.connection import open_store
+from celery_ext.waiting import revoke, search, snapshot
+from celery_ext.waiting.arguments import Argument
+from celery_ext.waiting.bulk import CHANGES, Action, Bulk, Outcome
+from celery_ext.waiting.control import bounds_ms, due_ms_of, store_of_app
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.search import Progress, Skipped
+from celery_ext.waiting.selection import Selection
+from kombu_delayq.audit import this_user
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store.types import Waiting
+
+logger = get_logger(__name__)
+
+#: A page of an iteration has at most so many tasks, and takes about so many s, whichever comes first.
+PAGE, PAGE_S = 500, 1.0
+
+
+def select(
+    app: "Celery",
+    *,
+    task: str | None = None,
+    queues: str | Iterable[str] | None = None,
+    due_from: datetime | None = None,
+    due_to: datetime | None = None,
+    args: Mapping[str, Any] | None = None,
+    priority: int | None = None,
+) -> "Selected":
+    """Returns the waiting tasks that meet all conditions. Asks Redis nothing yet.
+
+    ``args`` maps paths to values. A path begins with ``args`` or ``kwargs``, or with a position of ``args``; dots lead
+    on into lists and dicts: ``"0"``, ``"args.0"``, ``"kwargs.user_id"``, ``"kwargs.user.id"``. Values have to be equal:
+    ``7`` is ``7.0``, and not ``"7"``. Arguments are read from JSON, YAML and msgpack, also where they are compressed. A
+    pickle is never loaded, so with ``args`` no task with a pickle is selected.
+
+    Args:
+        app: Any app on the broker.
+        task: Name of a task, or a pattern with ``*``, ``?`` and ``[…]``, such as ``"shop.*"``.
+        queues: A queue, or several; None for all. A queue that is spread over several is all of its parts.
+        due_from: Only tasks due at this time or later; without a zone it is in UTC.
+        due_to: Only tasks due earlier than this time; without a zone it is in UTC.
+        args: Values that arguments have, by their paths.
+        priority: 0 to 9.
+
+    Raises:
+        ValueError: A condition is of the wrong kind; the text says which.
+    """
+    from_ms, to_ms = bounds_ms(due_from, due_to)
+    names = None if queues is None else (queues,) if isinstance(queues, str) else tuple(queues)
+    arguments = tuple(Argument.of_value(path, value) for path, value in (args or {}).items())
+    return Selected(
+        app,
+        Selection(queues=names, from_ms=from_ms, to_ms=to_ms, task=task, priority=priority, arguments=arguments),
+    )
+
+
+class Selected:
+    """Waiting tasks of an app that meet some conditions, as of ``select``. Each use looks at what waits then.
+
+    Iterating yields each as a ``DelayedTask``, the next due first, a page at a time: the tasks may be any number, and
+    may be changed meanwhile. It is no snapshot: it may or may not yield a task that comes or goes meanwhile.
+
+    ``cancel``, ``reschedule`` and ``run_now`` first note which tasks are selected, with 8 bytes of memory for each, and
+    change only those that still meet the conditions when it is their turn. So tasks that come later stay as they are.
+    What they do may be stopped at any time and done again. Each writes a line to the log ``kombu_delayq.audit``, and
+    to the audit in Redis.
+    """
+
+    def __init__(self, app: "Celery", selection: Selection) -> None:
+        self._app, self._selection = app, selection
+
+    def __repr__(self) -> str:
+        return f"<Selected: {self._selection.as_json()}>"
+
+    def count(self) -> int:
+        """Counts the tasks. With a task, arguments or a priority it reads all messages of the queues and the range."""
+        with store_of_app(self._app) as store:
+            if self._selection.reads_bodies:
+                return sum(isinstance(event, DelayedTask) for event in _searched(store, self._selection))
+            selection = self._selection.with_parts(store)
+            queues = store.queues.names() if selection.queues is None else selection.queues
+            return sum(store.scan.count(queue, selection.from_ms, selection.to_ms) for queue in queues)
+
+    def __iter__(self) -> Iterator[DelayedTask]:
+        cursor: str | None = None
+        while True:
+            with store_of_app(self._app) as store:  # open for one page only: the caller may need the pool's connections
+                page = search.page(store, self._selection, cursor, PAGE, PAGE_S)
+            _log_skipped(page.skipped if cursor is None else ())
+            yield from page.tasks
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def cancel(
+        self,
+        *,
+        progress: Callable[[int, int], object] = lambda done, of: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Counter[Outcome]:
+        """Cancels the tasks. Their results become ``REVOKED``.
+
+        Args:
+            progress: Called now and then with the number of tasks that are done with, and that of all.
+            stop: Whether to stop; it is asked before each call of Redis. What is done stays done.
+
+        Returns:
+            How many tasks each outcome had: ``cancelled``; ``gone`` for those that no longer waited or no longer met
+            the conditions. If it was stopped, the others are in none.
+
+        Raises:
+            AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
+        """
+        return self._act(lambda store: Action("cancel"), progress, stop)
+
+    def reschedule(
+        self,
+        *,
+        eta: datetime | None = None,
+        countdown: float | None = None,
+        progress: Callable[[int, int], object] = lambda done, of: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Counter[Outcome]:
+        """Makes the tasks due at another time, all at the same.
+
+        Args:
+            eta: New due time; without a zone it is in UTC. A past time runs the tasks now.
+            countdown: Instead of ``eta``: seconds from now, by Redis's clock.
+            progress: As of ``cancel``.
+            stop: As of ``cancel``.
+
+        Returns:
+            As of ``cancel``: ``rescheduled``; ``transferred`` for those sent to their queues; ``gone``; ``unreadable``
+            for those whose message cannot be rewritten, and which stay as they are.
+
+        Raises:
+            ValueError: Both or none of ``eta`` and ``countdown`` are given, or one is no time.
+            DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
+            AnswerLost: The connection was lost before Redis answered.
+        """
+        return self._act(lambda store: Action("reschedule", due_ms_of(store, eta, countdown)), progress, stop)
+
+    def run_now(
+        self,
+        *,
+        progress: Callable[[int, int], object] = lambda done, of: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Counter[Outcome]:
+        """Sends the tasks to their queues before they are due.
+
+        Args:
+            progress: As of ``cancel``.
+            stop: As of ``cancel``.
+
+        Returns:
+            As of ``cancel``: ``transferred``, ``gone`` and ``unreadable``.
+
+        Raises:
+            AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.
+        """
+        return self._act(lambda store: Action("run_now"), progress, stop)
+
+    def _act(
+        self,
+        action_at: "Callable[[WaitingStore], Action]",
+        progress: Callable[[int, int], object],
+        stop: Callable[[], bool],
+    ) -> Counter[Outcome]:
+        with _own_store(self._app) as store:
+            action = action_at(store)
+            matched = snapshot.take(store, self._selection, stop=stop)
+            if matched is None:
+                return Counter()
+            _log_skipped(matched.skipped)
+            bulk = Bulk(matched, action)
+            with noted(store, this_user(), bulk):
+                bulk.run(store, progress=progress, stop=stop, announce=self._announce)
+            return bulk.outcomes
+
+    def _announce(self, messages: "list[Waiting]") -> None:
+        for message in messages:
+            revoke.announce_cancelled(self._app, DelayedTask(message))
+
+
+@contextmanager
+def noted(store: "WaitingStore", who: str, bulk: Bulk) -> Iterator[None]:
+    """Notes in the audit what a bulk action has changed, also if it fails half way.
+
+    Args:
+        store: The broker's store.
+        who: Who acts.
+        bulk: The action.
+    """
+    try:
+        yield
+    finally:
+        changed = sum(count for word, count in bulk.outcomes.items() if word in CHANGES)
+        what = {"filter": bulk.selection.as_json(), "of": bulk.of, "outcomes": dict(bulk.outcomes)}
+        store.audit.note(who, f"bulk {bulk.action.name}", {**what, **bulk.action.times()}, changed)
+
+
+@contextmanager
+def _own_store(app: "Celery") -> Iterator["WaitingStore"]:
+    """Opens a store over a connection of its own: the work may take long, and announcing needs the app's pool."""
+    with app.connection_for_write() as connection:
+        yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
+
+
+def _searched(store: "WaitingStore", selection: Selection) -> Iterator[DelayedTask | Progress | Skipped | search.Done]:
+    for event in search.search(store, selection):
+        if isinstance(event, Skipped):
+            _log_skipped([event])
+        yield event
+
+
+def _log_skipped(skipped: Iterable[Skipped]) -> None:
+    for one in skipped:
+        logger.error("queue %r cannot be read: %s", one.queue, one.error)

@@ -1,0 +1,184 @@
+"""``celery_ext.select``: waiting tasks by queue, due time, task and arguments, counted, read and changed."""
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from celery_ext import browse, cancel, count, select, spread
+from kombu_delayq.store import DelayStore
+from tests.support.workers.harness import MakeProj, Proj
+
+pytestmark = pytest.mark.both_forms
+
+BASE = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def _at(seconds: float) -> datetime:
+    return BASE + timedelta(seconds=seconds)
+
+
+def _send(proj: Proj, identity: str, *args: Any, **options: Any) -> None:
+    proj.send("record", *args, **{"eta": _at(0), "task_id": identity, "queue": "q", **options})
+
+
+def _ids(proj: Proj, **conditions: Any) -> list[str]:
+    return [task.id for task in select(proj.app, **conditions)]
+
+
+def _audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """Returns what the audit's log has, and checks that its lines are JSON."""
+    records = [record for record in caplog.records if record.name == "kombu_delayq.audit"]
+    lines = [json.loads(record.getMessage().removeprefix("audit: ")) for record in records]
+    assert [vars(record)["audit"] for record in records] == lines
+    return lines
+
+
+def test_all_conditions_have_to_hold(proj: Proj) -> None:
+    """Tasks come in the order of their due times, and only those that meet each condition."""
+    for n in range(12):
+        _send(proj, f"t{n:02}", n % 2, eta=_at(n), queue=f"q{n % 3}", kwargs={"user": {"id": n % 4}})
+    proj.app.send_task("proj.other", task_id="other", eta=_at(20), queue="q0")
+    assert _ids(proj) == [*(f"t{n:02}" for n in range(12)), "other"]
+    assert _ids(proj, queues="q1") == ["t01", "t04", "t07", "t10"]
+    assert _ids(proj, queues=["q1", "q2"], due_from=_at(4), due_to=_at(8)) == ["t04", "t05", "t07"]
+    assert _ids(proj, task="proj.other") == _ids(proj, task="*.oth?r") == ["other"]
+    assert _ids(proj, args={"0": 1, "kwargs.user.id": 3}) == ["t03", "t07", "t11"]
+    assert _ids(proj, args={"0": "1"}) == []
+    for conditions in ({}, {"queues": "q1"}, {"due_to": _at(3)}, {"task": "proj.record"}, {"args": {"args.0": 0}}):
+        assert select(proj.app, **conditions).count() == len(_ids(proj, **conditions))
+    assert select(proj.app, queues="nobody's").count() == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"compression": "gzip"}, {"compression": "zlib"}, {"serializer": "yaml"}, {"compression": "bzip2"}],
+    ids=str,
+)
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("text_bodies", [False, True])
+def test_bodies_are_read_however_they_are_packed(
+    make_proj: MakeProj, options: dict[str, Any], protocol: int, text_bodies: bool
+) -> None:
+    """Arguments are found in JSON and YAML, compressed or not, in base64 or as text, of both protocols."""
+    proj = make_proj(task_protocol=protocol, broker_transport_options={"text_bodies": text_bodies})
+    _send(proj, "a", 17, kwargs={"user_id": "ü"}, **options)
+    _send(proj, "b", 18, kwargs={"user_id": "ü"}, **options)
+    assert _ids(proj, args={"0": 17, "kwargs.user_id": "ü"}) == ["a"]
+
+
+def test_a_pickle_is_never_loaded(make_proj: MakeProj) -> None:
+    """A task whose arguments are in a pickle is found by its name, and not by its arguments."""
+    proj = make_proj(accept_content=["json", "pickle"])
+    _send(proj, "a", 17, serializer="pickle")
+    assert _ids(proj, args={"0": 17}) == []
+    assert _ids(proj, task="proj.record") == ["a"]
+
+
+def test_more_than_a_page_while_they_are_cancelled(proj: Proj) -> None:
+    """An iteration goes on page by page, while the tasks that it has yielded are cancelled, over the app's own pool."""
+    for n in range(1300):
+        _send(proj, f"t{n:04}", eta=_at(n // 100))
+    found = []
+    for task in select(proj.app, task="proj.*"):
+        found.append(task.id)
+        if len(found) % 100 == 0:
+            cancel(proj.app, found[-100:])
+    assert found == [f"t{n:04}" for n in range(1300)]
+    assert count(proj.app) == 0
+
+
+def test_what_is_cancelled_is_revoked_and_noted(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
+    """Only the selected tasks go; their results are REVOKED, and one line says who did what to how many."""
+    caplog.set_level(logging.INFO, "kombu_delayq.audit")
+    for n in range(30):
+        _send(proj, f"t{n:02}", n % 3)
+    seen: list[tuple[int, int]] = []
+    done = select(proj.app, queues="q", args={"0": 1}).cancel(progress=lambda *at: seen.append(at))
+    assert done == {"cancelled": 10}
+    assert seen[-1] == (10, 10)
+    assert {task.args[0] for task in browse(proj.app)} == {0, 2}
+    assert proj.app.AsyncResult("t01").state == "REVOKED"
+    assert proj.app.AsyncResult("t02").state == "PENDING"
+    [line] = _audited(caplog)
+    assert (line["action"], line["count"]) == ("bulk cancel", 10)
+    assert "@" in line["who"]
+    assert line["what"] == {
+        "filter": {"queues": ["q"], "arguments": ["args.0=1"]},
+        "of": 10,
+        "outcomes": {"cancelled": 10},
+    }
+    with proj.connection() as connection:
+        store: DelayStore = connection.default_channel.store
+        [kept] = store.audit.recent()
+    assert (kept.who, kept.action, kept.what, kept.count) == tuple(
+        line[of] for of in ("who", "action", "what", "count")
+    )
+
+
+def test_reschedule_and_run_now(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
+    """Selected tasks get one new due time, or go to their queue and run."""
+    caplog.set_level(logging.INFO, "kombu_delayq.audit")
+    for n in range(10):
+        _send(proj, f"t{n}", n)
+    selected = select(proj.app, task="proj.record", args={"0": 4})
+    assert selected.reschedule(eta=_at(60)) == {"rescheduled": 1}
+    assert [(task.id, task.due) for task in select(proj.app, due_from=_at(1))] == [("t4", _at(60))]
+    assert selected.run_now() == {"transferred": 1}
+    assert select(proj.app, args={"0": 5}).reschedule(eta=datetime(2000, 1, 1)) == {"transferred": 1}
+    proj.worker("-Q", "q", concurrency=1)
+    assert sorted(run["value"] for run in proj.await_runs(2)) == [4, 5]
+    assert count(proj.app) == 8
+    assert [line["action"] for line in _audited(caplog)] == ["bulk reschedule", "bulk run_now", "bulk reschedule"]
+    assert _audited(caplog)[0]["what"]["due"] == _at(60).isoformat()
+    for wrong in ({}, {"eta": _at(0), "countdown": 1}, {"countdown": "soon"}):
+        with pytest.raises(ValueError, match=r"give either|is not a number"):
+            selected.reschedule(**wrong)
+
+
+def test_what_was_stopped_goes_on(proj: Proj) -> None:
+    """A stop leaves the rest as it was, and the same call again does the rest."""
+    for n in range(2500):
+        _send(proj, f"t{n}")
+    calls = iter(range(1000))
+    first = select(proj.app, queues="q").cancel(stop=lambda: next(calls) > 8)
+    assert 0 < first["cancelled"] < 2500
+    assert select(proj.app, queues="q").count() == 2500 - first["cancelled"]
+    assert select(proj.app, queues="q").cancel() == {"cancelled": 2500 - first["cancelled"]}
+
+
+def test_the_queues_of_a_spread_queue_are_one(make_proj: MakeProj) -> None:
+    """The name of a queue that is spread selects all of its parts."""
+    proj = make_proj(broker_transport_options=spread("wide", 4).transport_options)
+    for n in range(20):
+        _send(proj, f"t{n}", queue="wide")
+    assert select(proj.app, queues="wide").count() == len(_ids(proj, queues="wide", task="proj.*")) == 20
+    assert select(proj.app, queues="wide").cancel() == {"cancelled": 20}
+
+
+def test_a_pool_of_one_connection_is_enough(make_proj: MakeProj) -> None:
+    """While tasks are read or cancelled, the app can publish over the only connection of its pool."""
+    proj = make_proj(broker_pool_limit=1)
+    for n in range(5):
+        _send(proj, f"t{n}")
+    for task in select(proj.app, task="proj.record"):
+        _send(proj, f"{task.id} too", queue="elsewhere")
+    assert select(proj.app, task="proj.record", queues="q").cancel() == {"cancelled": 5}
+    assert count(proj.app, "elsewhere") == 5
+
+
+@pytest.mark.parametrize(
+    ("conditions", "complaint"),
+    [
+        ({"args": {"user": 1}}, "the path 'user' begins neither"),
+        ({"due_from": _at(1), "due_to": _at(1)}, "the range is empty"),
+        ({"queues": [""]}, "are no names of queues"),
+        ({"task": ""}, "is no text to look for"),
+    ],
+)
+def test_a_wrong_condition_is_named_at_once(proj: Proj, conditions: dict[str, Any], complaint: str) -> None:
+    """A condition that is none raises a ValueError before Redis is asked."""
+    with pytest.raises(ValueError, match=complaint):
+        select(proj.app, **conditions)
