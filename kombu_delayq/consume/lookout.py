@@ -23,9 +23,6 @@ class Lookout:
         new_line: Makes a connection to wait over.
         room: Counts the connections to wait over.
         send: Sends commands, and calls a function with their replies.
-
-    Attributes:
-        may_have_more: Whether a queue may have messages.
     """
 
     def __init__(
@@ -34,12 +31,22 @@ class Lookout:
         room: Room,
         send: Callable[[Sequence[Command], Callable[[list[Any]], None]], None],
     ) -> None:
-        self.may_have_more = True
+        self._may_have_more = True
         self._waiters = Waiters(new_line, room, self._on_landed)
         self._send = send
         self._prioritized: set[Place] = set()
         self._landed: set[Landing] = set()
         self._looked_at = -inf
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether a queue, or a landing list, may have messages."""
+        return self._may_have_more or bool(self._landed)
+
+    @may_have_more.setter
+    def may_have_more(self, found: bool) -> None:
+        # A reply says nothing of what has landed since its request was sent, although it may be read later.
+        self._may_have_more = found
 
     @property
     def lines(self) -> list[Line]:
@@ -144,4 +151,3 @@ class Lookout:
 
     def _on_landed(self, landing: Landing) -> None:
         self._landed.add(landing)
-        self.may_have_more = True

@@ -6,6 +6,7 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.slots import in_hand, leases, plain_only
 from tests.support.workers.harness import MakeProj, Proj
@@ -33,6 +34,25 @@ def test_each_queue_has_a_wait_of_its_own(proj: Proj, sender: Connection) -> Non
         looped.until(looped.waits_for("a", "b", "c"))
     assert not client.keys("*landing*")
     assert not leases(client)
+
+
+@plain_only("each queue has a taker of its own")
+def test_a_message_that_lands_during_a_request_is_taken(proj: Proj, sender: Connection) -> None:
+    """The reply of the wait may be read before that to an earlier request, which says that there is no more."""
+    client = proj.server.client()
+    with Looped(proj.connection(), "a", "b") as looped:
+        looped.until(looped.waits_for("a", "b"))
+        taker = looped.channel.taker
+        publish(sender, "a", "a")
+        looped.until(lambda: taker.is_eager)
+        looped.send()
+        until(lambda: in_hand(client), what="Redis has run the request")
+        publish(sender, "b", "b")
+        until(lambda: client.keys("*landing*"), what="the other message has landed")
+        line, _, wait_of_b = taker.lines
+        wait_of_b.read()
+        line.read()
+        looped.until(lambda: looped.received == ["a", "b"], timeout_s=10)
 
 
 def test_beyond_the_bound_queues_are_looked_at(proj: Proj, sender: Connection) -> None:
