@@ -9,6 +9,8 @@ from kombu import Connection, Exchange, Queue
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
+#: Longer than publishing and counting takes on a busy machine.
+DELAY_S = 5
 TOPIC = {"exchange": "news", "exchange_type": "topic"}
 QUEUES = {
     "celery": {"exchange": "celery", "exchange_type": "direct", "routing_key": "celery"},
@@ -34,11 +36,11 @@ def test_tasks_of_direct_and_topic_exchanges_run_once_per_bound_queue(make_proj:
     """With and without a countdown, a task reaches each queue that its exchange and routing key lead to, once."""
     proj = make_proj(task_queues=QUEUES)
     proj.worker()
-    due = time.time() + 2
-    proj.send("record", "direct", queue="special", countdown=2)
-    proj.send("record", "by key", exchange="orders", routing_key="urgent", countdown=2)
-    proj.send("record", "both", queue="eu", routing_key="news.eu.fr", countdown=2)
-    proj.send("record", "one", queue="all", routing_key="news.us", countdown=2)
+    due = time.time() + DELAY_S
+    proj.send("record", "direct", queue="special", countdown=DELAY_S)
+    proj.send("record", "by key", exchange="orders", routing_key="urgent", countdown=DELAY_S)
+    proj.send("record", "both", queue="eu", routing_key="news.eu.fr", countdown=DELAY_S)
+    proj.send("record", "one", queue="all", routing_key="news.us", countdown=DELAY_S)
     proj.send("record", "both at once", queue="eu", routing_key="news.eu.de")
     assert [proj.delayed(queue) for queue in QUEUES] == [0, 2, 1, 2]
 
