@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.conditions import until
+from tests.support.conditions import until, until_equal
 from tests.support.jvm.redisson import Jvm
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -27,11 +27,15 @@ def transferring(jvm: Jvm, queue: str) -> Iterator[None]:
 def nothing_left(proj: Proj, queue: str = "celery") -> None:
     """Waits until nothing but counters is left of a queue's delayed messages. Our next transfer removes our notes."""
     client = proj.server.client()
-    until(lambda: not client.keys("redisson_delay_queue*"), what="no key of Redisson")
+    until_equal(lambda: client.keys("redisson_delay_queue*"), [], what="no key of Redisson")
     with proj.connection() as connection:
         connection.default_channel.store.delivery.transfer(queue)
     ours = f"delayq:*{queue}*"
-    until(lambda: all(key.endswith(":counts") for key in client.keys(ours)), what="no key of ours but counters")
+    until_equal(
+        lambda: [key for key in client.keys(ours) if not key.endswith(":counts")],
+        [],
+        what="no key of ours but counters",
+    )
 
 
 def known(proj: Proj, queue: str = "celery") -> None:

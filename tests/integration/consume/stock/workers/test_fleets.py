@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.support.conditions import until
+from tests.support.conditions import until, until_equal
 from tests.support.workers.consumers import held, none_held, waiting
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.visibility import WORKERS_SWEEP, sweep, swept_after
@@ -94,7 +94,9 @@ def test_stock_takes_over_when_our_workers_have_ended(make_proj: MakeProj) -> No
     for worker in workers:
         assert worker.process.wait(20) == 0
     assert none_held(client)
-    assert {key for key in client.keys("delayq:*") if not key.endswith(":counts")} <= {"delayq:queues"}
+    until_equal(
+        lambda: {key for key in client.keys("delayq:*") if not key.endswith(":counts")} - {"delayq:queues"}, set()
+    )
     stock = make_proj(broker_transport="", include=["stock_tasks"], broker_transport_options={"priority_steps": [0, 5]})
     stock.worker("-Q", "celery,other", pool="threads")
     runs = stock.await_runs(40)
