@@ -121,6 +121,12 @@ def store_of_consumer(consumer: Any) -> DelayStore | None:
     return _store_of(channel) if keeps_delayed(type(channel)) else None
 
 
+def channel_of_consumer(consumer: Any) -> DelayedChannel | None:
+    """Returns a worker's own channel to Redis; None while it is not connected, or if it uses another transport."""
+    channel = getattr(consumer.task_consumer, "channel", None)
+    return channel if isinstance(channel, DelayedChannel) else None
+
+
 def uses_delayq(connection: Connection) -> bool:
     """Whether a connection uses our transport. Connects to nothing."""
     return keeps_delayed(connection.get_transport_cls().Channel)

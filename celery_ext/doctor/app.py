@@ -11,6 +11,8 @@ from kombu.utils.url import maybe_sanitize_url
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
 from celery_ext.delays.declarations import idle_chains, own_tasks, unread
 from celery_ext.delays.durations import in_words
+from celery_ext.doctor import facts
+from celery_ext.doctor.faults import faults_of
 from celery_ext.doctor.finding import Finding, Findings, Level, named
 from celery_ext.doctor.subject import Subject
 from kombu_delayq import urls
@@ -224,6 +226,19 @@ def visibility_timeout(subject: Subject) -> Findings:
             f"{in_words(timeout_s, plain=True)}, the visibility_timeout, runs twice",
             "give them a time_limit below visibility_timeout",
             "how-to/outage.md#of-stock-workers",
+        )
+
+
+def kombu(subject: Subject) -> Findings:
+    """Has the kombu of this process no known faults?"""
+    takes = stock_transport(subject.the_app) is None and subject.options.consume == "take"
+    version = facts.versions()["kombu"]
+    for fault in faults_of(version, ours=takes):
+        yield Finding(
+            Level.WARNING,
+            f"kombu {version}: {fault.effect}. See {fault.issue}",
+            f"upgrade kombu to {fault.mended} or later",
+            "reference/compatibility.md",
         )
 
 

@@ -46,6 +46,8 @@ def consumers(subject: Subject) -> Findings:
     store = subject.the_store
     letters = set(store.figures.dead_letter_queues())
     consumed = {queue for lease in store.consumers.all() if lease.left_ms > 0 for queue in lease.queues}
+    if subject.workers is not None:
+        consumed |= {queue for worker in subject.workers for queue in worker.queues}
     consumed |= store.figures.held().keys() | letters
     idle = [stats for stats in _overview(subject) if (stats.ready or stats.overdue) and stats.queue not in consumed]
     if idle:
@@ -53,7 +55,7 @@ def consumers(subject: Subject) -> Findings:
         yield Finding(
             Level.WARNING,
             f"{count:,} messages are ready or due, and no consumer is known: {named([each.queue for each in idle])}",
-            "start a worker with --queues that names them. One on the stock transport is not known here",
+            "start a worker with --queues that names them. A stock consumer that is no Celery worker is not known here",
             "troubleshooting.md#nothing-is-delivered",
         )
 

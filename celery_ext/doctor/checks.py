@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from celery_ext.doctor import app, broker, servers
+from celery_ext.doctor import app, broker, fleet, servers
 from celery_ext.doctor.finding import Findings
 from celery_ext.doctor.subject import Subject
 
@@ -15,6 +15,7 @@ class Needs(Enum):
 
     APP = "an app"
     REDIS = "Redis"
+    WORKERS = "workers"
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,15 @@ class Check:
         name: Its name, such as for ``--only``.
         look: Looks, and yields what it finds; nothing if all is well.
         needs: What it needs.
+        asks: Whether it hears workers. Without ``Needs.WORKERS`` it is also made if they cannot be asked.
+        at_start: Whether a worker makes it when it starts.
     """
 
     name: str
     look: Callable[[Subject], Findings]
     needs: tuple[Needs, ...]
+    asks: bool = False
+    at_start: bool = False
 
     @property
     def question(self) -> str:
@@ -37,7 +42,7 @@ class Check:
         return (inspect.getdoc(self.look) or "").splitlines()[0].replace("``", "")
 
 
-_APP, _REDIS = (Needs.APP,), (Needs.REDIS,)
+_APP, _REDIS, _WORKERS = (Needs.APP,), (Needs.REDIS,), (Needs.REDIS, Needs.WORKERS)
 
 #: The checks.
 CHECKS = (
@@ -47,15 +52,22 @@ CHECKS = (
     Check("install", app.install, _APP),
     Check("chains", app.chains, _APP),
     Check("visibility-timeout", app.visibility_timeout, _APP),
+    Check("kombu", app.kombu, _APP),
     Check("redis-version", servers.version, _REDIS),
     Check("eviction", servers.eviction, _REDIS),
     Check("persistence", servers.persistence, _REDIS),
     Check("memory", servers.memory, _REDIS),
     Check("clock", servers.clock, _REDIS),
     Check("leader", broker.leader, _REDIS),
-    Check("consumers", broker.consumers, _REDIS),
+    Check("consumers", broker.consumers, _REDIS, asks=True),
     Check("queues", broker.unreadable, _REDIS),
     Check("in-hand", broker.in_hand, _REDIS),
     Check("prefixes", broker.prefixes, _REDIS),
     Check("journal", broker.journal, _REDIS),
+    Check("workers", fleet.workers, _WORKERS, asks=True),
+    Check("fleet", fleet.fleet, _WORKERS, asks=True),
+    Check("same-options", fleet.same_options, _WORKERS, asks=True),
+    Check("worker-versions", fleet.versions, _WORKERS, asks=True),
+    Check("worker-clocks", fleet.clocks, _WORKERS, asks=True),
+    Check("long-tasks", fleet.long_tasks, _WORKERS, asks=True),
 )

@@ -6,23 +6,30 @@ from dataclasses import replace
 
 from celery import Celery
 from kombu.connection import Connection
+from redis.exceptions import NoPermissionError
 
 from celery_ext.connection import database_errors, database_in_words, open_store
 from celery_ext.doctor.checks import Check, Needs
 from celery_ext.doctor.finding import Finding, Level
 from celery_ext.doctor.subject import Subject
+from celery_ext.doctor.workers import ask
 
 #: The check of the connection itself, which is made when another needs Redis.
 BROKER = "broker"
+#: How long to wait for workers to answer, in s.
+ANSWERS_S = 2.0
 
 
-def examine(checks: Sequence[Check], app: Celery | None, connect: Callable[[], Connection]) -> Iterator[Finding]:
+def examine(
+    checks: Sequence[Check], app: Celery | None, connect: Callable[[], Connection], timeout_s: float = ANSWERS_S
+) -> Iterator[Finding]:
     """Makes checks, and yields what they find as soon as it is known. A check that finds nothing yields ``OK``.
 
     Args:
         checks: The checks.
         app: The app; None leaves out what needs one.
         connect: Makes the connection, through our transport, to the broker; called if a check needs it.
+        timeout_s: How long to wait for workers to answer, s.
     """
     subject = Subject(app)
     if app is not None:
@@ -33,13 +40,33 @@ def examine(checks: Sequence[Check], app: Celery | None, connect: Callable[[], C
     connection = connect()
     with connection:
         try:
-            subject.store = open_store(connection)
+            subject.store, subject.channel = open_store(connection), connection.default_channel
             answers = f"{connection.as_uri()} answers"
         except Exception as error:  # any: whatever it is, it is what was found
             yield from _without_broker(connection, error, left)
             return
         yield Finding(Level.OK, answers, check=BROKER)
-        yield from _make(subject, left)
+        if any(check.asks for check in left):
+            yield from _ask(subject, connection, timeout_s)
+        yield from _make(subject, [check for check in left if _can_be_made(check, subject)])
+
+
+def _ask(subject: Subject, connection: Connection, timeout_s: float) -> Iterator[Finding]:
+    """Asks the workers. If that is impossible, yields why."""
+    try:
+        subject.workers = ask(subject.app, connection, timeout_s)
+    except Exception as error:  # any: such as for a right that is missing
+        yield Finding(
+            Level.NOTICE if isinstance(error, NoPermissionError) else Level.WARNING,
+            f"the workers cannot be asked, so checks of them are left out: {_in_words(error)}",
+            "run it as the user of the app, who has the rights of remote control",
+            "how-to/acl.md",
+            "workers",
+        )
+
+
+def _can_be_made(check: Check, subject: Subject) -> bool:
+    return Needs.WORKERS not in check.needs or subject.workers is not None
 
 
 def _without_broker(connection: Connection, error: Exception, left: Sequence[Check]) -> Iterator[Finding]:

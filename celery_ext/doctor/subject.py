@@ -1,11 +1,13 @@
 """What is looked at: an app, its broker and the workers behind it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from celery import Celery
 
 from celery_ext.delays.install import is_installed
+from celery_ext.doctor.workers import Worker
 from kombu_delayq.options import NAMES, Options, parse
 from kombu_delayq.store import OperatorStore
 
@@ -17,12 +19,16 @@ class Subject:
     Attributes:
         app: The app; None if only a broker is named.
         store: The store of the broker; None until it answers.
+        channel: A channel to it, through our transport; None until it answers.
+        workers: The workers that answer; None if nobody has asked them.
         installed: Whether ``celery_ext.install`` was called for the app. A worker that starts calls it itself, so this
             is what holds before a connection is made.
     """
 
     app: Celery | None = None
     store: OperatorStore | None = None
+    channel: Any = None
+    workers: Sequence[Worker] | None = None
     installed: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -39,6 +45,12 @@ class Subject:
         """The store, for a check that needs Redis."""
         assert self.store is not None  # noqa: S101  # such a check is not made without
         return self.store
+
+    @property
+    def the_workers(self) -> Sequence[Worker]:
+        """The workers, for a check that needs them."""
+        assert self.workers is not None  # noqa: S101  # such a check is not made without
+        return self.workers
 
     @property
     def transport_options(self) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from celery.utils.functional import maybe_list
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from celery_ext.connection import store_of_consumer
+from celery_ext.connection import channel_of_consumer, store_of_consumer
+from celery_ext.doctor.facts import FIELD, facts_of
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
 
@@ -68,6 +69,24 @@ def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
         return (messages[0] for _, messages in by_id.get(store, ids) if messages)
 
     return {task.id: ("scheduled", {**_request(task), "eta": task.due.isoformat()}) for task in _tasks(state, search)}
+
+
+def stats(state: Any) -> dict[str, Any]:
+    """Reports what ``delayq doctor`` compares among processes.
+
+    Args:
+        state: The worker's state, as Celery passes it to remote-control commands.
+
+    Returns:
+        The facts of this process (see ``facts_of``) as the field ``delayq``; nothing if the worker is not connected
+        through our transport.
+    """
+    try:
+        channel = channel_of_consumer(state.consumer)
+        return {} if channel is None else {FIELD: facts_of(channel)}
+    except Exception as error:  # Celery's own reply has to go out in any case
+        logger.error("the options of this worker cannot be told: %s", error)
+        return {}
 
 
 def valid_ids(ids: Any) -> list[str]:

@@ -1,9 +1,10 @@
 """Extends Celery's remote-control commands to the tasks that wait in Redis.
 
 ``revoke`` and ``terminate`` also remove the waiting messages of their tasks and end their delay chains; ``scheduled``
-and ``query_task`` also report waiting tasks. Each command first runs Celery's own command, and replies in its shape.
-``revoke_by_stamped_headers`` is not extended, because messages cannot be found by their headers. A waiting task with
-such a stamp is discarded when it is due, by workers that still know the stamp then.
+and ``query_task`` also report waiting tasks; ``stats`` also reports the versions and options that ``delayq doctor``
+compares. Each command first runs Celery's own command, and replies in its shape. ``revoke_by_stamped_headers`` is not
+extended, because messages cannot be found by their headers. A waiting task with such a stamp is discarded when it is
+due, by workers that still know the stamp then.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,6 +44,7 @@ def extend_commands() -> None:
         "terminate": _terminate,
         "scheduled": _scheduled,
         "query_task": _query_task,
+        "stats": _stats,
     }
     for name, command in ours.items():
         original = Panel.data.get(name)
@@ -71,6 +73,10 @@ def _scheduled(original: Callable[..., Any], state: Any, *args: Any, **kwargs: A
 def _query_task(original: Callable[..., Any], state: Any, ids: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     known = original(state, ids, *args, **kwargs)
     return {**inspect.query_task(state, [task_id for task_id in valid_ids(ids) if task_id not in known]), **known}
+
+
+def _stats(original: Callable[..., Any], state: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    return {**original(state, *args, **kwargs), **inspect.stats(state)}
 
 
 def _cancel(state: Any, ids: list[str]) -> None:

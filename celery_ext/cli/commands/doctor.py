@@ -10,8 +10,9 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.colours import bad, good, warning
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, table
+from celery_ext.cli.param_types import DURATION
 from celery_ext.doctor.checks import CHECKS, Check
-from celery_ext.doctor.examine import examine
+from celery_ext.doctor.examine import ANSWERS_S, examine
 from celery_ext.doctor.finding import Finding, Level
 
 _COLOURS: dict[Level, Callable[[str], str]] = {
@@ -44,13 +45,24 @@ Exit codes:
 )
 @click.option("--list", "is_list", is_flag=True, help="List the checks, and end.")
 @click.option("--quiet", is_flag=True, help="Show warnings and errors alone.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=DURATION,
+    default=f"{ANSWERS_S:g}",
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for workers to answer.",
+)
 @json_option("Print one JSON object instead.")
 @click.pass_obj
-def doctor(broker: CliBroker, /, only: tuple[str, ...], is_list: bool, quiet: bool, as_json: bool) -> None:
+def doctor(
+    broker: CliBroker, /, only: tuple[str, ...], is_list: bool, quiet: bool, timeout_s: float, as_json: bool
+) -> None:
     """Look for what keeps delayed tasks from running as they should, and say what to do.
 
-    It checks the app of `celery -A app`, its settings and URLs, the Redis behind them, and what waits there. It changes
-    nothing. Without an app it checks the broker alone.
+    It checks the app of `celery -A app`, its settings and URLs, the Redis behind them, what waits there, and the
+    workers, which it asks by remote control. It changes nothing. Without an app it checks the broker and the workers.
     """
     checks = [check for check in CHECKS if not only or check.name in only]
     if is_list:
@@ -59,7 +71,8 @@ def doctor(broker: CliBroker, /, only: tuple[str, ...], is_list: bool, quiet: bo
     findings = []
     if not as_json:
         _print_subject(broker)
-    for finding in examine(checks, broker.app, lambda: broker.connection(hurried=True)):
+    # This process asks workers, but shall not become a transfer worker.
+    for finding in examine(checks, broker.app, lambda: broker.connection({"transfer": False}, hurried=True), timeout_s):
         findings.append(finding)
         if not as_json and (finding.level.is_bad or not quiet):
             click.echo("\n".join(_lines(finding)))
@@ -79,7 +92,7 @@ def _listed(checks: Sequence[Check], *, as_json: bool) -> str:
 
 def _print_subject(broker: CliBroker) -> None:
     if broker.app is None:
-        click.echo("no app is given, so the broker alone is checked: celery -A app delayq doctor checks both\n")
+        click.echo("no app is given, so no settings are checked: celery -A app delayq doctor checks them, too\n")
 
 
 def _report(findings: Iterable[Finding], broker: CliBroker) -> dict[str, object]:

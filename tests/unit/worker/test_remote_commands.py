@@ -11,7 +11,7 @@ from celery.worker.control import Panel
 from celery_ext.worker import bootstrap
 from celery_ext.worker.remote_control import extend_commands
 
-OURS = {"revoke", "terminate", "scheduled", "dump_schedule", "query_task"}
+OURS = {"revoke", "terminate", "scheduled", "dump_schedule", "query_task", "stats"}
 
 
 @pytest.fixture

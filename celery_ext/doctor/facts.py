@@ -1,0 +1,81 @@
+"""What a process says of itself, so that it can be compared with others: versions, options, the time."""
+
+import json
+import platform
+import socket
+from importlib.metadata import version
+from time import time
+from typing import Any
+
+from kombu.transport import redis as stock
+from kombu.utils.url import maybe_sanitize_url
+
+import kombu_delayq
+
+#: Field of a worker's reply to ``inspect stats`` that has the facts.
+FIELD = "delayq"
+#: Options that all processes of a broker need alike: with different ones, messages go where others do not look.
+ALIKE = ("global_keyprefix", "sep", "priority_steps", "fanout_prefix", "unacked_key", "hash_slots", "queue_parts")
+#: Options that should be alike, because it is not said which process goes by its own.
+BETTER_ALIKE = (
+    *("visibility_timeout", "consume", "countdown_by", "backup", "delivery_limit", "delivery_limit_queue", "max_delay"),
+    *("overdue", "max_lateness", "overdue_queue", "transfer_rate", "cancelled_ttl", "forget_after"),
+    *("journal_url", "journal", "journal_horizon", "journal_lead", "journal_restore"),
+)
+
+
+def facts_of(channel: Any) -> dict[str, Any]:
+    """Returns the facts of this process, as JSON has them. They have no password.
+
+    Args:
+        channel: A channel of our transport.
+
+    Returns:
+        ``versions`` by package, ``options`` by name, ``host``, and ``clock``, s since the epoch.
+    """
+    return {
+        "versions": versions(),
+        "options": options_of(channel),
+        "host": socket.gethostname(),
+        "clock": time(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of this process, by package."""
+    packages = {name: version(name) for name in ("celery", "kombu", "redis")}
+    return {"kombu_delayq": kombu_delayq.__version__, **packages, "python": platform.python_version()}
+
+
+def options_of(channel: Any) -> dict[str, Any]:
+    """Returns the options of a channel that should be alike, as JSON has them."""
+    ours = channel.options
+    found = {name: getattr(ours, name) if hasattr(ours, name) else getattr(channel, name) for name in _NAMES}
+    found["hash_slots"] = channel.has_slots
+    found["journal_url"] = ours.journal_url and maybe_sanitize_url(ours.journal_url)
+    return _plain(found)
+
+
+def options_of_stock(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of a worker on the stock transport that should be like those of others.
+
+    Args:
+        given: Its ``broker_transport_options`` as remote control shows them: without those that look secret.
+    """
+    return _plain({name: given.get(name, getattr(stock.Channel, name)) for name in _OF_STOCK})
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns options as JSON has them, where 5 and 5.0 are the same number."""
+
+    def number(text: str) -> float:
+        value = float(text)
+        return int(value) if value.is_integer() else value
+
+    found: dict[str, Any] = json.loads(json.dumps(options, default=dict), parse_float=number)
+    return found
+
+
+_NAMES = (*ALIKE, *BETTER_ALIKE)
+#: Those of kombu that remote control shows: it hides each whose name has KEY in it.
+_OF_STOCK = ("sep", "priority_steps", "fanout_prefix", "visibility_timeout")

@@ -1,0 +1,161 @@
+"""Checks of the workers of a broker, and of how they fit together."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from time import time
+from typing import Any
+
+from celery_ext.connection import TRANSPORT
+from celery_ext.delays.durations import in_words
+from celery_ext.doctor.facts import ALIKE, BETTER_ALIKE, options_of
+from celery_ext.doctor.faults import FAULTS, faults_of
+from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.subject import Subject
+from celery_ext.doctor.workers import Worker
+
+#: From how many s on a worker's clock is wrong.
+CLOCK_OFF_S = 1.0
+#: How the process that asks is named among workers.
+THIS = "this process"
+
+
+def workers(subject: Subject) -> Findings:
+    """Does each worker answer?"""
+    found = subject.the_workers
+    if found:
+        yield Finding(Level.OK, f"{len(found)} answer: {named([_shown(worker) for worker in found])}")
+    pids = {str(worker.pid) for worker in found}
+    silent = sorted(
+        {
+            f"{lease.host}:{lease.pid}"
+            for lease in subject.the_store.consumers.all()
+            if lease.left_ms > 0 and not lease.is_lent and lease.pid not in pids
+        }
+    )
+    if silent:
+        yield Finding(
+            Level.NOTICE if found else Level.WARNING,
+            f"consumers that live do not answer remote control: {named(silent)}",
+            "nothing, if they are no Celery workers, or have worker_enable_remote_control=False. Else raise --timeout, "
+            "or restart them",
+            "troubleshooting.md#celery-inspect-and-flower-show-nothing-or-broker",
+        )
+    elif not found:
+        yield Finding(Level.NOTICE, "no worker runs, or none answers in time", "start one, or raise --timeout")
+
+
+def fleet(subject: Subject) -> Findings:
+    """Do all workers use our transport?"""
+    stock = [worker for worker in subject.the_workers if not worker.ours]
+    if stock:
+        alone = len(stock) == len(subject.the_workers)
+        yield Finding(
+            Level.ERROR if alone else Level.WARNING,
+            f"{'all' if alone else f'{len(stock)} of {len(subject.the_workers)}'} workers use the stock transport: "
+            f"{named([f'{worker.name} ({worker.transport})' for worker in stock])}. What they get too early waits in "
+            "their memory, and what they lose comes back after visibility_timeout",
+            f'set broker_transport = "{TRANSPORT}" in their app, and restart them',
+            "how-to/migrate.md#what-happens-on-the-way",
+        )
+
+
+def same_options(subject: Subject) -> Findings:
+    """Do all processes have the same transport options?"""
+    found: dict[str, Mapping[str, Any]] = {worker.name: worker.options for worker in subject.the_workers}
+    if subject.app is not None:
+        found[THIS] = options_of(subject.channel)
+    for name in (*ALIKE, *BETTER_ALIKE):
+        by_value = defaultdict[str, list[str]](list)
+        for process, options in found.items():
+            if name in options:
+                by_value[json.dumps(options[name], sort_keys=True)].append(process)
+        if len(by_value) > 1:
+            values = "; ".join(f"{value} in {named(processes)}" for value, processes in by_value.items())
+            strict = name in ALIKE
+            yield Finding(
+                Level.ERROR if strict else Level.WARNING,
+                f"the transport option {name} differs: {values}"
+                + (". Messages of one go where others do not look" if strict else ""),
+                "set it alike in all processes, and restart them",
+                "reference/options.md",
+            )
+
+
+def versions(subject: Subject) -> Findings:
+    """Do all workers have the same release of kombu-delayq, and no kombu with known faults?"""
+    by_release = defaultdict[str, list[str]](list)
+    for worker in subject.the_workers:
+        if "kombu_delayq" in worker.versions:
+            by_release[worker.versions["kombu_delayq"]].append(worker.name)
+    if len(by_release) > 1:
+        shown = "; ".join(f"{release} in {named(names)}" for release, names in sorted(by_release.items()))
+        yield Finding(
+            Level.NOTICE,
+            f"workers have different releases of kombu-delayq: {shown}",
+            "go on with the upgrade: two releases next to each other may share a broker",
+            "how-to/upgrade.md#mixed-fleets",
+        )
+    yield from _faults(subject.the_workers)
+
+
+def _faults(found: Sequence[Worker]) -> Findings:
+    having = defaultdict[str, list[str]](list)
+    for worker in found:
+        for fault in faults_of(worker.versions.get("kombu", ""), ours=worker.takes):
+            having[fault.issue].append(f"{worker.name} (kombu {worker.versions['kombu']})")
+    for fault in FAULTS:
+        if fault.issue in having:
+            yield Finding(
+                Level.WARNING,
+                f"{fault.effect}: {named(having[fault.issue])}. See {fault.issue}",
+                f"upgrade kombu to {fault.mended} or later there",
+                "reference/compatibility.md",
+            )
+
+
+def clocks(subject: Subject) -> Findings:
+    """Do workers and Redis have the same time?"""
+    ahead_s = [offset.ahead_s for offset in subject.the_store.servers.clocks().values()]
+    redis_ahead_s = sum(ahead_s) / len(ahead_s)  # of this process; the nodes of a cluster have a check of their own
+    off = []
+    for worker in subject.the_workers:
+        if worker.clock_s is None:
+            continue
+        earliest, latest = (moment - redis_ahead_s for moment in worker.between_s)
+        by_s = max(worker.clock_s - latest, earliest - worker.clock_s)
+        if by_s >= CLOCK_OFF_S:
+            way = "ahead" if worker.clock_s > latest else "behind"
+            off.append(f"{worker.name} ({in_words(by_s, plain=True)} {way})")
+    if off:
+        yield Finding(
+            Level.WARNING,
+            f"clocks of workers differ from Redis's: {named(off)}. Their retries come too early or too late, and a "
+            "worker that is behind holds tasks with an eta back",
+            "keep clocks in step, by NTP",
+            "how-to/clocks.md",
+        )
+
+
+def long_tasks(subject: Subject) -> Findings:
+    """Do tasks end before another worker gets them, too?"""
+    long = []
+    for worker in subject.the_workers:
+        if not worker.takes:
+            now_s = time() if worker.clock_s is None else worker.clock_s
+            limit_s = float(worker.options.get("visibility_timeout", 3600))
+            long += [f"{name} in {worker.name}" for name, since_s in worker.running if now_s - since_s > limit_s]
+    if long:
+        yield Finding(
+            Level.ERROR,
+            f"tasks have been running for longer than visibility_timeout: {named(long)}. If they are acknowledged "
+            "late, they run a second time meanwhile",
+            "raise visibility_timeout above the longest task, or switch to consume='take', which has none",
+            "how-to/outage.md#of-stock-workers",
+        )
+
+
+def _shown(worker: Worker) -> str:
+    release = worker.versions.get("kombu_delayq")
+    what = f"kombu-delayq {release}" if release else f"{worker.transport or 'unknown transport'}"
+    return f"{worker.name} ({what})"

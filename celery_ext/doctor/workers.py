@@ -1,0 +1,133 @@
+"""Asks the workers of a broker by remote control, those on the stock transport, too."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import time
+from typing import Any
+
+from celery import Celery
+from celery.app.control import Control
+from kombu.connection import Connection
+
+from celery_ext.doctor.facts import FIELD, options_of_stock
+
+#: How the report of a worker names packages and the transport. Source: celery.app.utils.BUGREPORT_INFO.
+_PACKAGE = re.compile(r"\b(celery|kombu|redis):(\d[\w.]*)")
+_TRANSPORT = re.compile(r"\btransport:(\S*)")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker that answers.
+
+    Attributes:
+        name: Its node name.
+        pid: Its process on its host.
+        host: Name of its host; empty if it does not tell.
+        transport: Name of its transport.
+        ours: Whether that is ours.
+        versions: Versions by package.
+        options: Its transport options that should be like those of others, as JSON has them.
+        queues: Names of the queues that it consumes.
+        clock_s: What it takes for the time, s since the epoch; None if it does not tell.
+        between_s: Between which times of this process it has looked at its clock, s since the epoch.
+        running: The names of its running tasks, and since when each runs, s since the epoch by its clock.
+    """
+
+    name: str
+    pid: int
+    host: str
+    transport: str
+    ours: bool
+    versions: Mapping[str, str]
+    options: Mapping[str, Any]
+    queues: Sequence[str]
+    clock_s: float | None
+    between_s: tuple[float, float]
+    running: Sequence[tuple[str, float]]
+
+    @property
+    def takes(self) -> bool:
+        """Whether it consumes by ``take``, so that no visibility timeout counts for what it holds."""
+        return self.ours and self.options.get("consume", "take") == "take"
+
+
+@dataclass
+class _Asked:
+    """A round of questions.
+
+    Attributes:
+        begun_s: When it was begun, s since the epoch.
+        arrived_s: By node name, when its answer to ``stats`` came.
+    """
+
+    begun_s: float
+    arrived_s: dict[str, float] = field(default_factory=dict)
+
+    def note(self, reply: Mapping[str, Any]) -> None:
+        """Notes that an answer has come."""
+        self.arrived_s |= dict.fromkeys(reply, time())
+
+
+def ask(app: Celery | None, connection: Connection, timeout_s: float) -> list[Worker]:
+    """Asks all workers, and returns those that answer, by name.
+
+    Args:
+        app: An app with the workers' settings of remote control; None for Celery's defaults.
+        connection: A connection to the broker, which need not be that of the app.
+        timeout_s: How long to wait for the first answers; all others come as soon as each of these workers has
+            answered again.
+    """
+    mailbox = Control(app if app is not None else Celery(set_as_current=False)).mailbox
+    mailbox.producer_pool = None  # it is of the app's broker; without it, the connection sends, too
+    bound, asked = mailbox(connection), _Asked(time())
+
+    def again(command: str, names: Sequence[str]) -> dict[str, Any]:
+        return _by_name(bound.call(list(names), command, timeout=timeout_s)) if names else {}
+
+    stats = _by_name(bound.multi_call("stats", timeout=timeout_s, callback=asked.note))
+    names = sorted(stats)
+    queues, active = again("active_queues", names), again("active", names)
+    silent = [name for name in names if FIELD not in stats[name]]
+    reports, confs = again("report", silent), again("conf", silent)
+    return [
+        _worker(
+            name, stats[name], asked, queues.get(name), active.get(name), reports.get(name) or {}, confs.get(name) or {}
+        )
+        for name in names
+    ]
+
+
+def _by_name(replies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the replies of workers by their names; an error that a worker reports is none."""
+    found = {name: reply for each in replies or () for name, reply in each.items()}
+    return {name: reply for name, reply in found.items() if not (isinstance(reply, dict) and "error" in reply)}
+
+
+def _worker(
+    name: str,
+    stats: Mapping[str, Any],
+    asked: _Asked,
+    queues: Sequence[Mapping[str, Any]] | None,
+    active: Sequence[Mapping[str, Any]] | None,
+    report: Mapping[str, Any],
+    conf: Mapping[str, Any],
+) -> Worker:
+    facts = stats.get(FIELD) or {}
+    text = str(report.get("ok") or "")
+    transport = FIELD if facts else (_TRANSPORT.findall(text) or [""])[0]
+    given = conf.get("broker_transport_options")
+    return Worker(
+        name,
+        int(stats.get("pid") or 0),
+        str(facts.get("host") or ""),
+        transport,
+        bool(facts) or transport.startswith(("kombu_delayq", "delayq")),
+        facts.get("versions") or dict(_PACKAGE.findall(text)),
+        facts.get("options") or options_of_stock(given if isinstance(given, dict) else {}),
+        [str(queue.get("name")) for queue in queues or ()],
+        facts.get("clock"),
+        (asked.begun_s, asked.arrived_s.get(name, time())),
+        [(str(task.get("name")), task["time_start"]) for task in active or () if task.get("time_start")],
+    )

@@ -1,0 +1,115 @@
+"""Checks of real workers, also of a mixed fleet."""
+
+import json
+from typing import Any
+
+import pytest
+from kombu import Connection
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.doctor.checks import CHECKS
+from celery_ext.doctor.examine import examine
+from celery_ext.doctor.facts import facts_of
+from celery_ext.doctor.workers import ask
+from tests.support.commands.shell import run
+from tests.support.conditions import until
+from tests.support.servers.acl import users
+from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
+
+__all__ = ["users"]
+#: The checks that look at workers.
+OF_WORKERS = ("workers", "fleet", "same-options", "worker-versions", "worker-clocks", "long-tasks")
+
+
+def doctor(proj: Proj, *checks: str, code: int = 1) -> dict[str, list[dict[str, Any]]]:
+    """Runs the command without an app. Returns its findings by check, but those that are well."""
+    only = [part for check in checks for part in ("--only", check)]
+    report = json.loads(run(proj.server, "doctor", "--json", *only, code=code).stdout)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for finding in report["findings"]:
+        if finding["level"] != "ok" or finding["check"] == "workers":
+            found.setdefault(finding["check"], []).append(finding)
+    return found
+
+
+def test_a_mixed_fleet_is_seen(make_proj: MakeProj) -> None:
+    """Beside two of ours, of which one has other options, the stock worker and its kombu are recognized."""
+    proj = make_proj()
+    if proj.server.slots:
+        pytest.skip("not in hash slots: stock kombu reads and writes several slots in one command")
+    ours = proj.worker(pool="solo")
+    stock = proj.worker(pool="solo", broker_transport="")
+    other = proj.worker(pool="threads", broker_transport_options={"max_delay": 300, "priority_steps": [0, 5]})
+    proj.await_answers()
+    found = doctor(proj, *OF_WORKERS)
+    assert f"{ours.node} (kombu-delayq " in found["workers"][0]["found"]
+    assert f"{stock.node} (redis)" in found["workers"][0]["found"]
+    assert f"1 of 3 workers use the stock transport: {stock.node}" in found["fleet"][0]["found"]
+    by_level = {finding["level"]: finding["found"] for finding in found["same-options"]}
+    assert "the transport option priority_steps differs" in by_level["error"]
+    assert f"null in {ours.node}; 300 in {other.node}" in by_level["warning"]
+    assert not {"worker-versions", "worker-clocks", "long-tasks"} & found.keys()
+    with proj.connection() as connection:
+        asked = {worker.name: worker for worker in ask(None, connection, 2.0)}
+    assert asked[stock.node].versions["kombu"] == asked[ours.node].versions["kombu"]
+    assert [asked[node].ours for node in (ours.node, stock.node, other.node)] == [True, False, True]
+    assert asked[stock.node].queues == ["celery"]
+    assert "No such control command" not in stock.log + ours.log
+
+
+def test_a_queue_of_a_stock_worker_has_a_consumer(make_proj: MakeProj) -> None:
+    """Redis does not tell what it consumes, but the worker does: only the other queue is named."""
+    proj = make_proj()
+    if proj.server.slots:
+        pytest.skip("not in hash slots: stock kombu reads and writes several slots in one command")
+    proj.worker("-Q", "slow", pool="solo", broker_transport="")
+    proj.await_answers()
+    for queue in ("slow", "forgotten"):
+        proj.send("record", countdown=0.05, queue=queue)  # nobody transfers, so both stay overdue
+    until(lambda: "forgotten" in str(doctor(proj, "consumers")))
+    [found] = doctor(proj, "consumers")["consumers"]
+    assert found["found"].endswith("no consumer is known: forgotten")
+
+
+def test_options_of_the_app_are_compared_with_those_of_its_workers(make_proj: MakeProj) -> None:
+    """A publisher that was not restarted, or has other settings, is called this process."""
+    proj = make_proj(broker_transport_options={"countdown_by": "broker"})
+    worker = proj.worker(pool="solo", broker_transport_options={})
+    proj.await_answers()
+    checks = [check for check in CHECKS if check.name == "same-options"]
+    *_, found = examine(checks, proj.app, proj.connection)
+    assert found.level == "warning"
+    assert f'"publisher" in {worker.node}; "broker" in this process' in found.found
+
+
+def test_without_workers_nobody_answers(proj: Proj) -> None:
+    """It is a notice; what is missing then is said by other checks."""
+    [found] = doctor(proj, "workers", code=0)["workers"]
+    assert (found["level"], "no worker runs" in found["found"]) == ("notice", True)
+
+
+def test_a_consumer_that_does_not_answer_is_named(proj: Proj) -> None:
+    """A worker without remote control lives, and is no mistake."""
+    worker = proj.worker(pool="solo", worker_enable_remote_control=False)
+    [found] = doctor(proj, "workers")["workers"]
+    assert found["level"] == "warning"
+    assert f":{worker.process.pid}" in found["found"]
+
+
+@pytest.mark.parametrize(("user", "expected"), [("shop", {}), ("caretaker", {"workers": "notice"})])
+def test_asking_needs_the_rights_of_the_app(users: PrivateRedis, user: str, expected: dict[str, str]) -> None:
+    """The user of the ACL page for workers may ask; for another one, all checks of workers are left out with a word."""
+    url = f"redis://{user}:password@127.0.0.1:{users.port}/0"
+    checks = [check for check in CHECKS if check.name in ("fleet", "clock")]
+    found = list(examine(checks, None, lambda: Connection(url, transport=TRANSPORT), timeout_s=0.1))
+    assert {finding.check: finding.level for finding in found if finding.level != "ok"} == expected
+    assert "clock" in {finding.check for finding in found}
+
+
+def test_what_a_worker_tells_has_no_password(proj: Proj) -> None:
+    """The URL of its journal is among its options."""
+    options = {"journal_url": "postgresql+psycopg://delayq:s3cret@localhost:1/delayq"}
+    with Connection(proj.conf["broker_url"], transport=TRANSPORT, transport_options=options) as connection:
+        told = json.dumps(facts_of(connection.default_channel))
+    assert "postgresql+psycopg://delayq:**@localhost:1/delayq" in told
+    assert "s3cret" not in told
