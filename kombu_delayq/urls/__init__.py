@@ -20,6 +20,7 @@ from kombu_delayq.urls.schemes import (
     CLUSTER,
     CLUSTER_SCHEMES,
     IN_CLUSTER,
+    INSTEAD,
     OUR_SCHEMES,
     SENTINEL,
     STOCK_SCHEMES,
@@ -213,10 +214,9 @@ def _instead(given: str) -> str:
     kind = STOCK_SCHEMES.get(kind, kind)
     if kind == "cluster":
         return f"{CLUSTER_SCHEMES[tls]}://…"
-    if tls and kind == "redis":
-        kind = "rediss"
+    kind = "rediss" if tls and kind == "redis" else kind
     with_tls = " and the setting broker_use_ssl" if tls and kind == "sentinel" else ""
-    return f"{OUR_SCHEMES[kind]}://…{with_tls}" if kind in OUR_SCHEMES else ""
+    return f"{OUR_SCHEMES[kind]}://…{with_tls}" if kind in OUR_SCHEMES else INSTEAD.get(given, "")
 
 
 def _settle_alternates(client: Any, scheme: str) -> None:

@@ -18,6 +18,12 @@ CLUSTER_SCHEMES = hosts.SCHEMES
 STOCK_SCHEMES = {"delayq": "redis", "delayqs": "rediss", "delayq+sentinel": "sentinel", "delayq+socket": "socket"}
 OUR_SCHEMES = {stock: ours for ours, stock in STOCK_SCHEMES.items()}
 
+#: What to write in place of a scheme that is no Redis, where it is clear what was meant.
+INSTEAD = {
+    "memory": "no broker_transport in the settings of tests; or leave both, and use the pytest fixture delayed_tasks, "
+    "which needs no setting"
+}
+
 #: With the transport for a cluster, URLs may have the schemes of one server.
 IN_CLUSTER = {
     **dict.fromkeys(("redis", "delayq"), "delayq+cluster"),

@@ -151,6 +151,11 @@ def test_shuffled_list_stays_on_our_transport() -> None:
         ("delayq+delayq://:secret@a", None, "write delayq://"),
         ("delayq+redis+socket:///secret", None, "write delayq+socket://"),
         ("amqp://:secret@a", DOTTED, "broker URL amqp://"),
+        (
+            "memory://",
+            DOTTED,
+            "write no broker_transport in the settings of tests; or leave both, and use the pytest fixture",
+        ),
         ("valkey://:secret@a", DOTTED, "broker URL valkey://"),
         ("redis://:secret@a", DOTTED_SENTINEL, "write delayq+sentinel://"),
         ("delayq://a;amqp://:secret@b", None, "found amqp://…, delayq://…"),
