@@ -80,7 +80,7 @@ class ByWorker:
 
     def run_ready(self, propagate: bool) -> None:
         """Waits for the worker, which runs what was sent without a delay."""
-        self._await(Counter(task_id for task_id in self._sending.immediate))
+        self._await(lambda: Counter(self._sending.immediate))
         _raise(self._runs, propagate)
 
     def run(self, task: DelayedTask, propagate: bool) -> None:
@@ -88,7 +88,7 @@ class ByWorker:
         message, ended = task.message, self._runs.ended(task.id)
         change = Change(message, message.due_ms, self._pushed(task))
         if self._broker.store.lookup.run_now(message.queue, [change]) == ["transferred"]:
-            self._await({task.id: ended + 1})
+            self._await(lambda: {task.id: ended + 1})
         _raise(self._runs, propagate)
 
     def _pushed(self, task: DelayedTask) -> bytes:
@@ -98,7 +98,7 @@ class ByWorker:
             body["headers"]["expires"] = EXPIRED
         return json.dumps(body).encode()
 
-    def _await(self, runs: Mapping[str, int]) -> None:
+    def _await(self, runs: Callable[[], Mapping[str, int]]) -> None:
         late = self._runs.await_ended(runs, WORKER_S)
         if late:
             raise WorkerSilent(

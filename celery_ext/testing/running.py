@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from threading import Condition
 from typing import Any, NamedTuple
 
-from celery.signals import task_failure, task_internal_error, task_postrun, task_revoked
+from celery.signals import task_failure, task_internal_error, task_postrun, task_revoked, task_unknown
 from celery.worker.request import Request
 from celery.worker.strategy import proto1_to_proto2
 from kombu.message import Message
@@ -64,6 +64,7 @@ class Runs:
             (task_failure, self._note_failure),
             (task_internal_error, self._note_failure),
             (task_revoked, self._note_revoked),
+            (task_unknown, self._note_unknown),
         )
 
     def listen(self) -> None:
@@ -80,11 +81,16 @@ class Runs:
         """Returns how many runs of a task have ended."""
         return self._ended[task_id]
 
-    def await_ended(self, runs: Mapping[str, int], timeout_s: float) -> set[str]:
-        """Waits until so many runs of tasks have ended. Returns the ids of those that have not."""
+    def await_ended(self, runs: Callable[[], Mapping[str, int]], timeout_s: float) -> set[str]:
+        """Waits until so many runs of tasks have ended. Returns the ids of those that have not.
+
+        Args:
+            runs: Returns how many runs of each id are expected; asked again after each run, which may add some.
+            timeout_s: How long to wait at most, in s.
+        """
 
         def late() -> set[str]:
-            return {task_id for task_id, count in runs.items() if self._ended[task_id] < count}
+            return {task_id for task_id, count in runs().items() if self._ended[task_id] < count}
 
         with self._change:
             self._change.wait_for(lambda: not late(), timeout_s)
@@ -108,6 +114,14 @@ class Runs:
     def _note_revoked(self, sender: Any, request: Any, **more: Any) -> None:
         args, kwargs = getattr(request, "args", None) or (), getattr(request, "kwargs", None) or {}
         self._note(Ran(sender.name, request.id, tuple(args), dict(kwargs), "REVOKED", None))
+
+    def _note_unknown(self, sender: Any, name: str, id: str, **more: Any) -> None:  # noqa: A002  # Celery's name
+        error = UnknownTask(
+            f"the worker of the test does not know the task {name!r}. If the test declares it, call "
+            "celery_worker.reload() after that"
+        )
+        self.errors.append(error)
+        self._note(Ran(name, id, (), {}, "REJECTED", error))
 
     def _note(self, ran: Ran) -> None:
         with self._change:

@@ -48,12 +48,14 @@ class MemoryDelivery:
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages, as ``Delivery.put``."""
         with self._shelf.lock:
+            if any(offer.due for offer in offers):
+                self._shelf.queues.add(queue)
             if self._pages.get(page.sender, 0) >= page.number:
                 return "repeated"
             self._pages[page.sender] = page.number
-            delayed = [offer for offer in offers if offer.due]
+            delayed = [offer for offer in offers if offer.due and self._due_ms(offer) > self._now_ms()]
             for offer in offers:
-                if not offer.due:
+                if offer not in delayed:
                     self.push(queue, offer)
             return self.offer(queue, *delayed).place if delayed else "behind"
 
@@ -147,6 +149,7 @@ class MemoryChains:
         """Stores the next step of a delay chain, as ``DelayChains.step``."""
         identity = as_text(offer.id)
         with self._shelf.lock:
+            self._shelf.queues.add(queue)
             if not self.admit(offer):
                 return "cancelled"
             for kept in list(self._shelf.find([queue], identity)):

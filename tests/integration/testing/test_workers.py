@@ -1,0 +1,164 @@
+"""The fixture with a worker of ``celery.contrib.pytest``, which runs what comes due."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.contrib.testing.app import TestApp
+from celery.contrib.testing.worker import start_worker
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.testing.delayed_tasks import DelayedTasks
+from celery_ext.testing.fixture import delayed_tasks as make
+from celery_ext.testing.runners import WorkerSilent
+from celery_ext.testing.running import UnknownTask
+from kombu_delayq.errors import OtherTransport
+
+Done = list[tuple[Any, bool]]
+
+
+class Works:
+    """An app with a worker in another thread, and what its tasks have done, and whether there."""
+
+    def __init__(self, app: Celery) -> None:
+        self.app = app
+        self.done: Done = []
+        here = threading.current_thread()
+
+        def note(what: Any) -> None:
+            self.done.append((what, threading.current_thread() is not here))
+
+        @app.task(shared=False, name="works.remind")
+        def remind(number: int) -> int:
+            note(number)
+            return number
+
+        @app.task(shared=False, name="works.flaky", bind=True, max_retries=2)
+        def flaky(task: Any) -> None:
+            note(task.request.retries)
+            raise task.retry(countdown=600, exc=ValueError("still broken"))
+
+        @app.task(shared=False, name="works.both")
+        def both() -> None:
+            note("both")
+            remind.delay(7)
+            remind.apply_async((8,), countdown=600)
+
+        @app.task(shared=False, name="works.chain", delay_chain="5m,10m", autoretry_for=(OSError,))
+        def chain() -> None:
+            note("chain")
+            raise OSError("not reached")
+
+        self.remind, self.flaky, self.both, self.chain = remind, flaky, both, chain
+
+
+@pytest.fixture(params=["memory", "redis"])
+def works(request: pytest.FixtureRequest) -> Iterator[Works]:
+    """A worker on kombu's own memory, and one on a Redis with our transport."""
+    config: dict[str, Any] = {}
+    if request.param == "redis":
+        server: PrivateRedis = request.getfixturevalue("own_server")
+        config = {"broker_url": server.url, "broker_transport": "kombu_delayq.transport:Transport"}
+    app = TestApp(set_as_current=False, enable_logging=False, config=config)
+    works = Works(app)
+    app.finalize()
+    with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=30):
+        yield works
+
+
+@pytest.fixture
+def delayed(works: Works) -> Iterator[DelayedTasks]:
+    """The delayed tasks of the app."""
+
+    class Worker:
+        app = works.app
+
+    with make("memory", Worker) as delayed_tasks:
+        yield delayed_tasks
+
+
+def test_the_worker_runs_what_comes_due(works: Works, delayed: DelayedTasks) -> None:
+    """The worker runs each task when its time has come, in order, and ``advance`` waits for it."""
+    late, early = works.remind.apply_async((1,), countdown=1800), works.remind.apply_async((2,), countdown=900)
+    assert delayed.has(works.remind, in_="30m", args=(1,))
+    delayed.advance("14m")
+    assert works.done == []
+    delayed.advance("20m")
+    assert works.done == [(2, True), (1, True)]
+    assert (early.get(timeout=10), late.get(timeout=10)) == (2, 1)
+
+
+def test_what_a_task_sends_is_waited_for(works: Works, delayed: DelayedTasks) -> None:
+    """``run_due`` waits for calls without a delay, also for those of tasks; their delayed calls wait."""
+    works.both.delay()
+    delayed.run_due()
+    assert works.done == [("both", True), (7, True)]
+    delayed.advance("10m")
+    assert works.done[2:] == [(8, True)]
+
+
+def test_retries_wait(works: Works, delayed: DelayedTasks) -> None:
+    """Retries wait for their countdown, and the error of the last one fails the test."""
+    works.flaky.apply_async(countdown=60)
+    delayed.advance("11m")
+    assert works.done == [(0, True), (1, True)]
+    with pytest.raises(ValueError, match="still broken"):
+        delayed.advance("10m")
+
+
+def test_delay_chains_go_on(works: Works, delayed: DelayedTasks) -> None:
+    """A task with a delay chain waits as its schedule says, also in a worker on another transport."""
+    works.chain.apply_async()
+    delayed.run_due()
+    assert delayed.has("works.chain", in_="5m")
+    delayed.advance("5m")
+    assert delayed.has("works.chain", in_="10m")
+    delayed.advance("10m", propagate=False)
+    assert works.done == [("chain", True)] * 3
+
+
+def test_a_task_expires_by_the_clock_of_the_test(works: Works, delayed: DelayedTasks) -> None:
+    """A task that is due after its expiry does not run."""
+    works.remind.apply_async((1,), countdown=3600, expires=600)
+    [ran] = delayed.advance("1h")
+    assert (ran.state, works.done) == ("REVOKED", [])
+
+
+def test_a_revoked_task_does_not_run(works: Works, delayed: DelayedTasks) -> None:
+    """``revoke`` removes a waiting task."""
+    works.remind.apply_async((1,), countdown=3600).revoke()
+    assert not delayed.waiting()
+
+
+def test_a_queue_that_nobody_consumes_is_an_error(
+    works: Works, delayed: DelayedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task in a queue that the worker does not consume is named after a while."""
+    monkeypatch.setattr("celery_ext.testing.runners.WORKER_S", 0.5)
+    result = works.remind.apply_async((1,), countdown=60, queue="elsewhere")
+    with pytest.raises(WorkerSilent, match=result.id):
+        delayed.advance("1m")
+
+
+def test_a_task_that_the_worker_does_not_know_is_named(works: Works, delayed: DelayedTasks) -> None:
+    """A task that the worker has not read is named at once, with what to do."""
+
+    @works.app.task(shared=False, name="works.later")
+    def later() -> None:
+        pass
+
+    later.apply_async(countdown=60)
+    with pytest.raises(UnknownTask, match=r"'works\.later'.*reload"):
+        delayed.advance("1m")
+
+
+def test_a_worker_elsewhere_is_told_what_to_do() -> None:
+    """A worker on a stock Redis is no use, and the error says what is."""
+
+    class Worker:
+        app = Celery(broker="redis://localhost:1/0", set_as_current=False)
+
+    with pytest.raises(OtherTransport, match="memory://"), make("memory", Worker):
+        pass

@@ -1,0 +1,169 @@
+"""The store in memory, with which apps are tested, gives the same answers as the store on Redis."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from celery_ext.testing.memory.store import MemoryStore
+from celery_ext.waiting import by_id
+from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import Offer, PageId, Waiting
+from tests.store import test_search
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped
+
+QUEUES = ("q", "other", "third")
+IDS = st.sampled_from(["a", "b", "a~", "ü", "i~0123456789abcdef"])
+DUES_MS = st.sampled_from([PAST_MS, PAST_MS + 0.001, PAST_MS + 1, FUTURE_MS, FUTURE_MS + 0.5])
+OFFERS = st.builds(
+    lambda identity, due_ms, priority, body: Offer(identity, repr(due_ms), priority, body),
+    IDS,
+    DUES_MS,
+    st.sampled_from([0, 0, 3, 9]),
+    st.sampled_from(["x", "y", json.dumps({"headers": {"retries": 1}, CHAIN_ID: "the chain"})]),
+)
+QUEUE = st.sampled_from(QUEUES)
+PLACE = st.integers(0, 1000)
+
+
+def new_twin(pushed: list[Waiting]) -> MemoryStore:
+    """Makes a store in memory, which pushes to a list."""
+    return MemoryStore(Options(transfer_batch=3), lambda: time.time() * 1000, pushed.append)
+
+
+class TwinMachine(RuleBasedStateMachine):
+    """Any operations on both stores: each gives the same answer, and the same messages wait."""
+
+    redis: DelayStore
+
+    @initialize()
+    def begin(self) -> None:
+        """Empties the server, and makes a new twin."""
+        self.redis.client.flushall()
+        self.redis.queues._registry.drop("q")
+        self.pushed: list[Waiting] = []
+        self.twin = new_twin(self.pushed)
+        self.page = 0
+
+    def both(self, call: Callable[[Any], Any]) -> Any:
+        """Does the same with both stores, and compares the answers."""
+        real, twin = call(self.redis), call(self.twin)
+        assert twin == real
+        return real
+
+    @rule(queue=QUEUE, offers=st.lists(OFFERS, min_size=1, max_size=5))
+    def offer(self, queue: str, offers: list[Offer]) -> None:
+        """Messages come."""
+        self.both(lambda store: store.delivery.offer(queue, *offers))
+
+    @rule(queue=QUEUE, offers=st.lists(OFFERS, min_size=1, max_size=3), again=st.booleans())
+    def put(self, queue: str, offers: list[Offer], again: bool) -> None:
+        """A page of messages comes, maybe once more."""
+        self.page += not again or not self.page
+        page = PageId(f"sender to {queue}", self.page)
+        self.both(lambda store: store.delivery.put(queue, page, [offers[0]._replace(due=""), *offers]))
+
+    @rule(queue=QUEUE)
+    def transfer(self, queue: str) -> None:
+        """Messages that are due leave."""
+        self.both(lambda store: _without_clock(store.delivery.transfer(queue)))
+
+    @rule(queues=st.lists(QUEUE, unique=True), ids=st.lists(IDS, max_size=3))
+    def get(self, queues: list[str], ids: list[str]) -> None:
+        """Messages are looked up."""
+        self.both(lambda store: _by_place(store.lookup.get(queues, ids)))
+
+    @rule(ids=st.lists(IDS, max_size=3, unique=True))
+    def cancel(self, ids: list[str]) -> None:
+        """Tasks are cancelled, in all queues."""
+        self.both(lambda store: [(one.id, one.outcome, sorted(one.messages)) for one in by_id.cancel(store, ids)])
+
+    @rule(queue=QUEUE, at=PLACE, due_ms=DUES_MS, old=st.booleans(), operation=st.sampled_from(["move", "push", "drop"]))
+    def change(self, queue: str, at: int, due_ms: float, old: bool, operation: str) -> None:
+        """A message is rescheduled, pushed or discarded as it was read, or as it was before."""
+        waiting = [*self.twin.scan.browse(queue).messages, Waiting(queue, "unknown", FUTURE_MS, 0, b"x")]
+        message = waiting[at % len(waiting)]
+        message = message._replace(body=b"older") if old else message
+        change = Change(message, due_ms, b"new" + (message.body or b""))
+        calls: dict[str, Callable[[Any], Any]] = {
+            "move": lambda store: store.lookup.reschedule(queue, [change]),
+            "push": lambda store: store.lookup.run_now(queue, [change]),
+            "drop": lambda store: store.lookup.discard(queue, [(message, message.id if at % 2 else "")]),
+        }
+        self.both(calls[operation])
+
+    @rule(queue=QUEUE, identity=IDS, number=st.integers(0, 2))
+    def step(self, queue: str, identity: str, number: int) -> None:
+        """A step of a delay chain comes."""
+        body = json.dumps({"headers": {"retries": number}, CHAIN_ID: "the chain"})
+        self.both(lambda store: store.chains.step(queue, "the chain", Offer(identity, repr(FUTURE_MS), 0, body)))
+
+    @rule(ids=st.lists(IDS, max_size=2, unique=True))
+    def refuse(self, ids: list[str]) -> None:
+        """Chains end."""
+        self.both(lambda store: store.chains.refuse(ids))
+        self.both(lambda store: store.chains.accept(ids[:1]))
+
+    @rule(queue=QUEUE)
+    def purge(self, queue: str) -> None:
+        """A queue is emptied."""
+        self.both(lambda store: store.queues.purge(queue))
+
+    @invariant()
+    def the_same_waits(self) -> None:
+        """The same messages wait in the same order, and the same ones were pushed."""
+        self.both(lambda store: store.queues.names())
+        for queue in QUEUES:
+            self.both(lambda store, queue=queue: store.scan.browse(queue).messages)
+            self.both(lambda store, queue=queue: (store.queues.size(queue), store.scan.count(queue, FUTURE_MS)))
+            for priority in (0, 3, 9):
+                pushed = [one.body for one in self.pushed if (one.queue, one.priority) == (queue, priority)]
+                assert popped(self.redis.client, f"{queue}\x06\x16{priority}" if priority else queue) == pushed
+        self.pushed.clear()
+
+
+def _without_clock(done: Any) -> Any:
+    return done._replace(lateness_ms=done.lateness_ms > 0, now_ms=0.0)
+
+
+def _by_place(found: dict[str, list[Waiting]]) -> dict[str, list[Waiting]]:
+    return {identity: sorted(messages) for identity, messages in found.items()}
+
+
+@pytest.mark.parametrize("backup", ["hash"])
+def test_both_stores_give_the_same_answers(make_store: MakeStore) -> None:
+    """After any sequence of operations both stores have given the same answers, and keep the same messages."""
+    TwinMachine.redis = make_store(transfer_batch=3)
+    if TwinMachine.redis.keys.slots:
+        pytest.skip("the lists have other names there")
+    run_state_machine_as_test(
+        TwinMachine,
+        settings=settings(
+            max_examples=30, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        ),
+    )
+
+
+class TestSearch:
+    """Searches find the same in the store in memory."""
+
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        """A store in memory."""
+        return new_twin([])
+
+    test_ids = staticmethod(test_search.test_a_page_may_end_at_any_id)
+    test_filters = staticmethod(test_search.test_a_page_has_what_the_filter_selects)
+    test_stops = staticmethod(test_search.test_a_search_that_is_stopped_goes_on_where_it_ended)
+    test_stop_at_once = staticmethod(test_search.test_a_search_that_stops_at_once_has_a_cursor)
+    test_time = staticmethod(test_search.test_a_search_is_bounded_in_time)
+    test_moves = staticmethod(test_search.test_a_message_that_moves_forward_comes_again_and_the_search_ends)
