@@ -111,6 +111,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "forget": lambda store: store.queues.forget(["q"], 60.0),
     "unlist": lambda store: store.queues.unlist(["unknown"], [], 0),
     "close": lambda store: store.jobs.close(JOB, "committed"),
+    "drop": lambda store: store.jobs.drop("unknown"),
 }
 
 
