@@ -11,6 +11,7 @@ from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionE
 
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.errors import JournalUnavailable, OtherTransport
+from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.urls import STOCK_SCHEMES, split
 
@@ -70,6 +71,19 @@ def open_store(
     if pool is None or not isinstance(channel, DelayedChannel):
         return _store_of(channel)
     return connect_store(channel, pool(channel))
+
+
+def patient_options(given: Mapping[str, Any], *, hurried: bool) -> dict[str, Any]:
+    """Returns transport options with limits to how long a connection waits for Redis.
+
+    Without limits, kombu waits minutes for a host that is away, and forever for a server that does not answer.
+
+    Args:
+        given: Transport options, which override the limits.
+        hurried: Whether every answer has a time limit; otherwise only connecting has one.
+    """
+    limits = ("socket_connect_timeout", "socket_timeout")[: 1 + hurried]
+    return {**dict.fromkeys(limits, given.get("redis_timeout", Options().redis_timeout)), **given}
 
 
 def look_at_journal(store: S, *, counted: bool = True) -> "tuple[S, JournalState | None]":

@@ -14,10 +14,9 @@ from redis.exceptions import RedisError
 
 from celery_ext.cli.output import escaped
 from celery_ext.cli.stderr import logs_on_stderr
-from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store
+from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 
 
@@ -73,9 +72,7 @@ class CliBroker:
         conf = self.app.conf if self.app is not None else None
         url = self._url
         given = {**((conf and conf.broker_transport_options) or {}), **self._options}
-        # Without limits, kombu waits minutes for a host that is away, and forever for a server that does not answer.
-        limits = ("socket_connect_timeout", "socket_timeout")[: 1 + hurried]
-        options = {**dict.fromkeys(limits, _patience_s(given)), **given, **(options or {})}
+        options = {**patient_options(given, hurried=hurried), **(options or {})}
         if self.app is None:
             return Connection(url, transport=TRANSPORT, transport_options=options)
         connection: Connection = self.app.connection_for_read(url, transport=TRANSPORT, transport_options=options)
@@ -123,12 +120,6 @@ class CliBroker:
                 yield connection, open_store(connection)
         except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
             raise click.ClickException(escaped(str(error))) from error
-
-
-def _patience_s(options: dict[str, Any]) -> float:
-    """Returns how long a command with these transport options waits for Redis, in s."""
-    patience: float = options.get("redis_timeout", Options().redis_timeout)
-    return patience
 
 
 def broker_in_words(connection: Connection) -> str:

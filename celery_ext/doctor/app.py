@@ -16,10 +16,9 @@ from celery_ext.doctor.faults import faults_of
 from celery_ext.doctor.finding import Finding, Findings, Level, named
 from celery_ext.doctor.subject import Subject
 from kombu_delayq import urls
-from kombu_delayq.cluster import Transport as ClusterTransport
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.options import parse
-from kombu_delayq.transport import SentinelTransport, Transport
+from kombu_delayq.transport import DelayedTransport, SentinelTransport, Transport
 
 #: How long a stock worker may hold a message before another gets it, in s. Source: kombu.transport.redis.Channel.
 VISIBILITY_TIMEOUT_S = 3600
@@ -108,7 +107,7 @@ def _settled(connect: Callable[[], Connection], name: str) -> Findings:
     except (ImportError, KeyError, AttributeError) as error:
         yield Finding(Level.ERROR, f"kombu cannot load the transport {name!r}: {error}", page=_TRAPS)
         return
-    if not isinstance(made, (Transport, SentinelTransport, ClusterTransport)):
+    if not isinstance(made, DelayedTransport):
         return
     database = str(connection.virtual_host or "").strip("/")
     if database and not database.isdigit() and not str(connection.hostname).startswith(("/", "socket")):
@@ -129,6 +128,8 @@ def _settled(connect: Callable[[], Connection], name: str) -> Findings:
 
 def options(subject: Subject) -> Findings:
     """Are the transport options known, and do they fit together?"""
+    from kombu_delayq.cluster import Transport as ClusterTransport  # brings in much that a worker's start does not need
+
     of_kombu = {
         option
         for kind in (Transport, SentinelTransport, ClusterTransport)

@@ -3,16 +3,21 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
 from celery import Celery
 from kombu.connection import Connection
 from redis.exceptions import NoPermissionError
 
-from celery_ext.connection import database_errors, database_in_words, open_store
-from celery_ext.doctor.checks import Check, Needs
+from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
+from celery_ext.doctor.checks import CHECKS, Check, Needs
 from celery_ext.doctor.finding import Finding, Level
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
+from kombu_delayq import urls
+from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.connection import pools
+from kombu_delayq.store import OperatorStore
 
 #: The check of the connection itself, which is made when another needs Redis.
 BROKER = "broker"
@@ -49,6 +54,35 @@ def examine(
         if any(check.asks for check in left):
             yield from _ask(subject, connection, timeout_s)
         yield from _make(subject, [check for check in left if _can_be_made(check, subject)])
+
+
+def examine_app(app: Celery, checks: Sequence[Check] = CHECKS, timeout_s: float = ANSWERS_S) -> Iterator[Finding]:
+    """Makes checks of an app, and of the broker that its settings name. Arguments as those of ``examine``."""
+    conf = app.conf
+
+    def connect() -> Connection:
+        options = patient_options(conf.broker_transport_options or {}, hurried=True)
+        url = urls.ours(conf.broker_read_url or conf.broker_url or "")
+        return app.connection_for_read(url, transport=TRANSPORT, transport_options={**options, "transfer": False})
+
+    return examine(checks, app, connect, timeout_s)
+
+
+def examine_start(app: Celery, channel: DelayedChannel) -> list[Finding]:
+    """Makes the few quick checks that a worker makes when it starts.
+
+    Args:
+        app: The worker's app.
+        channel: The worker's channel.
+
+    Returns:
+        What is bad.
+    """
+    subject = Subject(app, cast(OperatorStore, channel.store), channel)
+    # A node of a cluster that is away would hold the start up.
+    several = pools.has_nodes(channel.pool)
+    made = [check for check in CHECKS if check.at_start and not (several and Needs.REDIS in check.needs)]
+    return [finding for finding in _make(subject, made) if finding.level.is_bad]
 
 
 def _ask(subject: Subject, connection: Connection, timeout_s: float) -> Iterator[Finding]:

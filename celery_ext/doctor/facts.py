@@ -3,10 +3,12 @@
 import json
 import platform
 import socket
-from importlib.metadata import version
 from time import time
 from typing import Any
 
+import celery
+import kombu
+import redis
 from kombu.transport import redis as stock
 from kombu.utils.url import maybe_sanitize_url
 
@@ -43,7 +45,7 @@ def facts_of(channel: Any) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Returns the versions of this process, by package."""
-    packages = {name: version(name) for name in ("celery", "kombu", "redis")}
+    packages = {package.__name__: str(package.__version__) for package in (celery, kombu, redis)}
     return {"kombu_delayq": kombu_delayq.__version__, **packages, "python": platform.python_version()}
 
 

@@ -8,7 +8,7 @@ from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_r
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from celery_ext.connection import bypasses, store_of_consumer, uses_delayq
+from celery_ext.connection import bypasses, channel_of_consumer, store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app, use_fast_publisher
 from celery_ext.fast.publisher import FastPublisher
 from celery_ext.spreading.declared import consume_parts
@@ -61,6 +61,7 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
     celeryd_after_setup.connect(consume_parts, dispatch_uid="delayq-spread")
     worker_ready.connect(note_spread, dispatch_uid="delayq-note-spread")
     worker_ready.connect(note_chains, dispatch_uid="delayq-chains")
+    worker_ready.connect(look_at_start, dispatch_uid="delayq-doctor")
     extend_commands()
     if sender is not None:
         install_in(sender)
@@ -103,6 +104,16 @@ def note_chains(sender: Any, **kwargs: Any) -> None:
             store.chains.use_chains()
         except RedisError as error:  # the first step that is stored notes it too
             logger.warning("Redis cannot note that delay chains are in use: %s", error)
+
+
+def look_at_start(sender: Any, **kwargs: Any) -> None:
+    """Logs one line if the quick checks of ``delayq doctor`` find something bad."""
+    from celery_ext.doctor.examine import examine_start
+
+    channel = channel_of_consumer(sender)
+    if channel is not None and (found := examine_start(sender.app, channel)):
+        shown = "; ".join(f"{finding.check}: {finding.found}" for finding in found)
+        logger.warning("`delayq doctor` finds %s", shown)
 
 
 def note_spread(sender: Any, **kwargs: Any) -> None:

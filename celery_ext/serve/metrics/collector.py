@@ -11,14 +11,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError, ResponseError
 
-from celery_ext.connection import TRANSPORT
+from celery_ext.connection import TRANSPORT, patient_options
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.metrics import families
 from celery_ext.serve.metrics.snapshot import Snapshot, SnapshotReader
 from kombu_delayq import urls
 from kombu_delayq.connection.text import readable
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.options import Options
 from kombu_delayq.store import OperatorStore
 
 logger = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ class _Fixed:
 
 def _source_of(source: Any, options: dict[str, Any]) -> StoreSource:
     if isinstance(source, str):
-        url, options = urls.ours(source), {**_limits(options), **options}
+        url, options = urls.ours(source), patient_options(options, hurried=True)
         return OwnBroker(lambda: Connection(url, transport=TRANSPORT, transport_options=options))
     if isinstance(source, Celery):
         return OwnBroker(lambda: connection_of(source), source)
@@ -128,15 +127,9 @@ def _source_of(source: Any, options: dict[str, Any]) -> StoreSource:
 
 def connection_of(app: Celery) -> Connection:
     """Returns a connection to an app's broker through our transport, which does not wait for a host for minutes."""
-    options = app.conf.broker_transport_options or {}
-    limits = {**_limits(options), **options}
-    connection: Connection = app.connection_for_read(transport=TRANSPORT, transport_options=limits)
+    options = patient_options(app.conf.broker_transport_options or {}, hurried=True)
+    connection: Connection = app.connection_for_read(transport=TRANSPORT, transport_options=options)
     return connection
-
-
-def _limits(options: dict[str, Any]) -> dict[str, float]:
-    patience_s = options.get("redis_timeout", Options().redis_timeout)
-    return {"socket_connect_timeout": patience_s, "socket_timeout": patience_s}
 
 
 def _is_known(error: Exception) -> bool:

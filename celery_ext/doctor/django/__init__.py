@@ -1,0 +1,1 @@
+"""A system check for Django: add `celery_ext.doctor.django` to `INSTALLED_APPS`."""

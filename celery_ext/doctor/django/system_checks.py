@@ -1,0 +1,74 @@
+"""The doctor's checks as system checks of Django, under the tag ``delayq``.
+
+Those that connect to nothing are made by every ``manage.py check``, and so by ``runserver`` and ``migrate``; all others
+with ``--deploy``, where a broker can be expected.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from celery import Celery, _state
+from celery.app.utils import find_app
+from django.conf import settings
+from django.core import checks
+
+from celery_ext.doctor.checks import CHECKS, Check, Needs
+from celery_ext.doctor.examine import examine_app
+from celery_ext.doctor.finding import Finding, Level
+
+TAG = "delayq"
+#: What Django calls a finding of a level. ``manage.py check`` fails for errors; with ``--fail-level`` for others, too.
+_MESSAGES = {Level.NOTICE: checks.Info, Level.WARNING: checks.Warning, Level.ERROR: checks.Error}
+
+
+def register() -> None:
+    """Registers both checks. A second call changes nothing."""
+    checks.register(check_settings, TAG)
+    checks.register(check_broker, TAG, deploy=True)
+
+
+def check_settings(app_configs: object = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Makes the checks of the Celery app that connect to nothing."""
+    return _messages([check for check in CHECKS if check.needs == (Needs.APP,)])
+
+
+def check_broker(app_configs: object = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Makes the checks that need Redis or workers."""
+    return _messages([check for check in CHECKS if check.needs != (Needs.APP,)])
+
+
+def _messages(made: Sequence[Check]) -> list[checks.CheckMessage]:
+    try:
+        app = _celery_app()
+    except LookupError as error:
+        missing = Finding(Level.WARNING, str(error), 'set DELAYQ_APP = "proj.celery:app"', check="app")
+        return list(_as_django([missing]))
+    return list(_as_django(examine_app(app, made)))
+
+
+def _celery_app() -> Celery:
+    """Returns the app that the setting ``DELAYQ_APP`` names, by its path or itself; without it, the only one there is.
+
+    Celery's ``current_app`` is that of a thread, and ``runserver`` makes checks in a thread of its own.
+
+    Raises:
+        LookupError: No app is named, and there is none or more than one.
+    """
+    given = getattr(settings, "DELAYQ_APP", None)
+    if given is not None:
+        named: Celery = find_app(given) if isinstance(given, str) else given
+        return named
+    # Celery makes an app of this name where it needs one and there is none.
+    found = [app for app in _state._get_active_apps() if app.main != "default"]
+    if len(found) != 1:
+        names = ", ".join(sorted(str(app.main) for app in found))
+        raise LookupError(f"which Celery app? There are {names}" if found else "no Celery app is imported")
+    [only] = found
+    return only
+
+
+def _as_django(findings: Iterable[Finding]) -> Iterable[checks.CheckMessage]:
+    for finding in findings:
+        if finding.level in _MESSAGES:
+            hint = "; ".join(filter(None, (finding.do, finding.page and f"docs/{finding.page}")))
+            yield _MESSAGES[finding.level](finding.found, hint=hint or None, id=f"{TAG}.{finding.check}")
