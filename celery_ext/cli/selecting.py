@@ -108,16 +108,21 @@ def change(
         confirm(f"{question} {tasks} ({in_words(selection, queues)}) on {broker_in_words(connection)}?", yes=yes)
         bulk = Bulk(matched, bulk_action)
         ended = _run(store, bulk, label, broker.app)
+        # Leaving the store ends the command if anything was logged as an error, such as a note that Redis refused.
+        _report(bulk, words, ended=ended, as_json=as_json, knows_results=broker.app is not None)
+    raise SystemExit(int(failed or not ended or any(bulk.outcomes[outcome] for outcome in _NOT_DONE)))
+
+
+def _report(bulk: Bulk, words: Mapping[Outcome, str], *, ended: bool, as_json: bool, knows_results: bool) -> None:
     counts = bulk.outcomes
     if as_json:
         click.echo(json_line({"selected": bulk.of, "ended": ended, "outcomes": dict(counts)}))
     else:
         click.echo(", ".join(f"{counts[outcome]:,} {words[outcome]}" for outcome in words if counts[outcome]) or "none")
-    if counts["cancelled"] and broker.app is None:
+    if counts["cancelled"] and not knows_results:
         print_stderr("results stay as they are: only `celery -A app delayq cancel` knows the result backend")
     if not ended:
         print_stderr(f"stopped after {bulk.done:,} of {bulk.of:,}: call it again for the rest, which is as it was")
-    raise SystemExit(int(failed or not ended or any(counts[outcome] for outcome in _NOT_DONE)))
 
 
 def in_words(selection: Selection, queues: tuple[str, ...] = ()) -> str:

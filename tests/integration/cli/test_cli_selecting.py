@@ -229,6 +229,16 @@ def test_a_redis_that_fails_half_way(proj: Proj) -> None:
     until(lambda: proj.delayed("q") == 3000 - done)
 
 
+def test_what_was_done_is_said_also_if_redis_refuses_the_note(shop: Proj) -> None:
+    """The audit cannot be written, such as in a full Redis: the command says what it has done nevertheless."""
+    with shop.connection() as connection:
+        store: DelayStore = connection.default_channel.store
+        store.client.set(store.keys.audit, "no stream")
+    done = run(shop.server, "cancel", "--arg", "0=3", "--yes", code=1)
+    assert done.stdout == "1 cancelled\n"
+    assert "is not noted in Redis" in done.stderr
+
+
 def test_the_installed_command_completes_queues(shop: Proj) -> None:
     """A shell gets the names of the queues behind -q."""
     words = "delayq --broker " + shop.server.url + " cancel -q q"
