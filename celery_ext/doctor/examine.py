@@ -90,11 +90,14 @@ def _ask(subject: Subject, connection: Connection, timeout_s: float) -> Iterator
     try:
         subject.workers = ask(subject.app, connection, timeout_s)
     except Exception as error:  # any: such as for a right that is missing
+        refused = isinstance(error, NoPermissionError)
         yield Finding(
-            Level.NOTICE if isinstance(error, NoPermissionError) else Level.WARNING,
+            Level.NOTICE if refused else Level.WARNING,
             f"the workers cannot be asked, so checks of them are left out: {_in_words(error)}",
-            "run it as the user of the app, who has the rights of remote control",
-            "how-to/acl.md",
+            "run it as the user of the app, who has the rights of remote control"
+            if refused
+            else "mend what the error says, and look again",
+            "how-to/acl.md" if refused else "troubleshooting.md",
             "workers",
         )
 

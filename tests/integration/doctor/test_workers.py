@@ -106,6 +106,18 @@ def test_asking_needs_the_rights_of_the_app(users: PrivateRedis, user: str, expe
     assert "clock" in {finding.check for finding in found}
 
 
+def test_a_full_redis_is_no_matter_of_rights(proj: Proj) -> None:
+    """If workers cannot be asked for another reason than a right, nobody is sent to the page on rights."""
+    client = proj.server.client()
+    client.config_set("maxmemory", 1)
+    try:
+        [found] = doctor(proj, "workers")["workers"]
+    finally:
+        client.config_set("maxmemory", 0)
+    assert (found["level"], found["page"]) == ("warning", "troubleshooting.md")
+    assert "maxmemory" in found["found"]
+
+
 def test_what_a_worker_tells_has_no_password(proj: Proj) -> None:
     """The URL of its journal is among its options."""
     options = {"journal_url": "postgresql+psycopg://delayq:s3cret@localhost:1/delayq"}
