@@ -9,7 +9,7 @@ from celery_ext.testing.memory.shelf import Kept, Shelf
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.types import Page, QueueForm, Waiting
+from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, Waiting
 
 T = TypeVar("T")
 
@@ -111,9 +111,9 @@ class MemoryLookup:
 
 
 class MemoryScan:
-    """The twin of those operations of ``kombu_delayq.store.viewing.scan.Scan`` that show messages.
+    """The twin of those operations of ``kombu_delayq.store.viewing.scan.Scan`` that show and select messages.
 
-    Those that share a queue among the readers of a Spark job have no twin.
+    A part is always a whole queue: those that share one among the readers of a Spark job have no twin.
 
     Args:
         shelf: The messages.
@@ -134,6 +134,27 @@ class MemoryScan:
         places = tuple((BACKUP, (b"%d" % kept.order, as_bytes(repr(kept.due_ms)))) for kept in read)
         return Page([kept.message for kept in read], len(read) < len(left), ends | dict(places), places)
 
+    def scan(
+        self, part: Part, after: Scanned | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 500
+    ) -> Scanned:
+        """Reads a page of the messages of a queue, without bodies, as ``Scan.scan``."""
+        place = (-inf, -1)
+        if after is not None and after.last is not None:
+            member, due = after.last
+            place = (float(due), _order_of(member))
+        left = [kept for kept in self._within(part.queue, from_ms, to_ms) if kept.place > place]
+        read = left[:count]
+        return Scanned(
+            [b"%d %s" % (kept.order, as_bytes(kept.message.id)) for kept in read],
+            [as_bytes(repr(kept.due_ms)) for kept in read],
+            [len(kept.message.body or b"") for kept in read],
+            len(read) < len(left),
+        )
+
+    def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
+        """Returns the ids under which messages are stored, as ``Scan.ids``."""
+        return [member.partition(b" ")[2] for member in members]
+
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
         return sum(1 for _ in self._within(queue, from_ms, to_ms))
@@ -144,3 +165,7 @@ class MemoryScan:
 
     def _within(self, queue: str, from_ms: float, to_ms: float) -> Iterator[Kept]:
         return (kept for kept in self._shelf.of(queue) if from_ms <= kept.due_ms < to_ms)
+
+
+def _order_of(member: bytes) -> int:
+    return int(member.partition(b" ")[0])

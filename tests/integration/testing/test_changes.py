@@ -50,6 +50,21 @@ def test_what_waits_is_found_by_the_own_api(delayed_tasks: DelayedTasks, shop: S
     assert not delayed_tasks.has(kwargs={"k": 3}, in_=60)
 
 
+def test_what_is_selected_is_changed(delayed_tasks: DelayedTasks, shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """``select`` finds tasks by their arguments, changes more of them than a page has, and logs who did it."""
+    caplog.set_level("INFO", "kombu_delayq.audit")
+    calls = [celery_ext.Call((n % 2,)) for n in range(1200)]
+    celery_ext.send_many(shop.app, shop.remind, calls, countdown=3600)
+    odd, even = (celery_ext.select(shop.app, task="shop.*", args={"0": n}) for n in (1, 0))
+    assert (odd.count(), len(list(even))) == (600, 600)
+    assert odd.cancel() == {"cancelled": 600}
+    assert even.reschedule(countdown=60) == {"rescheduled": 600}
+    assert delayed_tasks.has("shop.remind", in_="1m", args=(0,), count=600)
+    assert celery_ext.select(shop.app).run_now() == {"transferred": 600}
+    assert not delayed_tasks.waiting(in_="1m")
+    assert [record.audit["count"] for record in caplog.records if hasattr(record, "audit")] == [600, 600, 600]
+
+
 def test_a_delay_chain_goes_on(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     """A task with a delay chain is retried as its schedule says; when the last step has failed, its error is raised."""
 
