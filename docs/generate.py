@@ -41,6 +41,7 @@ _NAMES: dict[str, list[object]] = {
     "stream": ["clicks"],
     "sender": ["5f0e5c7e", "orders"],
     "answer": ["9b74c989"],
+    "arrived": ["orders", "5f0e5c7e"],
     "urgent": ["orders", "hash"],
     "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
 }

@@ -25,6 +25,7 @@ from celery_ext.cli.commands.import_ import import_
 from celery_ext.cli.commands.jobs import jobs
 from celery_ext.cli.commands.journal import journal
 from celery_ext.cli.commands.list import list_
+from celery_ext.cli.commands.move import move
 from celery_ext.cli.commands.purge import purge
 from celery_ext.cli.commands.repair import repair
 from celery_ext.cli.commands.reschedule import reschedule
@@ -105,7 +106,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
 
 
 for _command in (
-    *(status, doctor, list_, count, show, cancel, reschedule, run_now, purge),
+    *(status, doctor, list_, count, show, cancel, reschedule, run_now, move, purge),
     *(dead_letters, jobs, export, import_, repair, convert, transfer, journal, serve, tokens, demo, completion),
 ):
     delayq.add_command(_command)

@@ -47,6 +47,9 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq run-now - < ids.txt": "Those whose ids are in a file",
         "delayq run-now --task shop.report": "All of a task, after a question",
     },
+    "move": {
+        "delayq move orders orders-eu": "What waits for a queue that has a new name, after a question",
+    },
     "purge": {
         "delayq purge orders mails": "Two queues, after a question",
     },

@@ -80,7 +80,7 @@ class JournaledLookup(Lookup):
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""
         words = ["not_delayed"] * len(messages)
-        rows = self._rows_of(queue, [message for message, _ in messages])
+        rows = self.rows_of(queue, [message for message, _ in messages])
         mine = [row for (message, _), row in zip(messages, rows, strict=True) if row]
         taken = {row.seq for row in self._claimed(self._journal.delete_rows([row.seq for row in mine], state=None))}
         in_redis = []
@@ -104,27 +104,28 @@ class JournaledLookup(Lookup):
         """
         now_ms = self._now_ms()
         far_ms = now_ms + self._client.options.journal_horizon * 1000
-        rows = self._rows_of(queue, [change.message for change in changes])
+        rows = self.rows_of(queue, [change.message for change in changes])
         words = ["due" if change.due_ms <= now_ms else "" for change in changes]
         near = {at for at, change in enumerate(changes) if not words[at] and change.due_ms <= far_ms}
-        brought, in_both = self._brought(changes, rows, near), self._in_both(changes, rows)
+        brought, in_both = self._brought(changes, rows, near), self.in_both(changes, rows)
         for at, both in in_both.items():
             if not words[at] and _read(changes[at].due_ms, changes[at].body) == _read(both.due_ms, both.body):
                 words[at] = "rescheduled"  # another caller does just this
                 tally(self._client, self._keys, queue, "reschedule", 1)
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
             if not words[at] and change.message.backup == JOURNAL and at not in brought:
-                words[at] = self._replace(queue, row, change)
+                words[at] = self.replace(queue, row, change)
+                tally(self._client, self._keys, queue, "reschedule", int(words[at] == "rescheduled"))
         left = [at for at, word in enumerate(words) if not word]
         for at in left:
             row = rows[at]
             if row is not None and changes[at].due_ms > row.due_ms:  # the row is never due before its message
-                self._journal.follow([(row.seq, self._addition(queue, changes[at], row))])
+                self._journal.follow([(row.seq, self.addition(queue, changes[at], row))])
         asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
         for at, word in zip(left, super().reschedule(queue, asked) if asked else [], strict=True):
             words[at] = word
             if word == "rescheduled" and at in in_both:
-                self._take_over(queue, changes[at], in_both[at])
+                self.take_over(queue, changes[at], in_both[at])
             self._follow(queue, changes[at], rows[at], word)
             if word == "rescheduled" and changes[at].due_ms > far_ms:
                 self._send_away(queue, changes[at], rows[at])
@@ -136,13 +137,14 @@ class JournaledLookup(Lookup):
         If Redis does not belong to the journal yet, a message of the journal becomes due now, and the first promoter
         pushes it: the word is ``rescheduled`` then.
         """
-        rows = self._rows_of(queue, [change.message for change in changes])
+        rows = self.rows_of(queue, [change.message for change in changes])
         words = [""] * len(changes)
-        brought, in_both = self._brought(changes, rows, set(range(len(changes)))), self._in_both(changes, rows)
+        brought, in_both = self._brought(changes, rows, set(range(len(changes)))), self.in_both(changes, rows)
         now_ms = self._now_ms()
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
             if change.message.backup == JOURNAL and at not in brought:
-                words[at] = self._replace(queue, row, change._replace(due_ms=now_ms))
+                words[at] = self.replace(queue, row, change._replace(due_ms=now_ms))
+                tally(self._client, self._keys, queue, "reschedule", int(words[at] == "rescheduled"))
         left = [at for at, word in enumerate(words) if not word]
         asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
         for at, word in zip(left, super().run_now(queue, asked) if asked else [], strict=True):
@@ -150,8 +152,8 @@ class JournaledLookup(Lookup):
             if word == "transferred" and row is not None:  # its row has come due as well
                 now = changes[at]._replace(due_ms=now_ms)
                 if at in in_both:
-                    self._take_over(queue, now, row)
-                self._journal.follow([(row.seq, self._addition(queue, now, row))])
+                    self.take_over(queue, now, row)
+                self._journal.follow([(row.seq, self.addition(queue, now, row))])
         return words
 
     def _brought(self, changes: Sequence[Change], rows: Sequence[Row | None], wanted: set[int]) -> set[int]:
@@ -160,7 +162,7 @@ class JournaledLookup(Lookup):
         there = self._bringing.bring([row for at, row in asked.items() if at in wanted])
         return {at for at, row in asked.items() if row.seq in there}
 
-    def _in_both(self, changes: Sequence[Change], rows: Sequence[Row | None]) -> dict[int, Row]:
+    def in_both(self, changes: Sequence[Change], rows: Sequence[Row | None]) -> dict[int, Row]:
         """Returns the waiting rows of messages in Redis that no promoter has pushed; see ``Bringing.in_both``."""
         asked = {
             at: row
@@ -170,27 +172,26 @@ class JournaledLookup(Lookup):
         both = self._bringing.in_both(list(asked.values()))
         return {at: row for at, row in asked.items() if row.seq in both}
 
-    def _take_over(self, queue: str, change: Change, row: Row) -> None:
+    def take_over(self, queue: str, change: Change, row: Row) -> None:
         """Lets a row that waits follow its message in Redis, so that nobody sends the message as it was."""
-        if self._bringing.take_over(row, self._addition(queue, change, row)):
-            super().discard(queue, [(self._as_in_redis(row.waiting), "")])
+        if self._bringing.take_over(row, self.addition(queue, change, row)):
+            super().discard(row.queue, [(self._as_in_redis(row.waiting), "")])
 
-    def _replace(self, queue: str, row: Row | None, change: Change) -> str:
-        """Changes when a message is due that waits in the journal. Returns the word for it."""
+    def replace(self, queue: str, row: Row | None, change: Change) -> str:
+        """Changes a message that waits in the journal, for a queue: its own or another. Returns the word for it."""
         if row is None:
             return "not_delayed"
         if self._promotion.claim_rows([row])[row.seq] == "pushed":  # it is in Redis by now, or has left it
             return "not_delayed"
-        [seq] = self._journal.replace([(row.seq, self._addition(queue, change, row))])
+        [seq] = self._journal.replace([(row.seq, self.addition(queue, change, row))])
         if seq is None:
             return "not_delayed"
         # Again, because a promoter may have dropped the claim before the row was replaced.
         if self._promotion.claim_rows([row])[row.seq] == "pushed":
-            if super().discard(queue, [(self._as_in_redis(row.waiting), "")]) != ["cancelled"]:
+            if super().discard(row.queue, [(self._as_in_redis(row.waiting), "")]) != ["cancelled"]:
                 self._claimed(self._journal.delete_rows([seq]))
                 return "not_delayed"
-            tally(self._client, self._keys, queue, "cancel", -1)
-        tally(self._client, self._keys, queue, "reschedule", 1)
+            tally(self._client, self._keys, row.queue, "cancel", -1)
         return "rescheduled"
 
     def _follow(self, queue: str, change: Change, row: Row | None, word: str) -> None:
@@ -199,7 +200,7 @@ class JournaledLookup(Lookup):
             return
         later = change.due_ms > row.due_ms
         if word == "rescheduled" and not later:
-            self._journal.follow([(row.seq, self._addition(queue, change, row))])
+            self._journal.follow([(row.seq, self.addition(queue, change, row))])
         elif word != "rescheduled" and later:
             self._journal.follow([(row.seq, _addition_of(row))])
 
@@ -208,7 +209,7 @@ class JournaledLookup(Lookup):
 
         In between it is in both, as while it is promoted.
         """
-        addition = self._addition(queue, change, row)
+        addition = self.addition(queue, change, row)
         seq = self._journal.replace([(row.seq, addition)], None)[0] if row else None
         if seq is None:
             [seq] = self._journal.add([addition])
@@ -220,14 +221,15 @@ class JournaledLookup(Lookup):
         else:  # it was cancelled, or changed again
             self._claimed(self._journal.delete_rows([seq]))
 
-    def _addition(self, queue: str, change: Change, row: Row | None) -> Addition:
+    def addition(self, queue: str, change: Change, row: Row | None) -> Addition:
+        """Returns a changed message in the form that the journal takes, for a queue."""
         message, due_ms = change.message, change.due_ms
         if self._client.backup == "list":
             due_ms = float(whole_ms(due_ms))
         identity = row.id if row else shared_id(message.id) or message.id
         return Addition(queue, identity, due_ms, message.priority, change.body, row.expire_ms if row else 0)
 
-    def _rows_of(self, queue: str, messages: Sequence[Waiting]) -> list[Row | None]:
+    def rows_of(self, queue: str, messages: Sequence[Waiting]) -> list[Row | None]:
         """Returns for each message its row as it was read: one that waits for a message of the journal, else any."""
         ids = {name for one in messages for name in (one.id, shared_id(one.id)) if name is not None}
         rows: dict[_Read, list[Row]] = {}

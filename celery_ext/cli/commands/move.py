@@ -1,0 +1,79 @@
+"""``delayq move``."""
+
+import click
+from redis.exceptions import ResponseError
+
+from celery_ext.cli.audited import audited
+from celery_ext.cli.broker import CliBroker, broker_in_words
+from celery_ext.cli.options import confirm, json_option, yes_option
+from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.progress import Bar
+from celery_ext.cli.queues import complete_queue, known_queues
+from celery_ext.cli.selecting import stoppable
+from celery_ext.cli.stderr import print_stderr
+from celery_ext.maintenance.move import QueueMove
+from celery_ext.maintenance.move import move as move_queue
+from kombu_delayq.store import OperatorStore
+
+
+@click.command()
+@click.argument("old", shell_complete=complete_queue)
+@click.argument("new", shell_complete=complete_queue)
+@yes_option
+@json_option()
+@click.pass_obj
+def move(broker: CliBroker, old: str, new: str, yes: bool, as_json: bool) -> None:
+    """Move all waiting messages of the queue OLD to the queue NEW, such as after a queue got a new name.
+
+    Messages keep their ids, due times, priorities and places in delay chains. Those that name OLD as their queue name
+    NEW, so that their retries go there. A queue that is spread over several moves with all of its parts. Messages that
+    are ready for a consumer stay: let a worker consume OLD until it is empty.
+
+    Each message moves once, whatever happens meanwhile: workers may run, and the command may be ended at any time and
+    called again. First let publishers use NEW: what comes into OLD after the command has passed stays there.
+    """
+    if old == new:
+        raise click.UsageError("OLD and NEW are the same queue")
+    with broker.store() as (connection, store):
+        store.check_version()
+        if new in store.queues.spread():
+            raise click.UsageError(f"{new!r} is spread over several queues; move to one of them, such as {new}.0")
+        names = [name for name in known_queues(broker, store, [old]) if name != new]
+        if not names:
+            raise SystemExit(1)
+        total = sum(map(store.queues.size, names))
+        what = f"{total:,} waiting {'message' if total == 1 else 'messages'} of queue {escaped(old)} to {escaped(new)}"
+        confirm(f"Move {what} on {broker_in_words(connection)}?", yes=yes)
+        work = [QueueMove(name, new) for name in names]
+        ended = _run(store, work, old, total)
+        moved, left = sum(one.moved for one in work), sum(map(store.queues.size, names))
+    if as_json:
+        click.echo(json_line({"queue": old, "to": new, "moved": moved, "left": left, "ended": ended}))
+    else:
+        click.echo(f"queue {escaped(old)}: {moved:,} messages moved to queue {escaped(new)}")
+    if not ended:
+        print_stderr(f"stopped; {left:,} messages are left in queue {old!r}: call it again for the rest")
+    elif left:
+        print_stderr(
+            f"{left:,} messages are left in queue {old!r}: they came meanwhile, or have no body. Call it again when "
+            f"nobody publishes to {old!r} any more"
+        )
+    raise SystemExit(int(not ended or bool(left)))
+
+
+def _run(store: OperatorStore, work: list[QueueMove], old: str, total: int) -> bool:
+    try:
+        with (
+            stoppable() as stop,
+            Bar("moving", total) as bar,
+            audited(store.audit, "move", {"queue": old, "to": work[0].to}) as counts,
+        ):
+            for one in work:
+                for count in move_queue(store, one, stop):
+                    counts["moved"] += count
+                    bar(counts["moved"], total)
+            return not stop()
+    except ResponseError:
+        moved = sum(one.moved for one in work)
+        print_stderr(f"{moved:,} of {total:,} messages were moved when it failed: call it again for the rest")
+        raise

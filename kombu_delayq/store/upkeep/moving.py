@@ -1,0 +1,128 @@
+"""The store's operations that move messages of a queue to another queue, such as one with a new name."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from kombu_delayq.connection.text import as_bytes, as_text, digest
+from kombu_delayq.message.pages import pages
+from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
+from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES
+from kombu_delayq.store.types import Waiting, hidden
+
+#: For how long it is remembered that the messages of a move have come, after nobody has them on their way, in s: for a
+#: process that has read them and stands still.
+REMEMBERED_S = 86_400
+
+
+class Move(NamedTuple):
+    """A waiting message that goes to another queue.
+
+    Attributes:
+        message: The message as it was read. If another message has its id now, that one stays as it is.
+        body: New body, which names the other queue.
+    """
+
+    message: Waiting
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Move(message={self.message!r}, body={hidden(self.body)})"
+
+
+class Moving(StorePart):
+    """Moves waiting messages from queue to queue. They keep due time, id and priority.
+
+    On a plain server a message moves in one step. Where Redis keeps its keys in hash slots, it takes two: they leave
+    their queue for a list in its slot, with the name of the move, and come into the other queue, which notes that name
+    in the same step. Whoever finds such a list finishes the move. So each message comes once, whoever dies when.
+    """
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client)
+        self._registry = registry
+
+    def move_to(self, queue: str, to: str, moves: Sequence[Move]) -> list[str]:
+        """Moves messages of one queue to another.
+
+        Args:
+            queue: The queue that they leave.
+            to: The queue to which they go.
+            moves: The messages, in the store's own form of backup.
+
+        Returns:
+            A word for each message: ``moved``; or, with nothing changed, ``not_delayed`` (it no longer waits there) or
+            ``changed`` (another body, or another due time, waits under its id by now).
+        """
+        words: list[str] = []
+        size = CHANGES_A_CALL[self._client.backup]
+        for part in pages(moves, size, MAX_BYTES, lambda one: len(one.body)):
+            words += (self._move_apart if self._keys.slots else self._move)(queue, to, part)
+        return words
+
+    def resume(self, queue: str) -> int:
+        """Finishes a move out of a queue whose process has died half way. Returns how many messages it has brought."""
+        if not self._keys.slots:
+            return 0
+        found = self._client.redis.lrange(self._keys.moving(queue), 0, -1)
+        if not found:
+            return 0
+        name, to, *rows = map(as_bytes, found)
+        self.arrive(queue, as_text(name), as_text(to), rows)
+        return len(rows) // 4
+
+    def _move(self, queue: str, to: str, part: Sequence[Move]) -> list[str]:
+        keys = [*self._client.stored(to), *self._client.stored(queue)]
+        reply = self._registry.run("move_to", to, keys, [self._client.wake(to), to, *args_of(part)])
+        return [as_text(word) for word in reply[1:]]
+
+    def _move_apart(self, queue: str, to: str, part: Sequence[Move]) -> list[str]:
+        while True:
+            words = self.depart(queue, to, part, uuid4().hex)
+            self.resume(queue)
+            if words != ["busy"]:
+                return words
+
+    def depart(self, queue: str, to: str, moves: Sequence[Move], name: str, done: str = "") -> list[str]:
+        """Takes messages out of a queue, on their way to another, in hash slots.
+
+        Args:
+            queue: The queue that they leave.
+            to: The queue to which they go.
+            moves: The messages.
+            name: Name of the move, which no other move has.
+            done: Name of a move whose messages have come, and are on their way no more.
+
+        Returns:
+            A word for each message, as of ``move_to``; or only ``busy``, while those of another move are on their way.
+        """
+        keys = [*self._client.stored(queue), self._keys.moving(queue)]
+        return list(map(as_text, self._client.run("depart", keys, [name, to, done, *args_of(moves)])))
+
+    def arrive(self, queue: str, name: str, to: str, rows: Sequence[bytes]) -> str:
+        """Puts messages of a move into the other queue, once, and ends the move, in hash slots.
+
+        Args:
+            queue: The queue that they left.
+            name: Name of the move.
+            to: The queue to which they go.
+            rows: Four items a message, as ``depart`` has left them: id, due time, priority, body.
+
+        Returns:
+            ``repeated`` if they had come before; else as ``Offered.place``.
+        """
+        arrived = self._keys.arrived(to, name)
+        keys = [*self._client.stored(to), arrived]
+        place = self._registry.run("arrive", to, keys, [self._client.wake(to), to, *rows])
+        # The list goes only if it is still that of this move: another process may have finished it, and begun its own.
+        self.depart(queue, to, (), "", done=name)
+        self._client.ask("EXPIRE", arrived, REMEMBERED_S)
+        return as_text(place)
+
+
+def args_of(moves: Sequence[Move]) -> list[Any]:
+    """Returns what the scripts are told of messages: id, SHA-1 of the body, due time, new body."""
+    args: list[Any] = []
+    for message, body in moves:
+        args += [as_bytes(message.id), digest(message.body or b""), repr(message.due_ms), body]
+    return args

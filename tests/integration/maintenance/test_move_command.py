@@ -1,0 +1,159 @@
+"""``delayq move``: the waiting messages of a queue go to another, each once."""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from celery_ext import browse
+from kombu_delayq.message.fields import info_of
+from kombu_delayq.store import DelayStore
+from tests.support.commands.shell import lines, run
+from tests.support.workers.backlogs import fill
+from tests.support.workers.harness import MakeProj, Proj
+
+pytestmark = pytest.mark.both_forms
+
+DUE = datetime(2100, 1, 1, tzinfo=UTC)
+
+#: Moves a queue, and waits for a line on stdin before some calls of a script, of which it prints the number.
+STEPPED = """
+import sys
+from celery_ext.cli import delayq
+from kombu_delayq.store.client import StoreClient
+of_registry, count = StoreClient.evalsha_command, 0
+def stepped(self, operation, *args):
+    global count
+    if operation in ("move_to", "depart", "arrive"):
+        count += 1
+        print(count, flush=True)
+        sys.stdin.readline()
+    return of_registry(self, operation, *args)
+StoreClient.evalsha_command = stepped
+delayq(sys.argv[1:])
+"""
+
+
+def _killed_before(proj: Proj, call: int) -> None:
+    """Runs ``delayq move old new``, and kills it before one of its calls of a script."""
+    args = [sys.executable, "-c", STEPPED, "-b", proj.server.url]
+    if proj.backup == "list":
+        args += ["-o", "backup=list"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*args, "move", "old", "new", "--yes"], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdin
+        for number in range(1, call + 1):
+            if process.stdout.readline() != f"{number}\n":
+                return  # it had less to do
+            if number < call:
+                process.stdin.write("\n")
+                process.stdin.flush()
+        process.kill()
+
+
+def _form(proj: Proj) -> list[str]:
+    return ["-o", "backup=list"] if proj.backup == "list" else []
+
+
+def test_all_that_waits_moves(proj: Proj) -> None:
+    """Messages keep id, due time, priority and arguments; those that name their queue name the other one."""
+    for n in range(250):
+        proj.send("record", n, eta=f"2100-01-01T00:{n % 60:02}:00+00:00", queue="old", task_id=f"t{n}", priority=n % 10)
+    before = [(task.id, task.due, task.priority, task.args) for task in browse(proj.app, "old")]
+    assert "--yes" in run(proj.server, *_form(proj), "move", "old", "new", code=2).stderr
+    done = run(proj.server, *_form(proj), "move", "old", "new", "--yes")
+    assert done.stdout == "queue old: 250 messages moved to queue new\n"
+    after = list(browse(proj.app, "new"))
+    assert [(task.id, task.due, task.priority, task.args) for task in after] == before
+    assert {info_of(task.body)["routing_key"] for task in after} == {"new"}
+    assert proj.delayed("old") == 0
+    again = lines(proj.server, *_form(proj), "move", "old", "new", "--yes") if proj.delayed("old") else []
+    assert again == []
+    with proj.connection() as connection:
+        store: DelayStore = connection.default_channel.store
+        [note] = store.audit.recent()
+    assert (note.action, note.count, note.what["queue"], note.what["to"]) == ("move", 250, "old", "new")
+
+
+def test_both_forms_of_backup_move(make_proj: MakeProj) -> None:
+    """Messages in the other form go to the form of the command, and then move."""
+    proj = make_proj()
+    other = make_proj(broker_transport_options={"backup": "hash" if proj.backup == "list" else "list"})
+    for n in range(5):
+        proj.send("record", n, eta=DUE, queue="old")
+        other.send("record", 10 + n, eta=DUE, queue="old")
+    assert "10 messages moved" in run(proj.server, *_form(proj), "move", "old", "new", "--yes").stdout
+    assert sorted(task.args[0] for task in browse(proj.app, "new")) == [*range(5), *range(10, 15)]
+
+
+@pytest.mark.parametrize("call", range(1, 9))
+def test_killed_anywhere_and_called_again(proj: Proj, call: int) -> None:
+    """Wherever it is killed, nothing is lost or doubled when it has run once more."""
+    fill(proj, "old", ((f"t{n}", DUE) for n in range(900 if proj.backup == "hash" else 300)))
+    count = proj.delayed("old")
+    _killed_before(proj, call)
+    ids = {task.id for task in browse(proj.app, "new")}
+    assert len(ids) < count
+    assert not ids & {task.id for task in browse(proj.app, "old")}
+    run(proj.server, *_form(proj), "move", "old", "new", "--yes")
+    assert Counter(task.id for task in browse(proj.app, "new")) == {f"t{n}": 1 for n in range(count)}
+    assert proj.delayed("old") == 0
+
+
+def test_while_workers_run(proj: Proj, tmp_path: Path) -> None:
+    """Tasks that come due while the queue moves, in commands that are killed, run once each, wherever they are."""
+    proj.worker("-Q", "old,new", concurrency=2)
+    proj.await_answers()
+    began = time.time()
+    tasks = ((f"t{n}", datetime.fromtimestamp(began + 3 + 9 * n / 400, UTC)) for n in range(400))
+    fill(proj, "old", tasks)
+    for call in (2, 3, 2):
+        _killed_before(proj, call)
+    run(proj.server, *_form(proj), "move", "old", "new", "--yes")
+    runs = proj.await_runs(400, timeout_s=90)
+    assert Counter(one["id"] for one in runs) == {f"t{n}": 1 for n in range(400)}
+    assert proj.delayed("old") == proj.delayed("new") == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "complaint"),
+    [
+        (["old", "old"], 2, "are the same queue"),
+        (["nope", "new"], 1, "queue 'nope' holds no delayed messages"),
+        (["old"], 2, "Missing argument"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(proj: Proj, args: list[str], code: int, complaint: str) -> None:
+    """The exit code and stderr say what is wrong, and nothing moves."""
+    proj.send("record", 1, eta=DUE, queue="old")
+    assert complaint in run(proj.server, "move", *args, "--yes", code=code).stderr
+    assert proj.delayed("old") == 1
+
+
+@pytest.mark.parametrize("journal", ["far", "all"])
+def test_messages_of_the_journal_move(make_proj: MakeProj, tmp_path: Path, journal: str) -> None:
+    """Far messages move in the database, near ones in Redis with their rows; their tasks then run in the new queue."""
+    url = f"sqlite:///{tmp_path / 'journal.db'}"
+    options = {"journal_url": url, "journal": journal, "journal_horizon": 3600, "journal_lead": 600}
+    proj = make_proj(broker_transport_options=options)
+    for n in range(10):
+        proj.send("record", n, countdown=8 if n < 5 else 7200 + n, queue="old", task_id=f"t{n}")
+    given = [part for name, value in options.items() for part in ("-o", f"{name}={json.dumps(value)}")]
+    done = run(proj.server, *given, *_form(proj), "move", "old", "new", "--yes")
+    assert done.stdout == "queue old: 10 messages moved to queue new\n"
+    found = {task.id: task for task in browse(proj.app, "new")}
+    assert sorted(found) == [f"t{n}" for n in range(10)]
+    assert {task.tier for task in found.values()} == {"redis", "journal"}
+    assert {info_of(task.body)["routing_key"] for task in found.values()} == {"new"}
+    assert list(browse(proj.app, "old")) == []
+    proj.worker("-Q", "new", concurrency=1)
+    assert sorted(one["id"] for one in proj.await_runs(5)) == [f"t{n}" for n in range(5)]
+    assert sorted(task.id for task in browse(proj.app, "new")) == [f"t{n}" for n in range(5, 10)]
