@@ -236,7 +236,7 @@ def kombu(subject: Subject) -> Findings:
     version = facts.versions()["kombu"]
     for fault in faults_of(version, ours=takes):
         yield Finding(
-            Level.WARNING,
+            Level.NOTICE if fault.ours else Level.WARNING,
             f"kombu {version}: {fault.effect}. See {fault.issue}",
             f"upgrade kombu to {fault.mended} or later",
             "reference/compatibility.md",

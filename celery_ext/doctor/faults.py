@@ -14,7 +14,7 @@ class Fault:
         issue: Where it is described.
         mended: The first release of kombu without it.
         effect: What happens.
-        ours: Whether processes on our transport have it, too.
+        ours: Whether processes on our transport have it, too. Such a fault stops no task.
     """
 
     issue: str

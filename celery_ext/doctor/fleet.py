@@ -107,7 +107,7 @@ def _faults(found: Sequence[Worker]) -> Findings:
     for fault in FAULTS:
         if fault.issue in having:
             yield Finding(
-                Level.WARNING,
+                Level.NOTICE if fault.ours else Level.WARNING,
                 f"{fault.effect}: {named(having[fault.issue])}. See {fault.issue}",
                 f"upgrade kombu to {fault.mended} or later there",
                 "reference/compatibility.md",
