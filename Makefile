@@ -87,9 +87,9 @@ unit: $(VENV)/.test
 # Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one. The
 # server of `delayq serve`, the journal and most commands know Celery and Redis only through what these tests cover. So do
 # the slow tests that are left out: what they prove are rules of this project.
-WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk cluster connection consume dead_letters delays \
+WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk cluster connection consume dead_letters delays doctor \
 	transfer transport waiting worker) \
-	$(addprefix --ignore=tests/integration/,connection/test_acl_journal.py cluster/test_views.py cluster/test_private_cluster.py \
+	$(addprefix --ignore=tests/integration/,connection/test_acl_journal.py cluster/test_views.py cluster/test_private_cluster.py doctor/test_django.py \
 	delays/test_chain_crashes.py transfer/test_forgetting.py transfer/test_limits.py waiting/test_queues_in_both_forms.py) \
 	--deselect=tests/integration/waiting/test_browse_tasks.py::test_what_waits_all_the_time_is_told_once
 
