@@ -73,6 +73,8 @@ class KnownJobs(StorePart):
             ``publishing``, the state of a job that has not ended.
         """
         word = as_text(self._client.run("drop", self._of_job(name), [int(at_any)]))
+        if self._parts is not None and word == "publishing" and not self._parts.staged_in(name):
+            return self.drop(name, at_any=True)  # who sent the last message did not note it yet
         # Parts stay behind a caller that died after the job as a whole.
         if self._parts is not None and word in ("dropped", "unknown") and self._parts.drop(name):
             word = "dropped"

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 import celery_ext.spark
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import spark_far
+from tests.bench.targets import spark_far, spark_partitions
 from tests.bench.targets.report import Figure, heading, machine
 
 TASK, QUEUE, HOUR_S = "orders.close", "orders", 3600
@@ -33,8 +33,9 @@ ROUNDS = 3
 @click.option("--quick", is_flag=True, help="100,000 rows instead of 1,000,000: two minutes, and rougher figures.")
 @click.option("--far-rows", default=20_000_000, show_default=True, help="Rows in the far tier; with --quick a tenth.")
 @click.option("--only-far", is_flag=True, help="Measure the far tier only.")
+@click.option("--only-partitions", is_flag=True, help="Measure what the number of partitions does only.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file.")
-def main(quick: bool, far_rows: int, only_far: bool, json_file: Path | None) -> None:
+def main(quick: bool, far_rows: int, only_far: bool, only_partitions: bool, json_file: Path | None) -> None:
     """Prints each measure with its target and whether it is met.
 
     Spark runs as local[2], with Redis on the same machine. A message has about 1 KB. Run it on a machine with nothing
@@ -49,7 +50,9 @@ def main(quick: bool, far_rows: int, only_far: bool, json_file: Path | None) -> 
         click.echo(f"{rows:,} rows, local[2]; Redis without persistence\n\n{heading()}")
         try:
             far = spark_far.measure(spark, server, far_rows // (10 if quick else 1), Path(directory))
-            for figure in far if only_far else chain(measure(spark, server, rows, Path(directory)), far):
+            parts = spark_partitions.measure(spark, server, rows)
+            chosen = [found for found, is_chosen in ((far, only_far), (parts, only_partitions)) if is_chosen]
+            for figure in chain(*(chosen or [measure(spark, server, rows, Path(directory)), parts, far])):
                 figures.append(figure)
                 click.echo(figure.line())
         finally:

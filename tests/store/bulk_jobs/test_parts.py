@@ -136,6 +136,37 @@ def test_staged_messages_of_all_parts_are_published(store: DelayStore) -> None:
     assert (found.state, found.enqueued, found.staged) == ("committed", 10, 0)
 
 
+def test_a_part_that_only_an_earlier_run_has_written(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a later run has not come to a queue, the part there is shown as superseded; the job runs."""
+    store, other = make(), make()
+    for queue in ("a", "b"):
+        store.jobs.enqueue(queue, begun(store), several(2))
+    monkeypatch.setattr(JobParts, "begin", lambda *_: None)
+    other.jobs.enqueue("a", begun(other), several(3))
+    found = store.jobs.find("j")
+    assert found is not None
+    assert (found.state, [(part.queue, part.state) for part in found.parts]) == (
+        "running",
+        [("a", "running"), ("b", "superseded")],
+    )
+
+
+def test_a_drop_that_was_cut_short_is_completed(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who drops the job again removes the parts, too; until then nobody can write to them."""
+    job = begun(store)
+    store.jobs.enqueue("a", job, several(2))
+    store.jobs.finish(job, "committed")
+    monkeypatch.setattr(JobParts, "drop", lambda *_: (_ for _ in ()).throw(ConnectionError))
+    with pytest.raises(ConnectionError):
+        store.jobs.drop("j")
+    monkeypatch.undo()
+    assert store.jobs.find("j") is None
+    assert store.jobs.enqueue("a", job, several(3)).word == "committed"
+    assert store.jobs.drop("j") == "dropped"
+    assert store.jobs.drop("j") == "unknown"
+    assert store.jobs.enqueue("a", begun(store), several(2)).fresh == 2
+
+
 def test_the_rate_is_that_of_the_whole_job(store: DelayStore) -> None:
     """A second's messages to one queue hold up another one; ids that were sent before take none of the rate."""
     job = begun(store, max_rate=100.0)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from click.testing import CliRunner, Result
 
@@ -24,14 +24,22 @@ BIN = Path(sys.executable).parent
 _APART: Any = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
 
 
-def run(server: PrivateRedis, *args: str, stdin: str | bytes = "", code: int = 0) -> Result:
+class Server(Protocol):
+    """A broker of the tests: one server, or a cluster."""
+
+    @property
+    def url(self) -> str:
+        """Broker URL."""
+
+
+def run(server: Server, *args: str, stdin: str | bytes = "", code: int = 0) -> Result:
     """Runs a command in this process, which has no terminal, and checks its exit code."""
     result = CliRunner(**_APART).invoke(delayq, ["--broker", server.url, *args], input=stdin)
     assert result.exit_code == code, (args, result.stdout, result.stderr, result.exception)
     return result
 
 
-def lines(server: PrivateRedis, *args: str, stdin: str = "", code: int = 0) -> list[dict[str, Any]]:
+def lines(server: Server, *args: str, stdin: str = "", code: int = 0) -> list[dict[str, Any]]:
     """Runs a command with ``--json``. Returns its lines, parsed."""
     return [json.loads(line) for line in run(server, *args, "--json", stdin=stdin, code=code).stdout.splitlines()]
 
