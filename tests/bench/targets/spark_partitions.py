@@ -11,7 +11,7 @@ from tests.bench.targets.report import Figure
 
 TASK, QUEUE = "orders.close", "orders"
 #: Numbers of partitions that the same rows are written from, on the two cores of ``local[2]``.
-PARTITIONS = (1, 2, 4, 8, 32, 128, 512)
+PARTITIONS = (1, 2, 4, 8, 32, 128)
 ROUNDS = 3
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark import task_id
+from celery_ext.spark import job, task_id
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.columns import Columns
@@ -70,6 +70,28 @@ def test_each_page_writes_its_rows(page: Path, run: Callable[..., Any], orders: 
     assert {message["headers"]["id"] for message in sent} == {task_id("orders.close", each) for each in IDS}
     assert len(sent) == len(IDS)
     assert sorted(kwargs(message)["order_id"] for message in sent) == sorted(IDS)
+
+
+def test_sql_and_a_first_look_write_their_rows(
+    run: Callable[..., Any], orders: DataFrame, redis_server: PrivateRedis, client: redis.Redis
+) -> None:
+    """The block for a new platform sends its rows; those of SQL make a view, whose rows become tasks, and once only."""
+    page = HOW_TO / "spark/platforms.md"
+    url = f'"broker_url", "{redis_server.url}"'
+    names = run(block(page, "first-look").replace('"broker_url_env", "SHOP_BROKER_URL"', url))
+    assert client.llen("first-look") == 100
+    unpaid = orders.selectExpr("order_id", "ordered_at", "CAST(NULL AS TIMESTAMP) AS paid_at")
+    unpaid.createOrReplaceTempView("orders")
+    [code] = [sql for sql in blocks(page, "sql") if "INSERT" in sql]
+    code = code.replace("broker_url_env 'SHOP_BROKER_URL'", f"broker_url '{redis_server.url}'")
+    made, inserted = [part for part in code.split(";") if part.strip()]
+    for statement in (made, inserted, inserted):
+        names["spark"].sql(statement)
+    due_ms = (ORDERED_AT + timedelta(minutes=30)).timestamp() * 1000
+    assert delayed(client, "orders") == {task_id("orders.close", one): due_ms for one in IDS}
+    found = job(redis_server.url, "close-orders-2026-11-20")
+    assert found is not None
+    assert (found.state, found.rows, found.sent) == ("committed", 3, 3)
 
 
 def test_columns_say_what_each_task_is(run: Callable[..., Any], orders: DataFrame, client: redis.Redis) -> None:
