@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from celery_ext.asynchronous.control import abrowse, acancel, acount, aget, areschedule, arun_now
+    from celery_ext.asynchronous.select import AsyncSelected, aselect
     from celery_ext.asynchronous.send import asend, asend_many
     from celery_ext.asynchronous.threads import aclose
     from celery_ext.bulk.send_many import send_many
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from celery_ext.worker.bootstrap import install
 
 __all__ = [
+    "AsyncSelected",
     "Call",
     "DelayChain",
     "DelayLevels",
@@ -32,6 +34,7 @@ __all__ = [
     "aget",
     "areschedule",
     "arun_now",
+    "aselect",
     "asend",
     "asend_many",
     "browse",
@@ -56,6 +59,8 @@ _MODULES = {
     "aget": "celery_ext.asynchronous.control",
     "areschedule": "celery_ext.asynchronous.control",
     "arun_now": "celery_ext.asynchronous.control",
+    "aselect": "celery_ext.asynchronous.select",
+    "AsyncSelected": "celery_ext.asynchronous.select",
     "asend": "celery_ext.asynchronous.send",
     "asend_many": "celery_ext.asynchronous.send",
     "browse": "celery_ext.waiting.control",

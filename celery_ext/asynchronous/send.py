@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from celery_ext.asynchronous.threads import Loop, in_thread
@@ -70,7 +69,7 @@ async def asend_many(
     """
     loop = Loop()
     from_loop = _from_loop(loop, aiter(calls)) if isinstance(calls, AsyncIterable) else calls
-    told = None if on_sent is None else partial(_tell, loop, on_sent)
+    told = None if on_sent is None else partial(loop.tell, on_sent)
     try:
         return await in_thread(app, partial(send_many, app, task, _checked(loop, from_loop), on_sent=told, **options))
     finally:
@@ -98,12 +97,3 @@ def _from_loop(loop: Loop, calls: AsyncIterator[T]) -> Iterator[T]:
 
     while found := loop.run(page):
         yield from found
-
-
-def _tell(loop: Loop, on_sent: Callable[[list[str]], Awaitable[object] | object], ids: list[str]) -> None:
-    async def tell() -> None:
-        answer = on_sent(ids)
-        if isawaitable(answer):
-            await answer
-
-    loop.run(tell)

@@ -2,9 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextvars import copy_context
+from inspect import isawaitable
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -52,18 +53,22 @@ class Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._is_left = Event()
+        self._left = Event()
         self._asked: Future[Any] | None = None
 
     def leave(self) -> None:
         """Ends the call in the thread at its next step, and cancels what it has asked of the loop."""
-        self._is_left.set()
+        self._left.set()
         if self._asked is not None:
             self._asked.cancel()
 
+    def is_left(self) -> bool:
+        """Whether nobody waits for the call any more."""
+        return self._left.is_set()
+
     def check(self) -> None:
         """Raises Abandoned if nobody waits for the call any more."""
-        if self._is_left.is_set():
+        if self.is_left():
             raise Abandoned
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -85,12 +90,26 @@ class Loop:
             asking.close()
             raise Abandoned from None
         self._asked = asked
-        if self._is_left.is_set():
+        if self.is_left():
             asked.cancel()
         try:
             return asked.result()
         except CancelledError:
             raise Abandoned from None
+
+    def tell(self, listener: Callable[..., Awaitable[object] | object], *news: Any) -> None:
+        """Calls a listener in the loop, and awaits what it returns if that can be awaited.
+
+        Raises:
+            Abandoned: Nobody waits for the call any more. The listener is not called then.
+        """
+
+        async def call() -> None:
+            answer = listener(*news)
+            if isawaitable(answer):
+                await answer
+
+        self.run(call)
 
 
 async def aclose(app: "Celery[Any]") -> None:

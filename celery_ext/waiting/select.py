@@ -31,7 +31,7 @@ PAGE, PAGE_S = 500, 1.0
 
 
 def select(
-    app: "Celery",
+    app: "Celery[Any]",
     *,
     task: str | None = None,
     queues: str | Iterable[str] | None = None,
@@ -80,7 +80,7 @@ class Selected:
     to the audit in Redis.
     """
 
-    def __init__(self, app: "Celery", selection: Selection) -> None:
+    def __init__(self, app: "Celery[Any]", selection: Selection) -> None:
         self._app, self._selection = app, selection
 
     def __repr__(self) -> str:
