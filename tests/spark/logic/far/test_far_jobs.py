@@ -11,7 +11,8 @@ import redis
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark.errors import BadRow, InvalidSparkOption, StragglerRefused
+from celery_ext.spark import job
+from celery_ext.spark.errors import BadRow, InvalidSparkOption, JobCommittedBefore, StragglerRefused
 from celery_ext.spark.far.filesystem import Files
 from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.options import WriteOptions
@@ -105,6 +106,46 @@ def test_a_driver_that_was_killed(
         Run(redis_server, tmp_path, **options).whole()
         assert everywhere(client, tmp_path) == Counter(IDS)
     assert len(FarTier.of(str(tmp_path)).manifests()) == 1
+    found = job(redis_server.url, "j")
+    assert found is not None
+    late = len(waiting_ids(tmp_path))
+    assert (found.state, found.rows, found.late, found.sent) == ("committed", len(IDS), late, len(IDS) - late)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_committed_job_is_refused_where_that_is_wanted(
+    redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, is_forgotten: bool
+) -> None:
+    """With ``on_committed=fail`` a job of the tier is refused, also once Redis has forgotten it."""
+    Run(redis_server, tmp_path).whole()
+    if is_forgotten:
+        client.delete("delayq:job:j")
+    with pytest.raises(JobCommittedBefore, match=r"job j\b.* committed"):
+        Run(redis_server, tmp_path, on_committed="fail")
+    assert everywhere(client, tmp_path) == Counter(IDS)
+
+
+def test_a_run_that_another_has_committed_meanwhile(
+    redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path
+) -> None:
+    """Two drivers begin a job before either has committed it: with ``on_committed=fail`` the slower one fails."""
+    slower = Run(redis_server, tmp_path, far=None, on_committed="fail")
+    Run(redis_server, tmp_path, far=None).whole()
+    with pytest.raises(JobCommittedBefore, match=rf"job j was committed at .*, with {len(IDS)} tasks"):
+        slower.whole()
+
+
+def test_a_job_that_still_publishes_is_completed(
+    redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that died while it sent staged messages leaves them to the next run, also with ``on_committed=fail``."""
+    options = {"far": None, "delivery": "staged", "on_committed": "fail"}
+    with monkeypatch.context() as patched:
+        patched.setattr(BulkJobs, "publish", _killed_at(BulkJobs, "publish", 1))
+        with pytest.raises(Killed):
+            Run(redis_server, tmp_path, **options).whole()
+    Run(redis_server, tmp_path, **options).whole()
+    assert everywhere(client, tmp_path) == Counter(IDS)
 
 
 def _killed_at(where: Any, name: str, call: int) -> Callable[..., Any]:
