@@ -1,22 +1,15 @@
 """Checks of what waits at a broker, and of who is there to move it on."""
 
-from typing import TYPE_CHECKING
-
-from celery_ext.connection import look_at_journal
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, named
 from celery_ext.doctor.subject import Subject
-from celery_ext.spreading.rows import Spreads, members_of
-
-if TYPE_CHECKING:
-    from kombu_delayq.store.queues import QueueStats
 
 
 def leader(subject: Subject) -> Findings:
     """Does a transfer worker lead, and keep up?"""
     store = subject.the_store
     if store.leases.leader() is None:
-        delayed = sum(stats.delayed for stats in _overview(subject))
+        delayed = sum(stats.delayed for stats in subject.overview)
         yield Finding(
             Level.ERROR if delayed else Level.WARNING,
             "no transfer worker runs: nothing that is due will be delivered"
@@ -28,7 +21,7 @@ def leader(subject: Subject) -> Findings:
     lease_ms = store.options.lease_ttl * 1000
     late = [
         stats
-        for stats in _overview(subject)
+        for stats in subject.overview
         if stats.overdue and stats.overdue_ms > 2 * lease_ms and store.options.limits_of(stats.queue) is None
     ]
     if late:
@@ -49,7 +42,7 @@ def consumers(subject: Subject) -> Findings:
     if subject.workers is not None:
         consumed |= {queue for worker in subject.workers for queue in worker.queues}
     consumed |= store.figures.held().keys() | letters
-    idle = [stats for stats in _overview(subject) if (stats.ready or stats.overdue) and stats.queue not in consumed]
+    idle = [stats for stats in subject.overview if (stats.ready or stats.overdue) and stats.queue not in consumed]
     if idle:
         count = sum(stats.ready + stats.overdue for stats in idle)
         yield Finding(
@@ -62,7 +55,7 @@ def consumers(subject: Subject) -> Findings:
 
 def unreadable(subject: Subject) -> Findings:
     """Can each queue be read?"""
-    for stats in _overview(subject):
+    for stats in subject.overview:
         if stats.error:
             yield Finding(
                 Level.ERROR,
@@ -104,7 +97,7 @@ def prefixes(subject: Subject) -> Findings:
 
 def journal(subject: Subject) -> Findings:
     """Does the database of the journal answer, and has Redis lost nothing?"""
-    _, state = look_at_journal(subject.the_store, counted=False)
+    _, state = subject.journal
     if state is None:
         return
     if state.error:
@@ -129,11 +122,3 @@ def journal(subject: Subject) -> Findings:
             "start a worker with the option journal_url, or `celery -A app delayq journal run`",
             "troubleshooting.md#nobody-promotes-or-promotion-is-behind",
         )
-
-
-def _overview(subject: Subject) -> "list[QueueStats]":
-    """Counts the messages of all queues that Redis or the app know, and of their parts."""
-    store, _ = look_at_journal(subject.the_store, counted=False)
-    of_app = list(subject.app.amqp.queues) if subject.app is not None else []
-    names = sorted({*store.queues.names(), *of_app})
-    return store.figures.overview(members_of(Spreads.of(store).rows(names)))

@@ -2,14 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 
+from celery_ext.connection import look_at_journal
 from celery_ext.delays.install import is_installed
 from celery_ext.doctor.workers import Worker
+from celery_ext.spreading.rows import Spreads, members_of
 from kombu_delayq.options import NAMES, Options, parse
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.queues import QueueStats
+
+if TYPE_CHECKING:
+    from celery_ext.journal.state import JournalState
 
 
 @dataclass
@@ -51,6 +58,19 @@ class Subject:
         """The workers, for a check that needs them."""
         assert self.workers is not None  # noqa: S101  # such a check is not made without
         return self.workers
+
+    @cached_property
+    def journal(self) -> "tuple[OperatorStore, JournalState | None]":
+        """The store to read from, and how its journal is; looked at once, because a database may be slow to be away."""
+        return look_at_journal(self.the_store, counted=False)
+
+    @cached_property
+    def overview(self) -> list[QueueStats]:
+        """Figures of all queues that Redis or the app know, and of their parts."""
+        store, _ = self.journal
+        of_app = list(self.app.amqp.queues) if self.app is not None else []
+        names = sorted({*store.queues.names(), *of_app})
+        return store.figures.overview(members_of(Spreads.of(store).rows(names)))
 
     @property
     def transport_options(self) -> dict[str, Any]:

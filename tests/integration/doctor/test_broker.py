@@ -1,8 +1,10 @@
 """Checks of what waits at a broker."""
 
 import json
+from pathlib import Path
 
 from celery_ext.doctor.finding import Finding
+from tests.support.conditions import until
 from tests.support.examining import levels
 from tests.support.examining import look as look_at
 from tests.support.store.consuming import ME, end_lease, lives, message, take
@@ -27,7 +29,8 @@ def test_a_worker_leads_and_consumes(proj: Proj) -> None:
     """With a worker of the app nothing is found."""
     proj.worker(pool="solo")
     proj.send("record", countdown=3600)
-    for check in ("leader", "consumers", "queues", "in-hand", "prefixes", "journal"):
+    until(lambda: look("leader", proj) == [])  # it begins to lead a moment after it is ready
+    for check in ("consumers", "queues", "in-hand", "prefixes", "journal"):
         assert look(check, proj) == [], check
 
 
@@ -61,6 +64,18 @@ def test_messages_in_the_hands_of_nobody_are_found(proj: Proj) -> None:
         store.consumers.leave(ME, "q")
     [found] = look("in-hand", proj)
     assert (found.level, found.found[:10], "delayq repair" in found.do) == ("warning", "2 messages", True)
+
+
+def test_a_journal_is_looked_at(make_proj: MakeProj, tmp_path: Path) -> None:
+    """Nobody promotes; and a database that is away is an error without a password, and hides no figures of Redis."""
+    proj = make_proj(broker_transport_options={"journal_url": f"sqlite:///{tmp_path}/journal.db"})
+    [found] = look("journal", proj)
+    assert (found.level, "nobody promotes" in found.found) == ("warning", True)
+    away = {"journal_url": "postgresql+psycopg://delayq:s3cret@localhost:1/delayq"}
+    proj = make_proj(broker_transport_options=away)
+    [found] = look("journal", proj)
+    assert (found.level, "does not answer" in found.found, "s3cret" in found.found) == ("error", True, False)
+    assert look("queues", proj) == []
 
 
 def test_messages_under_other_prefixes_are_found(make_proj: MakeProj) -> None:
