@@ -14,6 +14,8 @@ from kombu_delayq.message.times import ms_of
 
 #: A test that runs more tasks in one call is taken for one whose tasks send each other for ever.
 MOST_RUNS = 10_000
+#: By how much sums of times may differ, in s.
+_ROUNDING_S = 0.001
 
 
 class DelayedTasks:
@@ -90,7 +92,11 @@ class DelayedTasks:
             What has run.
         """
         end_s = self._clock.still_s() + seconds_of(duration)
-        return self._run(lambda task: self._sending.left_s(task) <= end_s - self._clock.still_s(), end_s, propagate)
+
+        def is_due(task: DelayedTask) -> bool:
+            return self._sending.left_s(task) <= end_s - self._clock.still_s() + _ROUNDING_S
+
+        return self._run(is_due, end_s, propagate)
 
     def run_due(self, now: datetime | None = None, *, propagate: bool = True) -> list[Ran]:
         """Runs what is due, and what was sent without a delay, in order.

@@ -98,7 +98,10 @@ class Found(list[DelayedTask]):
 
 def line(task: DelayedTask, left_s: float) -> str:
     """Returns a waiting task as a line of text."""
-    given = ", ".join(part for part in (task.argsrepr.strip("()[]").rstrip(","), task.kwargsrepr.strip("{}")) if part)
+    if isinstance(task.args, list) and isinstance(task.kwargs, dict):
+        given = ", ".join([*map(repr, task.args), *(f"{name}={value!r}" for name, value in task.kwargs.items())])
+    else:
+        given = f"{task.argsrepr}, {task.kwargsrepr}"
     return f"{task.name}({given}) {durations.in_words(left_s)}, queue {task.queue}"
 
 

@@ -1,8 +1,9 @@
 """The store in memory, with which apps are tested, gives the same answers as the store on Redis."""
 
+import inspect
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -151,6 +152,24 @@ def test_both_stores_give_the_same_answers(make_store: MakeStore) -> None:
             max_examples=30, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
         ),
     )
+
+
+def test_the_twin_takes_the_same_arguments(make_store: MakeStore) -> None:
+    """Each operation of the store in memory has the arguments of the operation on Redis."""
+    real, twin = make_store(), new_twin([])
+    compared = 0
+    for part, own in vars(twin).items():
+        for name, method in inspect.getmembers(own, inspect.ismethod):
+            if not name.startswith("_"):
+                expected = inspect.signature(getattr(getattr(real, part), name)).parameters
+                given = inspect.signature(method).parameters
+                assert _defaults(given) == _defaults(expected), (part, name)
+                compared += 1
+    assert compared > 20
+
+
+def _defaults(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    return {name: (parameter.default, parameter.kind) for name, parameter in parameters.items()}
 
 
 class TestSearch:

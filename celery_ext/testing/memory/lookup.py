@@ -1,7 +1,6 @@
 """The twin of the store's operations that find, change and read waiting messages."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
 from math import inf
 from typing import TypeVar
 
@@ -9,9 +8,12 @@ from celery_ext.testing.memory.shelf import Kept, Shelf
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, Waiting
+from kombu_delayq.store.types import Cursor, Page, Part, QueueForm, Scanned, Waiting
 
 T = TypeVar("T")
+
+#: Digits of a message's number, at the beginning of what a page knows it by.
+_ORDER_DIGITS = 12
 
 #: The form of backup that this store shows.
 BACKUP = "hash"
@@ -50,9 +52,14 @@ class MemoryLookup:
         return found
 
     def cancel(
-        self, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]] | None = None
+        self,
+        queues: Sequence[str],
+        ids: Sequence[str],
+        found: dict[str, list[Waiting]] | None = None,
+        *,
+        job: str = "",
     ) -> dict[str, list[Waiting]]:
-        """Removes the waiting messages of some ids, as ``Lookup.cancel``."""
+        """Removes the waiting messages of some ids, as ``Lookup.cancel``. There are no bulk jobs here."""
         found = {} if found is None else found
         with self._shelf.lock:
             for identity in ids:
@@ -111,9 +118,9 @@ class MemoryLookup:
 
 
 class MemoryScan:
-    """The twin of those operations of ``kombu_delayq.store.viewing.scan.Scan`` that show and select messages.
+    """The twin of those operations of ``kombu_delayq.store.viewing.scan.Scan`` that show messages.
 
-    A part is always a whole queue: those that share one among the readers of a Spark job have no twin.
+    Those that share a queue among the readers of a Spark job have no twin.
 
     Args:
         shelf: The messages.
@@ -127,25 +134,19 @@ class MemoryScan:
     ) -> Page:
         """Reads a page of the waiting messages of a queue, as ``Scan.browse``."""
         ends = dict(after.ends) if after is not None else {}
-        member, due = ends.get(BACKUP, (b"", b""))
-        place = (float(due), int(member)) if due else (-inf, -1)
-        left = [kept for kept in self._within(queue, from_ms, to_ms) if kept.place > place]
-        read = list(islice(left, count))
-        places = tuple((BACKUP, (b"%d" % kept.order, as_bytes(repr(kept.due_ms)))) for kept in read)
+        left = self._behind(queue, ends.get(BACKUP), from_ms, to_ms)
+        read = left[:count]
+        places = tuple((BACKUP, (_member(kept), as_bytes(repr(kept.due_ms)))) for kept in read)
         return Page([kept.message for kept in read], len(read) < len(left), ends | dict(places), places)
 
     def scan(
         self, part: Part, after: Scanned | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 500
     ) -> Scanned:
-        """Reads a page of the messages of a queue, without bodies, as ``Scan.scan``."""
-        place = (-inf, -1)
-        if after is not None and after.last is not None:
-            member, due = after.last
-            place = (float(due), _order_of(member))
-        left = [kept for kept in self._within(part.queue, from_ms, to_ms) if kept.place > place]
+        """Reads a page of the messages of a queue, without bodies, as ``Scan.scan``. A queue is one part here."""
+        left = self._behind(part.queue, after.last if after is not None else None, from_ms, to_ms)
         read = left[:count]
         return Scanned(
-            [b"%d %s" % (kept.order, as_bytes(kept.message.id)) for kept in read],
+            [_member(kept) for kept in read],
             [as_bytes(repr(kept.due_ms)) for kept in read],
             [len(kept.message.body or b"") for kept in read],
             len(read) < len(left),
@@ -153,7 +154,7 @@ class MemoryScan:
 
     def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
         """Returns the ids under which messages are stored, as ``Scan.ids``."""
-        return [member.partition(b" ")[2] for member in members]
+        return [member[_ORDER_DIGITS:] for member in members]
 
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
@@ -163,9 +164,15 @@ class MemoryScan:
         """Counts messages as ``count`` does, by queue."""
         return {QueueForm(queue, BACKUP): self.count(queue, from_ms, to_ms) for queue in queues}
 
+    def _behind(self, queue: str, end: Cursor | None, from_ms: float, to_ms: float) -> list[Kept]:
+        """Returns the messages behind the end of a page."""
+        place = (-inf, -1) if end is None else (float(end[1]), int(end[0][:_ORDER_DIGITS]))
+        return [kept for kept in self._within(queue, from_ms, to_ms) if kept.place > place]
+
     def _within(self, queue: str, from_ms: float, to_ms: float) -> Iterator[Kept]:
         return (kept for kept in self._shelf.of(queue) if from_ms <= kept.due_ms < to_ms)
 
 
-def _order_of(member: bytes) -> int:
-    return int(member.partition(b" ")[0])
+def _member(kept: Kept) -> bytes:
+    """Returns by what a page knows a message."""
+    return b"%0*d" % (_ORDER_DIGITS, kept.order) + as_bytes(kept.message.id)

@@ -1,6 +1,6 @@
 """A store in memory, with the operations of ``DelayStore`` that an app, its channels and its tasks use."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -146,8 +146,8 @@ class MemoryChains:
     def __init__(self, shelf: Shelf, delivery: MemoryDelivery, refused: set[str], chains: set[str]) -> None:
         self._shelf, self._delivery, self._refused, self._chains = shelf, delivery, refused, chains
 
-    def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0) -> str:
-        """Stores the next step of a delay chain, as ``DelayChains.step``."""
+    def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0, *, stores: bool = True) -> str:
+        """Stores the next step of a delay chain, as ``DelayChains.step``; there is no other place to store it."""
         identity = as_text(offer.id)
         with self._shelf.lock:
             self._shelf.queues.add(queue)
@@ -176,7 +176,7 @@ class MemoryChains:
             self._refused.update(ids)
             return Refused(sorted(self._shelf.queues), {identity for identity in ids if identity in self._chains})
 
-    def accept(self, ids: Iterable[str]) -> int:
+    def accept(self, ids: Sequence[str]) -> int:
         """Undoes ``refuse``. Returns how many of the ids were noted."""
         noted = self._refused.intersection(ids)
         self._refused.difference_update(noted)
@@ -187,10 +187,10 @@ class MemoryChains:
 
 
 class MemoryAudit:
-    """The twin of ``kombu_delayq.store.viewing.audit.Audit``; it keeps no lines."""
+    """The twin of ``kombu_delayq.store.viewing.audit.Audit``, which writes to the log alone."""
 
     def note(self, who: str, action: str, what: Mapping[str, Any], count: int) -> bool:
-        """Notes what somebody has done in the log ``kombu_delayq.audit``, as ``Audit.note``."""
+        """Notes what somebody has changed, as ``Audit.note``."""
         log_change(who, action, what, count)
         return True
 

@@ -1,0 +1,5 @@
+"""The project."""
+
+from shop.celery import app
+
+__all__ = ["app"]

@@ -1,0 +1,76 @@
+"""The fixture beside libraries that fake the time of day."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from celery_ext.testing.clock import Clock
+from celery_ext.testing.delayed_tasks import DelayedTasks
+from tests.integration.testing.conftest import Shop
+
+freezegun: Any = pytest.importorskip("freezegun", reason="the extra `test` brings it")
+time_machine: Any = pytest.importorskip("time_machine", reason="the extra `test` brings it")
+
+FRIDAY, MONDAY = datetime(2026, 5, 1, 12, tzinfo=UTC), datetime(2026, 5, 4, 8, tzinfo=UTC)
+
+
+@pytest.fixture(params=["time-machine", "time-machine, ticking", "freezegun", "freezegun, ticking"])
+def travel(request: pytest.FixtureRequest) -> Any:
+    """Returns a context that moves the time to a moment, and can move it on."""
+    ticking = "ticking" in request.param
+    if "freezegun" in request.param:
+        return lambda moment: freezegun.freeze_time(moment, tick=ticking)
+    return lambda moment: time_machine.travel(moment, tick=ticking)
+
+
+@pytest.mark.parametrize("delayed_tasks_broker", ["memory"], indirect=True)
+def test_the_clock_moves_along(delayed_tasks: DelayedTasks, shop: Shop, travel: Any) -> None:
+    """When somebody moves the time of day, what has come due runs, countdowns and etas alike, and sees that time."""
+    seen = []
+
+    @shop.app.task(shared=False, name="shop.look")
+    def look() -> None:
+        seen.append(datetime.now(UTC))
+
+    with travel(FRIDAY) as moved:
+        look.apply_async(countdown=3600)
+        look.apply_async(eta=MONDAY)
+        assert delayed_tasks.has(look, in_="1h")
+        assert delayed_tasks.has(look, at=MONDAY)
+        moved.move_to(FRIDAY + timedelta(minutes=59))
+        assert delayed_tasks.run_due() == []
+        moved.move_to(FRIDAY + timedelta(minutes=60, seconds=1))
+        assert len(delayed_tasks.run_due()) == 1
+        moved.move_to(MONDAY)
+        assert len(delayed_tasks.run_due()) == 1
+        assert [moment.replace(second=0, microsecond=0) for moment in seen] == [FRIDAY + timedelta(hours=1), MONDAY]
+
+
+@pytest.mark.parametrize("delayed_tasks_broker", ["memory"], indirect=True)
+def test_both_ways_may_be_mixed(delayed_tasks: DelayedTasks, shop: Shop, travel: Any) -> None:
+    """``advance`` goes on from a time that somebody has moved to, and back when the time does."""
+    shop.remind.apply_async(("before",), countdown=7200)
+    with travel(datetime.now(UTC) + timedelta(hours=1)):
+        shop.remind.apply_async(("then",), countdown=600)
+        delayed_tasks.advance("9m")
+        assert shop.done == []
+        delayed_tasks.advance("2m")
+        assert shop.done == ["then"]
+    delayed_tasks.advance("1h45m")  # and 11 minutes before: the hour of the journey does not count
+    assert shop.done == ["then"]
+    delayed_tasks.advance("5m")
+    assert shop.done == ["then", "before"]
+
+
+def test_a_slow_test_changes_no_countdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that a test itself takes counts for the clock that goes on, and not for the one that stands still."""
+    passed_s = [0.0]
+    for name in ("time.time", "time.clock_gettime"):
+        monkeypatch.setattr(name, lambda *kind: 1_000_000.0 + passed_s[0])
+    clock = Clock()
+    still_s, now_s = clock.still_s(), clock.now_s()
+    passed_s[0] = 100.0
+    assert (clock.still_s(), clock.now_s()) == (still_s, now_s + 100)
+    clock.skip(50)
+    assert (clock.still_s(), clock.now_s()) == (still_s + 50, now_s + 150)
