@@ -49,6 +49,11 @@ Exit codes:
 """
 
 
+def _refuse_app(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        raise click.UsageError(f"the app belongs to Celery's command: celery -A {given} delayq …")
+
+
 @click.group(
     cls=QuietGroup,
     readers=("status", "doctor", "list", "count", "show", "export"),
@@ -87,6 +92,7 @@ Exit codes:
     envvar="DELAYQ_AUDIT_LOG",
     help="Append a line to this file for whatever the command changes, as the log kombu_delayq.audit has it.",
 )
+@click.option("-A", "--app", metavar="APP", expose_value=False, is_eager=True, hidden=True, callback=_refuse_app)
 @click.option(
     "-C", "--no-color", is_flag=True, help="Print no colours. So does a variable NO_COLOR; FORCE_COLOR asks for them."
 )

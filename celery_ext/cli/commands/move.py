@@ -34,6 +34,8 @@ def move(broker: CliBroker, old: str, new: str, yes: bool, as_json: bool) -> Non
     """
     if old == new:
         raise click.UsageError("OLD and NEW are the same queue")
+    if not new:
+        raise click.UsageError("the name NEW is empty")
     with broker.store() as (connection, store):
         store.check_version()
         if new in store.queues.spread():

@@ -72,6 +72,13 @@ def test_what_is_not_understood_exits_with_2(args: list[str]) -> None:
     assert result.exit_code == 2, result.output
 
 
+def test_who_names_an_app_is_told_how() -> None:
+    """An app is named as for all commands of Celery; delayq alone takes none."""
+    result = CliRunner().invoke(delayq, ["-A", "shop", "status"])
+    assert result.exit_code == 2
+    assert "celery -A shop delayq" in result.output
+
+
 def test_a_misspelled_transport_option_is_refused_by_name(proj: Proj) -> None:
     """`-o tranfer=false` fails, and says what was meant."""
     result = run(proj.server, "-o", "tranfer=false", "status", code=1)

@@ -127,6 +127,7 @@ def test_while_workers_run(proj: Proj, tmp_path: Path) -> None:
     ("args", "code", "complaint"),
     [
         (["old", "old"], 2, "are the same queue"),
+        (["old", ""], 2, "the name NEW is empty"),
         (["nope", "new"], 1, "queue 'nope' holds no delayed messages"),
         (["old"], 2, "Missing argument"),
     ],
