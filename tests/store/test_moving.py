@@ -3,10 +3,12 @@
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
 from kombu_delayq.store.upkeep.moving import Move
+from tests.support.slots import SLOTS
 from tests.support.store.keyspace import FUTURE_MS, ODD_IDS, waiting
 
 
@@ -32,6 +34,16 @@ def test_messages_keep_all_but_their_queue(store: DelayStore) -> None:
     assert len(store.lookup.get(["new"], ["same"])["same"]) == 3
     assert all((one.body or b"").endswith(b" moved") for one in after)
     assert "new" in store.queues.names()
+
+
+@pytest.mark.skipif(not SLOTS, reason="on a plain server any name will do")
+def test_no_message_leaves_for_a_queue_that_cannot_be(store: DelayStore) -> None:
+    """A name that Redis Cluster has no slot for is refused before messages are on their way."""
+    store.delivery.offer("old", waiting("a"))
+    with pytest.raises(InvalidQueueName):
+        store.moving.move_to("old", "new{", moves_of(store))
+    assert store.queues.size("old") == 1
+    assert store.moving.move_to("old", "new", moves_of(store)) == ["moved"]
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)

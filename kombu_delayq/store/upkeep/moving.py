@@ -53,7 +53,11 @@ class Moving(StorePart):
         Returns:
             A word for each message: ``moved``; or, with nothing changed, ``not_delayed`` (it no longer waits there) or
             ``changed`` (another body, or another due time, waits under its id by now).
+
+        Raises:
+            InvalidQueueName: The other queue cannot be in Redis Cluster. No message has left its queue.
         """
+        self._keys.check_queue(to)
         words: list[str] = []
         size = CHANGES_A_CALL[self._client.backup]
         for part in pages(moves, size, MAX_BYTES, lambda one: len(one.body)):
