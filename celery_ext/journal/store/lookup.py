@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from celery_ext.journal.store.bringing import Bringing
 from celery_ext.journal.store.jobs import count_cancelled
 from celery_ext.journal.store.losses import Losses
+from celery_ext.journal.store.matching import as_read, rows_as_read, rows_at_any_time
 from celery_ext.journal.store.queues import tally
 from celery_ext.journal.table import WAITING, Addition, Journal, Row
 from kombu_delayq.connection.replies import time_ms
@@ -15,9 +16,6 @@ from kombu_delayq.store.lookup import Change, Lookup
 from kombu_delayq.store.types import JOURNAL, Waiting
 from kombu_delayq.store.upkeep.promotion import Promotion
 from kombu_delayq.store.viewing.scan import whole_ms
-
-#: Due time and body of a message, by which a row is known.
-_Read = tuple[float, bytes]
 
 
 class JournaledLookup(Lookup):
@@ -104,12 +102,12 @@ class JournaledLookup(Lookup):
         """
         now_ms = self._now_ms()
         far_ms = now_ms + self._client.options.journal_horizon * 1000
-        rows = self.rows_of(queue, [change.message for change in changes])
+        rows = self.rows_of(queue, [change.message for change in changes], at_any_time=True)
         words = ["due" if change.due_ms <= now_ms else "" for change in changes]
         near = {at for at, change in enumerate(changes) if not words[at] and change.due_ms <= far_ms}
         brought, in_both = self._brought(changes, rows, near), self.in_both(changes, rows)
         for at, both in in_both.items():
-            if not words[at] and _read(changes[at].due_ms, changes[at].body) == _read(both.due_ms, both.body):
+            if not words[at] and as_read(changes[at].due_ms, changes[at].body) == as_read(both.due_ms, both.body):
                 words[at] = "rescheduled"  # another caller does just this
                 tally(self._client, self._keys, queue, "reschedule", 1)
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
@@ -137,7 +135,7 @@ class JournaledLookup(Lookup):
         If Redis does not belong to the journal yet, a message of the journal becomes due now, and the first promoter
         pushes it: the word is ``rescheduled`` then.
         """
-        rows = self.rows_of(queue, [change.message for change in changes])
+        rows = self.rows_of(queue, [change.message for change in changes], at_any_time=True)
         words = [""] * len(changes)
         brought, in_both = self._brought(changes, rows, set(range(len(changes)))), self.in_both(changes, rows)
         now_ms = self._now_ms()
@@ -195,13 +193,16 @@ class JournaledLookup(Lookup):
         return "rescheduled"
 
     def _follow(self, queue: str, change: Change, row: Row | None, word: str) -> None:
-        """Lets the row of a message in Redis follow its reschedule, or takes that back if it has failed."""
+        """Lets the row of a message in Redis follow its reschedule, or takes that back if it has failed.
+
+        It is not taken back if another caller has changed the message: that caller may rely on the row as it is now.
+        """
         if row is None:
             return
         later = change.due_ms > row.due_ms
         if word == "rescheduled" and not later:
             self._journal.follow([(row.seq, self.addition(queue, change, row))])
-        elif word != "rescheduled" and later:
+        elif word not in ("rescheduled", "changed") and later:
             self._journal.follow([(row.seq, _addition_of(row))])
 
     def _send_away(self, queue: str, change: Change, row: Row | None) -> None:
@@ -229,21 +230,17 @@ class JournaledLookup(Lookup):
         identity = row.id if row else shared_id(message.id) or message.id
         return Addition(queue, identity, due_ms, message.priority, change.body, row.expire_ms if row else 0)
 
-    def rows_of(self, queue: str, messages: Sequence[Waiting]) -> list[Row | None]:
-        """Returns for each message its row as it was read: one that waits for a message of the journal, else any."""
+    def rows_of(self, queue: str, messages: Sequence[Waiting], *, at_any_time: bool = False) -> list[Row | None]:
+        """Returns for each message its row as it was read: one that waits for a message of the journal, else any.
+
+        Args:
+            queue: The queue of the messages.
+            messages: The messages.
+            at_any_time: Whether a row with another due time will do; see ``rows_at_any_time``.
+        """
         ids = {name for one in messages for name in (one.id, shared_id(one.id)) if name is not None}
-        rows: dict[_Read, list[Row]] = {}
-        for row in self._journal.get(ids, None) if ids else ():
-            if row.queue == queue:
-                rows.setdefault(_read(row.due_ms, row.body), []).append(row)
-        found: list[Row | None] = []
-        for one in messages:
-            same = rows.get(_read(one.due_ms, one.body or b""), [])
-            fitting = [row for row in same if one.backup != JOURNAL or row.state == WAITING]
-            found.append(fitting[0] if fitting else None)
-            if fitting:
-                same.remove(fitting[0])
-        return found
+        rows = [row for row in self._journal.get(ids, None) if row.queue == queue] if ids else []
+        return (rows_at_any_time if at_any_time else rows_as_read)(rows, messages)
 
     def _claimed(self, rows: Sequence[Row]) -> list[Row]:
         """Claims deleted rows. Returns those that no promoter has put, or will put, into Redis."""
@@ -281,15 +278,11 @@ def _merged(found: dict[str, list[Waiting]], rows: Sequence[Waiting]) -> dict[st
     """Adds messages of the journal to what Redis has found, but for those that Redis has."""
     for one in rows:
         known = found.get(one.id, [])
-        if all(_read(each.due_ms, each.body or b"") != _read(one.due_ms, one.body or b"") for each in known):
+        if all(as_read(each.due_ms, each.body or b"") != as_read(one.due_ms, one.body or b"") for each in known):
             found[one.id] = [*known, one]
     for messages in found.values():
         messages.sort(key=lambda message: message.due_ms)
     return found
-
-
-def _read(due_ms: float, body: bytes) -> _Read:
-    return whole_ms(due_ms), body
 
 
 def _addition_of(row: Row) -> Addition:

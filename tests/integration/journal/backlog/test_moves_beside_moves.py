@@ -1,5 +1,6 @@
 """A caller moves a message from Redis to the journal, and another one moves it in between, while it is in both."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from celery_ext.journal import JournaledStore
+from celery_ext.journal.table import WAITING
 from celery_ext.waiting import by_id
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, offer
 from tests.support.store.keyspace import clock_ms
@@ -166,3 +168,65 @@ def test_what_a_dead_caller_left_in_both_runs_once(
     assert [*by_id.run_now(second, ["i"])] == [("i", "transferred")]
     assert second.client.llen("q") == 1
     assert [*by_id.browse(second, "q")] == all_promoted(make_journaled, journal) == []
+
+
+def rows_of(store: JournaledStore) -> list[tuple[float, bool]]:
+    """Returns due times of all rows of the message, and whether they wait."""
+    return [(row.due_ms, row.state == WAITING) for row in store.journal.get(["i"], None)]
+
+
+@pytest.mark.parametrize("has_eta", [True, False], ids=["eta", "no eta"])
+@pytest.mark.parametrize("delay", DELAYS)
+@pytest.mark.parametrize("first_delay", ["same", "near"])
+def test_the_row_is_ahead_of_its_message(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, first_delay: str, delay: str, has_eta: bool
+) -> None:
+    """While one caller has put the row off, and not yet the message, another moves both, and one row goes with it."""
+    first, second = make_journaled(journal="all"), make_journaled(journal="all")
+    Promoter(second).beat().office.enter("q")
+    now_ms = clock_ms(first.client)
+    sent = offer("i", now_ms + HOUR_MS / 2)
+    if has_eta:
+        message = json.loads(sent.body)
+        message["headers"]["eta"] = "2000-01-01T00:00:00+00:00"
+        sent = sent._replace(body=json.dumps(message).encode())
+    first.delivery.offer("q", sent)
+    real, words = first.journal.follow, list[str]()
+
+    def ahead(changes: Any) -> None:
+        real(changes)
+        monkeypatch.setattr(first.journal, "follow", real)
+        words.append(move(second, now_ms + DELAYS[delay]))
+
+    monkeypatch.setattr(first.journal, "follow", ahead)
+    due_ms = now_ms + DELAYS[first_delay]
+    words.append(move(first, due_ms))
+    assert words == ["rescheduled", "rescheduled"]
+    [found] = by_id.browse(second, "q")
+    assert (found.due_ms, found.backup) == (due_ms, "hash" if first_delay == "near" else "journal")
+    assert rows_of(second) == [(due_ms, first_delay != "near")]
+    assert all_promoted(make_journaled, "all") == [due_ms]
+
+
+@TIERS
+def test_a_row_ahead_of_its_message_is_due_when_the_message_runs(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, journal: str
+) -> None:
+    """When another caller runs a message, a row that a dead caller has put off is due no later."""
+    first, second = make_journaled(journal="all"), make_journaled(journal=journal)
+    Promoter(second).beat().office.enter("q")
+    now_ms = clock_ms(first.client)
+    first.delivery.offer("q", offer("i", now_ms + HOUR_MS))
+    real = first.journal.follow
+
+    def dies(changes: Any) -> None:
+        real(changes)
+        raise _Killed
+
+    monkeypatch.setattr(first.journal, "follow", dies)
+    with pytest.raises(_Killed):
+        move(first, now_ms + DELAYS["same"])
+    assert [*by_id.run_now(second, ["i"])] == [("i", "transferred")]
+    [(due_ms, waits)] = rows_of(second)
+    assert due_ms < now_ms + HOUR_MS
+    assert not waits
