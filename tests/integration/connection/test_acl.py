@@ -89,6 +89,10 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
         "cancel --yes id-1",
         "reschedule --countdown 2h id-2",
         "run-now id-3",
+        "count --task proj.*",
+        "reschedule --task proj.record --arg 0=4 --countdown 2h --yes",
+        "move celery celery-new --yes",
+        "move celery-new celery --yes",
     ):
         run(users, "caretaker", *command.split())
     exported = run(users, "caretaker", "export").stdout
