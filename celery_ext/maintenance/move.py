@@ -68,6 +68,27 @@ def move(store: OperatorStore, work: QueueMove, stop: Callable[[], bool] = lambd
             return
 
 
+def move_ready(store: OperatorStore, work: QueueMove, stop: Callable[[], bool] = lambda: False) -> Iterator[int]:
+    """Moves messages that are ready for a consumer, on a plain server; the arguments are as of ``move``.
+
+    It ends when the queue has as many messages left as came since it began. They keep their order.
+
+    Yields:
+        How many messages each call has moved.
+    """
+    left = store.figures.overview([work.queue])[0].ready
+    while left > 0 and not stop():
+        lists = store.moving.next_ready(work.queue, min(PAGE, left))
+        if not any(lists):
+            return
+        for at, messages in enumerate(lists):
+            new = [(one, readdressed(one, work.queue, work.to)) for one in messages]
+            count = store.moving.move_ready(work.queue, work.to, at, new) if new else 0
+            work.moved += count
+            left -= max(count, 1) if new else 0
+            yield count
+
+
 def _pages(store: OperatorStore, queue: str) -> Iterator[list[Waiting]]:
     page = None
     while page is None or page.more:

@@ -1,5 +1,7 @@
 """``delayq move``."""
 
+from itertools import chain
+
 import click
 from redis.exceptions import ResponseError
 
@@ -11,7 +13,7 @@ from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import complete_queue, known_queues
 from celery_ext.cli.selecting import stoppable
 from celery_ext.cli.stderr import print_stderr
-from celery_ext.maintenance.move import QueueMove
+from celery_ext.maintenance.move import QueueMove, move_ready
 from celery_ext.maintenance.move import move as move_queue
 from kombu_delayq.store import OperatorStore
 
@@ -19,15 +21,16 @@ from kombu_delayq.store import OperatorStore
 @click.command()
 @click.argument("old", shell_complete=complete_queue)
 @click.argument("new", shell_complete=complete_queue)
+@click.option("--ready", is_flag=True, help="Also move messages that are ready for a consumer; not on a cluster.")
 @yes_option
 @json_option()
 @click.pass_obj
-def move(broker: CliBroker, old: str, new: str, yes: bool, as_json: bool) -> None:
+def move(broker: CliBroker, old: str, new: str, ready: bool, yes: bool, as_json: bool) -> None:
     """Move all waiting messages of the queue OLD to the queue NEW, such as after a queue got a new name.
 
     Messages keep their ids, due times, priorities and places in delay chains. Those that name OLD as their queue name
     NEW, so that their retries go there. A queue that is spread over several moves with all of its parts. Messages that
-    are ready for a consumer stay: let a worker consume OLD until it is empty.
+    are ready for a consumer stay without --ready: let a worker consume OLD until it is empty.
 
     Each message moves once, whatever happens meanwhile: workers may run, and the command may be ended at any time and
     called again. First let publishers use NEW: what comes into OLD after the command has passed stays there.
@@ -40,15 +43,19 @@ def move(broker: CliBroker, old: str, new: str, yes: bool, as_json: bool) -> Non
         store.check_version()
         if new in store.queues.spread():
             raise click.UsageError(f"{new!r} is spread over several queues; move to one of them, such as {new}.0")
+        if ready and store.keys.slots:
+            raise click.UsageError(
+                "--ready needs a Redis without hash slots: let a worker consume OLD until it is empty"
+            )
         names = [name for name in known_queues(broker, store, [old]) if name != new]
         if not names:
             raise SystemExit(1)
-        total = sum(map(store.queues.size, names))
-        what = f"{total:,} waiting {'message' if total == 1 else 'messages'} of queue {escaped(old)} to {escaped(new)}"
+        total = _size(store, names, ready=ready)
+        what = f"{total:,} {'message' if total == 1 else 'messages'} of queue {escaped(old)} to {escaped(new)}"
         confirm(f"Move {what} on {broker_in_words(connection)}?", yes=yes)
         work = [QueueMove(name, new) for name in names]
-        ended = _run(store, work, old, total)
-        moved, left = sum(one.moved for one in work), sum(map(store.queues.size, names))
+        ended = _run(store, work, old, total, ready=ready)
+        moved, left = sum(one.moved for one in work), _size(store, names, ready=ready)
     if as_json:
         click.echo(json_line({"queue": old, "to": new, "moved": moved, "left": left, "ended": ended}))
     else:
@@ -63,7 +70,12 @@ def move(broker: CliBroker, old: str, new: str, yes: bool, as_json: bool) -> Non
     raise SystemExit(int(not ended or bool(left)))
 
 
-def _run(store: OperatorStore, work: list[QueueMove], old: str, total: int) -> bool:
+def _size(store: OperatorStore, queues: list[str], *, ready: bool) -> int:
+    delayed = sum(map(store.queues.size, queues))
+    return delayed + (sum(one.ready for one in store.figures.overview(queues)) if ready else 0)
+
+
+def _run(store: OperatorStore, work: list[QueueMove], old: str, total: int, *, ready: bool) -> bool:
     try:
         with (
             stoppable() as stop,
@@ -71,7 +83,8 @@ def _run(store: OperatorStore, work: list[QueueMove], old: str, total: int) -> b
             audited(store.audit, "move", {"queue": old, "to": work[0].to}) as counts,
         ):
             for one in work:
-                for count in move_queue(store, one, stop):
+                ready_ones = move_ready(store, one, stop) if ready else ()
+                for count in chain(ready_ones, move_queue(store, one, stop)):
                     counts["moved"] += count
                     bar(counts["moved"], total)
             return not stop()

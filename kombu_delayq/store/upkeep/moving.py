@@ -64,6 +64,26 @@ class Moving(StorePart):
             words += (self._move_apart if self._keys.slots else self._move)(queue, to, part)
         return words
 
+    def next_ready(self, queue: str, count: int) -> list[list[bytes]]:
+        """Returns the next messages of a queue that are ready for a consumer: ``count`` of each of its lists."""
+        found = self._client.send([("LRANGE", key, -count, -1) for key in self._client.ready(queue)])
+        return [list(map(as_bytes, reversed(messages))) for messages in found]
+
+    def move_ready(self, queue: str, to: str, at: int, messages: Sequence[tuple[bytes, bytes]]) -> int:
+        """Moves messages that are ready for a consumer, on a plain server.
+
+        Args:
+            queue: The queue that they leave.
+            to: The queue to which they go.
+            at: Which of its lists they are in, as of ``next_ready``.
+            messages: The next messages of the list as they were read, the next one first, each with its new bytes.
+
+        Returns:
+            How many were moved; fewer than given if a consumer has taken some meanwhile.
+        """
+        args = [one for message, new in messages for one in (digest(message), new)]
+        return int(self._client.run("move_ready", [self._client.ready(queue)[at], self._client.ready(to)[at]], args))
+
     def resume(self, queue: str) -> int:
         """Finishes a move out of a queue whose process has died half way. Returns how many messages it has brought."""
         if not self._keys.slots:

@@ -83,6 +83,23 @@ def test_all_that_waits_moves(proj: Proj) -> None:
     assert (note.action, note.count, note.what["queue"], note.what["to"]) == ("move", 250, "old", "new")
 
 
+def test_ready_messages_move_too(proj: Proj) -> None:
+    """With --ready messages that are ready move as well, of all priorities, in their order; a worker runs each once."""
+    for n in range(150):
+        proj.send("record", n, queue="old", priority=3 * (n % 2))
+    proj.send("record", 1000, eta=DUE, queue="old")
+    if proj.server.slots:
+        assert "hash slots" in run(proj.server, "move", "old", "new", "--ready", "--yes", code=2).stderr
+        return
+    done = run(proj.server, *_form(proj), "move", "old", "new", "--ready", "--yes")
+    assert done.stdout == "queue old: 151 messages moved to queue new\n"
+    assert proj.server.client().llen("old") == 0
+    proj.worker("-Q", "new", concurrency=1)
+    runs = [one["value"] for one in proj.await_runs(150)]
+    assert sorted(runs) == list(range(150))
+    assert [value for value in runs if value % 2 == 0] == list(range(0, 150, 2))
+
+
 def test_both_forms_of_backup_move(make_proj: MakeProj) -> None:
     """Messages in the other form go to the form of the command, and then move."""
     proj = make_proj()
