@@ -138,7 +138,7 @@ def test_what_is_remembered_of_a_job(store: DelayStore) -> None:
 def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore, staged: bool) -> None:
     """Messages of a job that are due soon wait in the store, and a transfer worker moves them in their order."""
     job = begun(store, staged=staged)
-    due_ms = clock_ms(store.client) + 400
+    due_ms = clock_ms(store.client) + 2_000  # a busy machine enqueues for a while
     messages = [waiting(name, due_ms, priority=priority) for name, priority in [("z", 0), ("a", 0), ("m", 9)]]
     store.jobs.enqueue("q", job, messages)
     store.jobs.finish(job, "committed")
