@@ -29,6 +29,7 @@ class JournaledMoving(Moving):
 
         A message that a promoter brings to Redis meanwhile is ``not_delayed``: it is found there then.
         """
+        self._keys.check_queue(to)
         changes = [Change(message, message.due_ms, body) for message, body in moves]
         rows = self._lookup.rows_of(queue, [message for message, _ in moves])
         words, in_both = [""] * len(moves), self._lookup.in_both(changes, rows)
