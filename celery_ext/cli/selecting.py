@@ -139,8 +139,8 @@ def report_unreadable(number: int) -> None:
     """Says how many tasks may be meant or not, if there are any."""
     if number:
         print_stderr(
-            f"{number:,} tasks are left out, because their arguments cannot be read, such as those in a pickle, which "
-            "is never loaded"
+            f"{number:,} {'task is' if number == 1 else 'tasks are'} left out: arguments that cannot be read, such as "
+            "those in a pickle, which is never loaded"
         )
 
 

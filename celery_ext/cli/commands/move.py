@@ -59,7 +59,9 @@ def move(broker: CliBroker, old: str, new: str, ready: bool, yes: bool, as_json:
     if as_json:
         click.echo(json_line({"queue": old, "to": new, "moved": moved, "left": left, "ended": ended}))
     else:
-        click.echo(f"queue {escaped(old)}: {moved:,} messages moved to queue {escaped(new)}")
+        click.echo(
+            f"queue {escaped(old)}: {moved:,} {'message' if moved == 1 else 'messages'} moved to queue {escaped(new)}"
+        )
     if not ended:
         print_stderr(f"stopped; {left:,} messages are left in queue {old!r}: call it again for the rest")
     elif left:

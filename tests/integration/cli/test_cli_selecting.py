@@ -179,7 +179,7 @@ def test_tasks_that_cannot_be_looked_into_are_named(shop: Proj) -> None:
     """A pickle is never loaded: its task is left out, and stderr says so."""
     shop.app.conf.accept_content = ["json", "pickle"]
     shop.send("record", 3, countdown=3600, task_id="p", serializer="pickle", queue="q0")
-    words = "1 tasks are left out, because their arguments cannot be read, such as those in a pickle"
+    words = "1 task is left out: arguments that cannot be read, such as those in a pickle"
     for args in (["list"], ["count"], ["export"], ["cancel", "--yes"]):
         assert words in run(shop.server, *args, "--arg", "0=3").stderr
     assert "p" in _ids(shop)
