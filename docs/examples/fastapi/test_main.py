@@ -1,4 +1,4 @@
-"""The endpoints over a Redis of the test's own: ``pytest``."""
+"""The endpoints over a Redis of the test's own, and with the fixture ``delayed_tasks``: ``pytest``."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 import celery_ext
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.testing.delayed_tasks import DelayedTasks
 
 
 @pytest.fixture
@@ -50,3 +51,14 @@ def test_many_reminders_are_sent_at_once(client: TestClient) -> None:
     first = client.get("/reminders", params={"limit": 1}).json()[0]["id"]
     assert client.post(f"/reminders/{first}/run").json() == {"outcome": "transferred"}
     assert client.get("/reminders/count").json() == {"count": 299}
+
+
+def test_a_reminder_comes_after_ten_minutes(delayed_tasks: DelayedTasks) -> None:
+    """With the fixture of kombu-delayq the app of the server may stay, and needs neither Redis nor a worker."""
+    client = TestClient(main.api)
+    client.post("/reminders", json={"customer": "Ann", "in_s": 600})
+    assert delayed_tasks.has("tasks.remind", in_="10m", args=("Ann",))
+    assert client.get("/reminders/count").json() == {"count": 1}
+    delayed_tasks.advance("10m")
+    assert [ran.result for ran in delayed_tasks.ran] == ["reminded Ann"]
+    assert client.get("/reminders/count").json() == {"count": 0}

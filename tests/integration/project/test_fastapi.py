@@ -61,6 +61,6 @@ def test_a_broker_that_is_away_is_said_to_clients(tmp_path: Path) -> None:
 
 
 def test_the_tests_of_the_example_pass(tmp_path: Path) -> None:
-    """They put another app in the place of the server's, on a Redis of their own."""
+    """They put another app in the place of the server's, on a Redis of their own, or use ``delayed_tasks``."""
     example = Example("fastapi", tmp_path, {})
-    assert "2 passed" in example.run("-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert "3 passed" in example.run("-m", "pytest", "-q", "-p", "no:cacheprovider")
