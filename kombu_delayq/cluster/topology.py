@@ -117,7 +117,8 @@ class Topology:
         else:
             self.refresh()
             if not self.primaries:
-                raise NoNode(f"no node of the cluster answers: {', '.join(map(str, self._seeds))}")
+                asked = ", ".join(map(str, self._seeds))
+                raise NoNode(f"no node of the cluster has slots: {asked}; `redis-cli --cluster create` assigns them")
 
     def refresh(self, *, wait: bool = True) -> bool:
         """Asks for the nodes and slots again, unless somebody has just done so. Returns whether anything changed.
