@@ -59,6 +59,9 @@ def select(
     Raises:
         ValueError: A condition is of the wrong kind; the text says which.
     """
+    for name, moment in (("due_from", due_from), ("due_to", due_to)):
+        if not isinstance(moment, datetime | None):
+            raise ValueError(f"{name}={moment!r} is no datetime")
     from_ms, to_ms = bounds_ms(due_from, due_to)
     names = None if queues is None else (queues,) if isinstance(queues, str) else tuple(queues)
     arguments = tuple(Argument.of_value(path, value) for path, value in (args or {}).items())

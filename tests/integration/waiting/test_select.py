@@ -174,6 +174,7 @@ def test_a_pool_of_one_connection_is_enough(make_proj: MakeProj) -> None:
     [
         ({"args": {"user": 1}}, "the path 'user' begins neither"),
         ({"due_from": _at(1), "due_to": _at(1)}, "the range is empty"),
+        ({"due_to": "tomorrow"}, "due_to='tomorrow' is no datetime"),
         ({"queues": [""]}, "are no names of queues"),
         ({"task": ""}, "is no text to look for"),
     ],
