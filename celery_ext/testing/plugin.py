@@ -28,6 +28,10 @@ def delayed_tasks_broker() -> str:
 @pytest.fixture(scope="session")
 def _delayed_tasks_url(delayed_tasks_broker: str) -> Iterator[str]:
     if delayed_tasks_broker != _REDIS:
+        if delayed_tasks_broker != _MEMORY and "://" not in delayed_tasks_broker:
+            raise pytest.UsageError(
+                f"delayed_tasks_broker is {delayed_tasks_broker!r}; it has to be 'memory', 'redis' or a URL"
+            )
         yield delayed_tasks_broker
         return
     from celery_ext.demo.private_redis import NoRedisServer, PrivateRedis
@@ -59,5 +63,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     made = getattr(item, "funcargs", {}).get("delayed_tasks")
     if made is not None and report.when == "call" and report.failed and hasattr(made, "describe"):
-        report.sections.append(("Delayed tasks", made.describe()))
+        try:
+            text = made.describe()
+        except Exception as error:  # the test may have ended its Redis, and its own failure has to be reported
+            text = f"cannot be read: {error!r}"
+        report.sections.append(("Delayed tasks", text))
     return report

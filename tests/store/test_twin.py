@@ -1,4 +1,8 @@
-"""The store in memory, with which apps are tested, gives the same answers as the store on Redis."""
+"""The store in memory, with which apps are tested, gives the same answers as the store on Redis.
+
+What is left out of the store's tests has no meaning without a server: keys and their types, scripts and their cost, the
+form of Redisson, expiry, lists of priorities, leases and consumers, repair, bulk jobs, ACL, outages.
+"""
 
 import inspect
 import json

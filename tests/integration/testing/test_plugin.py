@@ -144,3 +144,37 @@ def test_it_is_shown_among_the_fixtures(project: pytest.Pytester) -> None:
     shown = run(project, "--fixtures").stdout.str()
     assert "delayed_tasks_broker [session scope]" in shown
     assert "what waits, and a clock to move on" in shown
+
+
+@pytest.mark.parametrize(
+    ("broker", "said"),
+    [
+        ("fakeredis", "*it has to be 'memory', 'redis' or a URL*"),
+        ("redis://127.0.0.1:1/0", "*Connection refused*"),
+    ],
+)
+def test_a_wrong_broker_is_named(project: pytest.Pytester, broker: str, said: str) -> None:
+    """A broker that is none, or that is away, is an error that says so, and harms no other test."""
+    project.makeconftest(
+        f"""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def delayed_tasks_broker():
+            return {broker!r}
+        """
+    )
+    project.makepyfile(
+        """
+        from shop import remind
+
+        def test_remind(delayed_tasks):
+            assert not delayed_tasks.waiting()
+
+        def test_other():
+            pass
+        """
+    )
+    result = run(project, "-o", "filterwarnings=default")
+    assert result.parseoutcomes()["passed"] == 1
+    result.stdout.fnmatch_lines([said])
