@@ -92,10 +92,13 @@ class ByWorker:
         _raise(self._runs, propagate)
 
     def _pushed(self, task: DelayedTask) -> bytes:
-        """Returns the message of a task as the worker gets it, whose clock is that of the process."""
+        """Returns the message of a task as the worker gets it: without an eta, by which it would look at its clock."""
         body = json.loads(with_eta(task.message.body or b"", time.time() * 1000))
-        if self._sending.is_expired(task.id, body["headers"].get("expires")):
-            body["headers"]["expires"] = EXPIRED
+        headers = body["headers"]
+        if headers.get("eta"):
+            headers["eta"] = None
+        if self._sending.is_expired(task.id, headers.get("expires")):
+            headers["expires"] = EXPIRED
         return json.dumps(body).encode()
 
     def _await(self, runs: Callable[[], Mapping[str, int]]) -> None:
