@@ -36,6 +36,7 @@ class Broker:
 
     def __init__(self, connection: Connection, sending: Sending) -> None:
         self._connection, self._sending = connection, sending
+        self._known: dict[Waiting, DelayedTask] = {}
 
     @property
     def store(self) -> DelayStore:
@@ -44,9 +45,11 @@ class Broker:
 
     def waiting(self) -> list[DelayedTask]:
         """Returns all delayed messages."""
-        store, accept = self.store, self._accept()
-        messages = (message for queue in store.queues.names() for message in by_id.browse(store, queue))
-        return [DelayedTask(message, accept) for message in messages]
+        store, accept, known = self.store, self._accept(), self._known
+        messages = [message for queue in store.queues.names() for message in by_id.browse(store, queue)]
+        # A DelayedTask keeps what it has read of its message.
+        self._known = {message: known.get(message) or DelayedTask(message, accept) for message in messages}
+        return list(self._known.values())
 
     def take(self, message: Waiting) -> bool:
         """Takes a delayed message out. False if it has left."""

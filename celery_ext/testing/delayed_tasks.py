@@ -130,7 +130,7 @@ class DelayedTasks:
         before = len(self._runs.all)
         for _ in range(MOST_RUNS):
             self._runner.run_ready(propagate)
-            task = next(filter(is_due, self._in_order()), None)
+            task = min(filter(is_due, self._broker.waiting()), key=self._place, default=None)
             if task is None:
                 self._clock.skip(end_s - self._clock.still_s())
                 return self._runs.all[before:]
