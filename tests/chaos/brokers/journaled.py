@@ -10,6 +10,7 @@ import redis
 from celery_ext.journal import Journal
 from kombu_delayq.connection.text import as_text
 from tests.chaos.brokers.single import SingleRedis
+from tests.support.conditions import until
 from tests.support.servers.postgres import PrivatePostgres
 
 #: Messages that are due later than the first wait in the journal, until they are as near as the second, in s.
@@ -39,7 +40,9 @@ class JournaledRedis(SingleRedis):
         }
 
     def lose_data(self) -> None:
-        """Makes Redis lose all it has but the bindings."""
+        """Makes Redis lose all it has but the bindings, once a promoter works: nobody notices a loss before that."""
+        journal = Journal(self._url)
+        until(lambda: (journal.epoch(), journal.beat()) != (1, 0), what="a promoter works")
         begin = time.time()
         with redis.Redis(port=self.server.port, socket_timeout=10) as client:
             bindings = {key: client.dump(key) for key in client.scan_iter(BINDINGS)}
