@@ -64,6 +64,8 @@ def select(
             raise ValueError(f"{name}={moment!r} is no datetime")
     from_ms, to_ms = bounds_ms(due_from, due_to)
     names = None if queues is None else (queues,) if isinstance(queues, str) else tuple(queues)
+    if names is not None and "" in names:
+        raise ValueError(f"queues={names!r} are no names of queues")
     arguments = tuple(Argument.of_value(path, value) for path, value in (args or {}).items())
     return Selected(
         app,

@@ -52,7 +52,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.queues is not None:
-            if isinstance(self.queues, str) or not all(isinstance(name, str) and name for name in self.queues):
+            if isinstance(self.queues, str) or not all(isinstance(name, str) for name in self.queues):
                 raise ValueError(f"queues={quoted(self.queues)} are no names of queues")
             object.__setattr__(self, "queues", tuple(sorted(set(self.queues))))
         self._check_range()

@@ -68,9 +68,11 @@ def test_what_was_removed_before_the_connection_was_lost_is_told(
     told, lost = proj.send("record", countdown=600), proj.send("record", countdown=600)
     whole = Lookup.cancel
 
-    def cut(self: Lookup, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> Any:
-        whole(self, queues, ids[:1], found)
-        whole(self, queues, ids[1:])
+    def cut(
+        self: Lookup, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]], **job: str
+    ) -> Any:
+        whole(self, queues, ids[:1], found, **job)
+        whole(self, queues, ids[1:], **job)
         raise redis.ConnectionError("lost after the first call")
 
     with monkeypatch.context() as patch:

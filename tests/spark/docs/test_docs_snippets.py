@@ -85,8 +85,11 @@ def test_sql_and_a_first_look_write_their_rows(
     [code] = [sql for sql in blocks(page, "sql") if "INSERT" in sql]
     code = code.replace("broker_url_env 'SHOP_BROKER_URL'", f"broker_url '{redis_server.url}'")
     made, inserted = [part for part in code.split(";") if part.strip()]
-    for statement in (made, inserted, inserted):
-        names["spark"].sql(statement)
+    try:
+        for statement in (made, inserted, inserted):
+            names["spark"].sql(statement)
+    finally:
+        names["spark"].catalog.dropTempView("orders")  # a test of tables has one of this name
     due_ms = (ORDERED_AT + timedelta(minutes=30)).timestamp() * 1000
     assert delayed(client, "orders") == {task_id("orders.close", one): due_ms for one in IDS}
     found = job(redis_server.url, "close-orders-2026-11-20")

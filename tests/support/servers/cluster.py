@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,7 +17,9 @@ from tests.support.servers.cluster_node import Node
 
 SLOTS = 16384
 #: How long a cluster may take to agree on anything, in s.
-AGREE_S = 30.0
+AGREE_S = 60.0
+#: When Redis has given up a failover that it was asked for (after 5 s), because the replica did not catch up, in s.
+GIVEN_UP_S = 6.0
 
 
 class PrivateCluster:
@@ -120,10 +123,15 @@ class PrivateCluster:
         replica = self.replicas_of(primary)[0]
         asked = ("CLUSTER FAILOVER", how) if how else ("CLUSTER FAILOVER",)
 
+        asked_at = -inf
+
         def has_changed() -> bool:
+            nonlocal asked_at
+            if replica.role() == "slave" and monotonic() - asked_at > GIVEN_UP_S:
+                asked_at = monotonic()
+                replica.client.execute_command(*asked)
             return replica.role() == "master" and primary.role() == "slave"
 
-        replica.client.execute_command(*asked)
         until(has_changed, AGREE_S, f"{replica} became primary")
         return replica
 

@@ -21,12 +21,10 @@ RIGHTS = (
     "+exec",
     "+exists",
     "+hset",
-    "+hstrlen",
     "+hvals",
     "+mget",
     "+multi",
     "+sismember",
-    "+xadd",
     "+xrevrange",
     "+zmscore",
 )
