@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from celery import Celery
@@ -58,10 +59,11 @@ class Works:
 @pytest.fixture(params=["memory", "redis"])
 def works(request: pytest.FixtureRequest) -> Iterator[Works]:
     """A worker on kombu's own memory, and one on a Redis with our transport."""
-    config: dict[str, Any] = {}
+    # What other tests have left in kombu's memory is not for this worker.
+    config: dict[str, Any] = {"task_default_queue": f"works-{uuid4()}"}
     if request.param == "redis":
         server: PrivateRedis = request.getfixturevalue("own_server")
-        config = {"broker_url": server.url, "broker_transport": "kombu_delayq.transport:Transport"}
+        config |= {"broker_url": server.url, "broker_transport": "kombu_delayq.transport:Transport"}
     app = TestApp(set_as_current=False, enable_logging=False, config=config)
     works = Works(app)
     app.finalize()
