@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from celery_ext.doctor.finding import Finding
 from tests.support.conditions import until
 from tests.support.examining import levels
@@ -68,6 +70,7 @@ def test_messages_in_the_hands_of_nobody_are_found(proj: Proj) -> None:
 
 def test_a_journal_is_looked_at(make_proj: MakeProj, tmp_path: Path) -> None:
     """Nobody promotes; and a database that is away is an error without a password, and hides no figures of Redis."""
+    pytest.importorskip("sqlalchemy", reason="the oldest versions are tested without the extra")
     proj = make_proj(broker_transport_options={"journal_url": f"sqlite:///{tmp_path}/journal.db"})
     [found] = look("journal", proj)
     assert (found.level, "nobody promotes" in found.found) == ("warning", True)
