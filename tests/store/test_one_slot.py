@@ -157,7 +157,10 @@ MORE: dict[str, Callable[[DelayStore], object]] = {
 
 
 #: Operations of which a cluster has others.
-ELSEWHERE = {"held_page": "what consumers hold is counted by queue"}
+ELSEWHERE = {
+    "held_page": "what consumers hold is counted by queue",
+    "move_ready": "only messages that wait are moved",
+}
 
 
 @pytest.mark.parametrize("name", [*OPERATIONS, *MORE])

@@ -116,7 +116,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "move_to": lambda store: store.moving.move_to("q", "moved", [Move(_change(store).message, b"")]),
     "move_ready": lambda store: store.moving.move_ready("q", "moved", 0, [(b"unknown", b"")]),
     "depart": lambda store: store.moving.depart("q", "moved", (), "move"),
-    "arrive": lambda store: store.moving.arrive("q", "move", "moved", ()),
+    "arrive": lambda store: store.moving.arrive("moved", "move", "q", ()),
 }
 
 
@@ -277,7 +277,7 @@ def test_a_client_that_decodes_will_do(redis_server: PrivateRedis, client: redis
     for each in USED:
         OPERATIONS[each](store)
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("j"))
-    assert store.queues.names() == ["q"]
+    assert "q" in store.queues.names()
     assert store.delivery.transfer("q").moved == 1
     assert "body of i" in popped(client, "q")
 

@@ -19,7 +19,7 @@ import pytest
 MOST = 10
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
 # pytest-xdist writes the name of a test's group behind the test's own.
-GROUP = re.compile(r"@\w+$")
+GROUP = re.compile(r"@[\w-]+$")
 
 
 def main(arguments: list[str]) -> int:

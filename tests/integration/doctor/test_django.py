@@ -62,9 +62,9 @@ def test_a_switched_app_passes(tmp_path: Path) -> None:
     assert "no issues" in check(project(tmp_path, *settings))
 
 
-def test_deploy_asks_the_broker(tmp_path: Path, redis_server: PrivateRedis) -> None:
+def test_deploy_asks_the_broker(tmp_path: Path, own_server: PrivateRedis) -> None:
     """With --deploy Redis is looked at, too; it keeps nothing on disk, and nobody transfers."""
-    settings = (f"CELERY_BROKER_URL = {json.dumps(redis_server.url)}", 'CELERY_BROKER_TRANSPORT = "delayq"')
+    settings = (f"CELERY_BROKER_URL = {json.dumps(own_server.url)}", 'CELERY_BROKER_TRANSPORT = "delayq"')
     site = project(tmp_path, *settings)
     out = check(site, "--deploy", code=1)
     assert "(delayq.persistence)" in out

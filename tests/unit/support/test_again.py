@@ -20,7 +20,7 @@ def once(name):
     mark.touch()
     assert seen
 
-@pytest.mark.xdist_group("group")
+@pytest.mark.xdist_group("a-group")
 def test_of_a_group():
     once("group")
 
