@@ -28,10 +28,10 @@ ON_SERVERS := tests/lua $(OF_STORE) $(addprefix tests/integration/,$(addsuffix .
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
 	@echo "make test   every check, and the tests with the newest versions (14 minutes)"
-	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (32 minutes)"
+	@echo "make test-all   that, the tests that take long, and those with the oldest versions and other servers (34 minutes)"
 	@echo "make check  linters and types only;  make unit  tests without workers only"
-	@echo "make slots   the tests with a Redis that keeps its keys in hash slots, as in Redis Cluster (7 minutes)"
-	@echo "make oldest   the tests of Celery and Redis with the oldest versions supported (6 minutes)"
+	@echo "make slots   the tests with a Redis that keeps its keys in hash slots, as in Redis Cluster (8 minutes)"
+	@echo "make oldest   the tests of Celery and Redis with the oldest versions supported (5 minutes)"
 	@echo "make long   the tests that take long, or need much beside Redis (11 minutes)"
 	@echo "make servers   the tests that depend on the server, with newer ones: Redis 8.2, Valkey 9.1"
 	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
