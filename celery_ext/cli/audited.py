@@ -10,6 +10,7 @@ import click
 
 from celery_ext.cli.options import STDIN
 from kombu_delayq.audit import logger, this_user
+from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store.viewing.audit import Audit
 
 #: Most ids that a line has.
@@ -22,6 +23,8 @@ def audited(
 ) -> Iterator[Counter[Any]]:
     """Yields counts by outcome. At the end, also after an error, it notes them, if anything has changed.
 
+    If Redis did not answer, it may have changed more than is counted. Then there is a line, too, which says so.
+
     Args:
         audit: The audit of the broker's store.
         action: What is done, such as ``cancel``.
@@ -29,12 +32,16 @@ def audited(
         unchanged: Outcomes of messages that are as they were.
     """
     counts: Counter[Any] = Counter()
+    lost: dict[str, bool] = {}
     try:
         yield counts
+    except AnswerLost:
+        lost = {"answer_lost": True}
+        raise
     finally:
         changed = sum(count for outcome, count in counts.items() if outcome not in unchanged)
-        if changed:
-            audit.note(this_user(), action, {**what, "outcomes": dict(counts)}, changed)
+        if changed or lost:
+            audit.note(this_user(), action, {**what, "outcomes": dict(counts), **lost}, changed)
 
 
 @contextmanager

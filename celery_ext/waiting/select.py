@@ -17,6 +17,7 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress, Skipped
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.audit import this_user
+from kombu_delayq.errors import AnswerLost
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -81,8 +82,8 @@ class Selected:
 
     ``cancel``, ``reschedule`` and ``run_now`` first note which tasks are selected, with 8 bytes of memory for each, and
     change only those that still meet the conditions when it is their turn. So tasks that come later stay as they are.
-    What they do may be stopped at any time and done again. Each writes a line to the log ``kombu_delayq.audit``, and
-    to the audit in Redis.
+    What they do may be stopped at any time and done again. Each that changes something writes a line to the log
+    ``kombu_delayq.audit``, and to the audit in Redis.
     """
 
     def __init__(self, app: "Celery[Any]", selection: Selection) -> None:
@@ -203,19 +204,24 @@ class Selected:
 
 @contextmanager
 def noted(store: "WaitingStore", who: str, bulk: Bulk) -> Iterator[None]:
-    """Notes in the audit what a bulk action has changed, also if it fails half way.
+    """Notes in the audit what a bulk action has changed, also if it fails half way; nothing if it has changed nothing.
 
     Args:
         store: The broker's store.
         who: Who acts.
-        bulk: The action.
+        bulk: The action. If Redis did not answer, it may have changed more than it knows; the line says so.
     """
+    lost: dict[str, bool] = {}
     try:
         yield
+    except AnswerLost:
+        lost = {"answer_lost": True}
+        raise
     finally:
         changed = sum(count for word, count in bulk.outcomes.items() if word in CHANGES)
-        what = {"filter": bulk.selection.as_json(), "of": bulk.of, "outcomes": dict(bulk.outcomes)}
-        store.audit.note(who, f"bulk {bulk.action.name}", {**what, **bulk.action.times()}, changed)
+        if changed or lost:
+            what = {"filter": bulk.selection.as_json(), "of": bulk.of, "outcomes": dict(bulk.outcomes)}
+            store.audit.note(who, f"bulk {bulk.action.name}", {**what, **bulk.action.times(), **lost}, changed)
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from celery_ext.connection import database_errors
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
 from celery_ext.waiting import revoke, snapshot
-from celery_ext.waiting.bulk import CHANGES, Action, Bulk
+from celery_ext.waiting.bulk import Action, Bulk
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress
+from celery_ext.waiting.select import noted
 from celery_ext.waiting.selection import Selection
 from celery_ext.waiting.snapshot import Snapshot
 from kombu_delayq.errors import DelayqError
@@ -168,15 +169,10 @@ def _count(broker: ServeBroker, run: BulkRun) -> None:
 
 def _run(broker: ServeBroker, run: BulkRun) -> None:
     assert run.work is not None  # noqa: S101  # `start` has made it
-    store, state = broker.store, "failed"
-    try:
+    store = broker.store
+    with noted(store, run.who, run.work):
         ended = run.work.run(store, stop=run._stop.is_set, announce=partial(_announce, broker.app))
-        state = "done" if ended else "stopped"
-    finally:
-        what = {"filter": run.selection.as_json(), "outcomes": run.outcomes, "end": state}
-        changed = sum(count for word, count in run.outcomes.items() if word in CHANGES)
-        store.audit.note(run.who, f"bulk {run.action.name}", what, changed)
-    run.state = state
+    run.state = "done" if ended else "stopped"
 
 
 def _announce(app: Celery, messages: list[Waiting]) -> None:

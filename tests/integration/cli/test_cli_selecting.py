@@ -144,6 +144,7 @@ def test_what_is_done_by_id_is_noted(shop: Proj) -> None:
     run(shop.server, "reschedule", "t02", "--countdown", "1h")
     run(shop.server, "run-now", "t03")
     run(shop.server, "run-now", "nope", code=1)
+    run(shop.server, "run-now", "--arg", "0=nope", "--yes", code=1)
     assert list(_notes(shop)) == [("run", 1), ("reschedule", 1), ("cancel", 2)]
 
 

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from celery_ext import browse, cancel, count, select, spread
+from celery_ext.waiting.bulk import Bulk
+from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.lookup import Lookup
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_forms
@@ -136,6 +139,39 @@ def test_reschedule_and_run_now(proj: Proj, caplog: pytest.LogCaptureFixture) ->
     for wrong in ({}, {"eta": _at(0), "countdown": 1}, {"countdown": "soon"}):
         with pytest.raises(ValueError, match=r"give either|is not a number"):
             selected.reschedule(**wrong)
+
+
+def test_what_changes_nothing_is_not_noted(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
+    """No line says that nobody was changed: neither if no task is selected, nor if all are gone by then."""
+    caplog.set_level(logging.INFO, "kombu_delayq.audit")
+    _send(proj, "t0")
+    assert select(proj.app, queues="elsewhere").cancel() == {}
+
+    def cancel_first() -> bool:
+        cancel(proj.app, "t0")
+        return False
+
+    for action in ("run_now", "cancel"):
+        _send(proj, "t0")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Bulk, "_check_delay", lambda *_: cancel_first())
+            assert getattr(select(proj.app, task="proj.*"), action)() == {"gone": 1}
+    assert _audited(caplog) == []
+
+
+def test_a_lost_answer_is_noted(proj: Proj, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If Redis does not say what it has done, a line says so: some tasks may be cancelled."""
+    caplog.set_level(logging.INFO, "kombu_delayq.audit")
+    _send(proj, "t0")
+
+    def lose(*_: object) -> None:
+        raise AnswerLost("cancelled", ["t0"])
+
+    monkeypatch.setattr(Lookup, "discard", lose)
+    with pytest.raises(AnswerLost):
+        select(proj.app, queues="q").cancel()
+    [line] = _audited(caplog)
+    assert (line["action"], line["count"], line["what"]["answer_lost"]) == ("bulk cancel", 0, True)
 
 
 def test_what_was_stopped_goes_on(proj: Proj) -> None:

@@ -85,6 +85,7 @@ def test_a_bulk_action_is_stopped(make_api: MakeApi, client: redis.Redis) -> Non
     api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 4})
     assert ended(api, job["id"])["state"] == "stopped"
     assert client.zcard("delayq:{q0}:due") + client.zcard("delayq:{q1}:due") == 4
+    assert all(not line["action"].startswith("bulk") for line in api.get("/v1/audit").json()["lines"])
     assert api.get("/v1/bulk/unknown").status_code == 404
 
 
