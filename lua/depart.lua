@@ -12,7 +12,7 @@
 -- nothing changed, 'not_delayed' or 'changed' (another body or another due time waits under the id)
 -- Atomic: a message is in the queue or on its way; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include find leave wrong_type
+-- @include as_read find leave wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local moving, name, queue, done = KEYS[5], ARGV[1], ARGV[2], ARGV[3]
@@ -29,11 +29,9 @@ if redis.call('EXISTS', moving) == 1 then
 end
 
 local function depart(id, sha, was_ms, body)
-  local message = stored(keys, id)
+  local message, word = as_read(keys, id, sha, was_ms)
   if not message then
-    return 'not_delayed'
-  elseif tonumber(message.due) ~= tonumber(was_ms) or redis.sha1hex(message.body) ~= sha then
-    return 'changed'
+    return word
   end
   if redis.call('EXISTS', moving) == 0 then
     redis.call('RPUSH', moving, name, queue)

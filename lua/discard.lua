@@ -14,7 +14,7 @@
 -- due time waits under the id)
 -- Atomic: a message with the word 'cancelled' will not be delivered, and its chain takes no further step.
 -- Cost: O(log N) a message
--- @include clock find tally wrong_type
+-- @include as_read clock find tally wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
@@ -26,11 +26,9 @@ if wrong then
 end
 
 local function discard(id, sha, due_ms)
-  local message = stored(keys, id)
+  local message, word = as_read(keys, id, sha, due_ms)
   if not message then
-    return 'not_delayed'
-  elseif tonumber(message.due) ~= tonumber(due_ms) or redis.sha1hex(message.body) ~= sha then
-    return 'changed'
+    return word
   end
   remove(keys, message)
   return 'cancelled'

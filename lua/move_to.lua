@@ -14,7 +14,7 @@
 -- or 'changed' (another body or another due time waits under the id)
 -- Atomic: a message is in one of the two queues; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include announce clock find leave lifetime put wrong_type
+-- @include announce as_read clock find leave lifetime put wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local from_due, from_bodies, from_notes, from_ids = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
@@ -27,11 +27,9 @@ if wrong then
 end
 
 local function move(id, sha, was_ms, body)
-  local message = stored(from, id)
+  local message, word = as_read(from, id, sha, was_ms)
   if not message then
-    return 'not_delayed'
-  elseif tonumber(message.due) ~= tonumber(was_ms) or redis.sha1hex(message.body) ~= sha then
-    return 'changed'
+    return word
   end
   local shared = offered_as(from, { message.member }, { message.body })[1]
   put(keys, shared, message.due, message.priority, body, true)

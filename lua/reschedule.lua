@@ -11,7 +11,7 @@
 -- another due time waits under the id) or 'due' (the new due time is past)
 -- Atomic: a message that was not transferred before waits until its new due time.
 -- Cost: O(log N) a message
--- @include announce clock find lifetime tally wrong_type
+-- @include announce as_read clock find lifetime tally wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, counts = ARGV[1], ARGV[2], ARGV[3]
@@ -23,12 +23,11 @@ if wrong then
 end
 
 local function reschedule(id, sha, was_ms, due_ms, body)
-  local message = stored(keys, id)
+  local message, word = as_read(keys, id, sha, was_ms)
   if not message then
-    return 'not_delayed'
-  elseif tonumber(message.due) ~= tonumber(was_ms) or redis.sha1hex(message.body) ~= sha then
-    return 'changed'
-  elseif tonumber(due_ms) <= now then
+    return word
+  end
+  if tonumber(due_ms) <= now then
     return 'due'
   end
   replace(keys, message, due_ms, body)

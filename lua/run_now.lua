@@ -11,7 +11,7 @@
 -- another due time waits under the id)
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include clock find lifetime push tally wrong_type
+-- @include as_read clock find lifetime push tally wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local counts = ARGV[1]
@@ -23,11 +23,9 @@ end
 local life = life_of(keys, now_ms(), 0)
 
 local function run_now(id, sha, was_ms, body)
-  local message = stored(keys, id)
+  local message, word = as_read(keys, id, sha, was_ms)
   if not message then
-    return 'not_delayed'
-  elseif tonumber(message.due) ~= tonumber(was_ms) or redis.sha1hex(message.body) ~= sha then
-    return 'changed'
+    return word
   end
   local ready = KEYS[5 + tonumber(ARGV[2 + tonumber(message.priority)])]
   push({ [ready] = { body } }, 5, life.margin)
