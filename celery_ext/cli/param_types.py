@@ -42,6 +42,8 @@ class MomentType(_ParamType):
         text = str(value)
         try:
             return Moment(durations.parse(text) * 1000, True)
+        except durations.TooLong as error:
+            raise click.BadParameter(str(error), context, parameter) from error
         except ValueError:
             pass
         try:

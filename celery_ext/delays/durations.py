@@ -28,6 +28,10 @@ _SHOWN = ((86400, "d"), (3600, "h"), (60, "m"))
 _DURATION = re.compile("".join(rf"(?:({NUMBER}){unit})?" for unit in UNITS))
 
 
+class TooLong(ValueError):
+    """A text is a duration, of more than 100 years."""
+
+
 def parse(text: str) -> float:
     """Reads a duration.
 
@@ -39,7 +43,8 @@ def parse(text: str) -> float:
         The length in s, as the float nearest to the decimal value.
 
     Raises:
-        ValueError: The text is no duration, or is one of more than 100 years.
+        TooLong: The text is a duration of more than 100 years. It is a ValueError, too.
+        ValueError: The text is no duration.
     """
     match = _DURATION.fullmatch(text) if 0 < len(text) <= _MAX_LENGTH else None
     if not match:
@@ -50,7 +55,7 @@ def parse(text: str) -> float:
     # Exact, so that 1.1h and 66m are equal.
     seconds = sum(Fraction(number) * UNITS[unit] for unit, number in zip(UNITS, match.groups(), strict=True) if number)
     if seconds > MAX_S:
-        raise ValueError(f"{quoted(text)} is longer than 100 years, the longest duration")
+        raise TooLong(f"{quoted(text)} is longer than 100 years, the longest duration")
     return float(seconds)
 
 

@@ -61,6 +61,14 @@ def test_what_is_no_time_is_refused_with_both_forms(text: str) -> None:
     assert "1h30m" in caught.value.message
 
 
+@pytest.mark.parametrize("text", ["99999999w", "36525d1ms"])
+def test_a_duration_that_is_too_long_is_refused_as_such(text: str) -> None:
+    """The error says that the time is too far away, and not that it is none."""
+    with pytest.raises(click.BadParameter) as caught:
+        MOMENT.convert(text, None, None)
+    assert caught.value.message == f"{text!r} is longer than 100 years, the longest duration"
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("10", 10), ("1.5", 1.5), ("0", 0), ("10m", 600), ("1h30m", 5400), ("250ms", 0.25)]
 )
