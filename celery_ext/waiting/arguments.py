@@ -116,6 +116,8 @@ def sought(q: str) -> Sought:
 
 def _steps(path: str) -> tuple[str, tuple[str, ...]]:
     """Returns ``args`` or ``kwargs``, and the parts of a path behind it."""
+    if not isinstance(path, str):
+        raise ValueError(f"the path {quoted(path)} is no text; write one like kwargs.order.id, args.0 or 0")
     of, *parts = path.split(".")
     if of.isdecimal():
         of, parts = "args", [of, *parts]

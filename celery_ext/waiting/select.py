@@ -17,7 +17,7 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress, Skipped
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.audit import this_user
-from kombu_delayq.errors import AnswerLost
+from kombu_delayq.errors import AnswerLost, quoted
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -64,14 +64,24 @@ def select(
         if not isinstance(moment, datetime | None):
             raise ValueError(f"{name}={moment!r} is no datetime")
     from_ms, to_ms = bounds_ms(due_from, due_to)
-    names = None if queues is None else (queues,) if isinstance(queues, str) else tuple(queues)
-    if names is not None and "" in names:
-        raise ValueError(f"queues={names!r} are no names of queues")
+    if not isinstance(args, Mapping | None):
+        raise ValueError(f"args={quoted(args)} is no dict of paths and values, such as {{'kwargs.user_id': 7}}")
     arguments = tuple(Argument.of_value(path, value) for path, value in (args or {}).items())
-    return Selected(
-        app,
-        Selection(queues=names, from_ms=from_ms, to_ms=to_ms, task=task, priority=priority, arguments=arguments),
+    selection = Selection(
+        queues=_names(queues), from_ms=from_ms, to_ms=to_ms, task=task, priority=priority, arguments=arguments
     )
+    return Selected(app, selection)
+
+
+def _names(queues: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    if queues is None:
+        return None
+    if not isinstance(queues, Iterable) or isinstance(queues, bytes):
+        raise ValueError(f"queues={quoted(queues)} is neither the name of a queue nor several names")
+    names = (queues,) if isinstance(queues, str) else tuple(queues)
+    if "" in names:
+        raise ValueError(f"queues={quoted(names)} are no names of queues")
+    return names
 
 
 class Selected:

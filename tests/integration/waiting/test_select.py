@@ -211,6 +211,12 @@ def test_a_pool_of_one_connection_is_enough(make_proj: MakeProj) -> None:
         ({"due_from": _at(1), "due_to": _at(1)}, "the range is empty"),
         ({"due_to": "tomorrow"}, "due_to='tomorrow' is no datetime"),
         ({"queues": [""]}, "are no names of queues"),
+        ({"queues": [5]}, r"queues=\(5,\) are no names of queues"),
+        ({"queues": 5}, "queues=5 is neither the name of a queue nor several"),
+        ({"queues": b"q"}, "queues=b'q' is neither the name of a queue nor several"),
+        ({"args": "0=3"}, "args='0=3' is no dict of paths and values"),
+        ({"args": {0: 3}}, "the path 0 is no text"),
+        ({"priority": "5"}, "priority='5' is no number"),
         ({"task": ""}, "is no text to look for"),
     ],
 )
