@@ -13,7 +13,7 @@ from celery_ext.delays.declarations import idle_chains, own_tasks, unread
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor import facts
 from celery_ext.doctor.faults import faults_of
-from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
 from kombu_delayq import urls
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
@@ -187,7 +187,7 @@ def chains(subject: Subject) -> Findings:
     if idle := idle_chains(subject.the_app):
         yield Finding(
             Level.WARNING,
-            f"the delay_chain of {named(idle)} has no effect: no failure waits for its next step",
+            f"delay_chain has no effect in {named(idle)}: no failure waits for its next step",
             "add autoretry_for to the task, or call its retry()",
             "how-to/retry-schedule.md#which-failures-count",
         )
@@ -223,9 +223,10 @@ def visibility_timeout(subject: Subject) -> Findings:
     if unlimited:
         yield Finding(
             Level.NOTICE,
-            f"tasks are acknowledged late and have no time limit: {named(unlimited)}. One that runs for longer than "
-            f"{in_words(timeout_s, plain=True)}, the visibility_timeout, runs twice",
-            "give them a time_limit below visibility_timeout",
+            f"{counted(len(unlimited), 'task is', 'tasks are')} acknowledged late, without a time limit: "
+            f"{named(unlimited)}. What runs for longer than {in_words(timeout_s, plain=True)}, the visibility_timeout, "
+            "runs twice",
+            "set a time_limit below visibility_timeout",
             "how-to/outage.md#of-stock-workers",
         )
 

@@ -1,7 +1,7 @@
 """Checks of what waits at a broker, and of who is there to move it on."""
 
 from celery_ext.delays.durations import in_words
-from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
 
 
@@ -13,7 +13,7 @@ def leader(subject: Subject) -> Findings:
         yield Finding(
             Level.ERROR if delayed else Level.WARNING,
             "no transfer worker runs: nothing that is due will be delivered"
-            + (f", and {delayed:,} messages wait" if delayed else ""),
+            + (f", and {counted(delayed, 'message waits', 'messages wait')}" if delayed else ""),
             "start a worker with kombu-delayq, or `celery -A app delayq transfer`",
             "troubleshooting.md#status-shows-no-leader",
         )
@@ -47,7 +47,8 @@ def consumers(subject: Subject) -> Findings:
         count = sum(stats.ready + stats.overdue for stats in idle)
         yield Finding(
             Level.WARNING,
-            f"{count:,} messages are ready or due, and no consumer is known: {named([each.queue for each in idle])}",
+            f"{counted(count, 'message is', 'messages are')} ready or due, and no consumer is known: "
+            f"{named([each.queue for each in idle])}",
             "start a worker with --queues that names them. A stock consumer that is no Celery worker is not known here",
             "troubleshooting.md#nothing-is-delivered",
         )
@@ -69,12 +70,13 @@ def in_hand(subject: Subject) -> Findings:
     """Is each message in hand in the hands of somebody who is known?"""
     counts = subject.the_store.consumers.counts()  # first: a consumer is known before it takes messages
     known = {lease.name for lease in subject.the_store.consumers.all()}
-    lost = sum(count for name, count in counts.items() if name and name not in known)
+    lost = {name: count for name, count in counts.items() if count and name and name not in known}
     if lost:
+        holders = "a consumer" if len(lost) == 1 else "consumers"
         yield Finding(
             Level.WARNING,
-            f"{lost:,} messages are in the hands of consumers that nobody knows",
-            "`delayq repair` gives them back",
+            f"{counted(sum(lost.values()), 'message is', 'messages are')} in the hands of {holders} that nobody knows",
+            f"`delayq repair` gives {'it' if sum(lost.values()) == 1 else 'them'} back",
             "how-to/repair-convert.md#repair",
         )
 

@@ -50,6 +50,11 @@ class Finding:
 Findings = Iterator[Finding]
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """Returns a number with the words for one, or for any other number of things."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def named(names: Sequence[str]) -> str:
     """Returns the first few of several names, and how many more there are."""
     shown = ", ".join(names[:NAMED])

@@ -10,7 +10,7 @@ from celery_ext.connection import TRANSPORT
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.facts import ALIKE, BETTER_ALIKE, options_of
 from celery_ext.doctor.faults import FAULTS, faults_of
-from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import Worker
 
@@ -24,7 +24,9 @@ def workers(subject: Subject) -> Findings:
     """Does each worker answer?"""
     found = subject.the_workers
     if found:
-        yield Finding(Level.OK, f"{len(found)} answer: {named([_shown(worker) for worker in found])}")
+        yield Finding(
+            Level.OK, f"{counted(len(found), 'answers', 'answer')}: {named([_shown(worker) for worker in found])}"
+        )
     pids = {str(worker.pid) for worker in found}
     silent = sorted(
         {
@@ -36,9 +38,10 @@ def workers(subject: Subject) -> Findings:
     if silent:
         yield Finding(
             Level.NOTICE if found else Level.WARNING,
-            f"consumers that live do not answer remote control: {named(silent)}",
-            "nothing, if they are no Celery workers, or have worker_enable_remote_control=False. Else raise --timeout, "
-            "or restart them",
+            f"{counted(len(silent), 'consumer lives and does', 'consumers live and do')} not answer remote control: "
+            f"{named(silent)}",
+            "nothing, if it is no Celery worker, or has worker_enable_remote_control=False. Else raise --timeout, or "
+            "restart it",
             "troubleshooting.md#celery-inspect-and-flower-show-nothing-or-broker",
         )
     elif not found:
@@ -49,13 +52,14 @@ def fleet(subject: Subject) -> Findings:
     """Do all workers use our transport?"""
     stock = [worker for worker in subject.the_workers if not worker.ours]
     if stock:
-        alone = len(stock) == len(subject.the_workers)
+        of, alone = len(subject.the_workers), len(stock) == len(subject.the_workers)
+        who = "the only worker" if of == 1 else "all workers" if alone else f"{len(stock):,} of {of:,} workers"
         yield Finding(
             Level.ERROR if alone else Level.WARNING,
-            f"{'all' if alone else f'{len(stock)} of {len(subject.the_workers)}'} workers use the stock transport: "
-            f"{named([f'{worker.name} ({worker.transport})' for worker in stock])}. What they get too early waits in "
-            "their memory, and what they lose comes back after visibility_timeout",
-            f'set broker_transport = "{TRANSPORT}" in their app, and restart them',
+            f"{who} {'uses' if len(stock) == 1 else 'use'} the stock transport: "
+            f"{named([f'{worker.name} ({worker.transport})' for worker in stock])}. What such a worker gets too early "
+            "waits in its memory, and what it loses comes back after visibility_timeout",
+            f'set broker_transport = "{TRANSPORT}" in its app, and restart it',
             "how-to/migrate.md#what-happens-on-the-way",
         )
 
@@ -130,8 +134,8 @@ def clocks(subject: Subject) -> Findings:
     if off:
         yield Finding(
             Level.WARNING,
-            f"clocks of workers differ from Redis's: {named(off)}. Their retries come too early or too late, and a "
-            "worker that is behind holds tasks with an eta back",
+            f"{counted(len(off), 'worker has', 'workers have')} another time than Redis: {named(off)}. Retries from "
+            "there come too early or too late, and a worker that is behind holds tasks with an eta back",
             "keep clocks in step, by NTP",
             "how-to/clocks.md",
         )
@@ -148,8 +152,8 @@ def long_tasks(subject: Subject) -> Findings:
     if long:
         yield Finding(
             Level.ERROR,
-            f"tasks have been running for longer than visibility_timeout: {named(long)}. If they are acknowledged "
-            "late, they run a second time meanwhile",
+            f"{counted(len(long), 'task has', 'tasks have')} been running for longer than visibility_timeout: "
+            f"{named(long)}. What is acknowledged late runs a second time meanwhile",
             "raise visibility_timeout above the longest task, or switch to consume='take', which has none",
             "how-to/outage.md#of-stock-workers",
         )

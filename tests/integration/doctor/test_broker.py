@@ -24,7 +24,7 @@ def test_without_a_leader_waiting_messages_make_it_an_error(proj: Proj) -> None:
     assert levels(look("leader", proj)) == ["warning"]
     proj.send("record", countdown=3600)
     [found] = look("leader", proj)
-    assert (found.level, "and 1 messages wait" in found.found) == ("error", True)
+    assert (found.level, "and 1 message waits" in found.found) == ("error", True)
 
 
 def test_a_worker_leads_and_consumes(proj: Proj) -> None:
@@ -44,7 +44,7 @@ def test_queues_with_messages_and_no_consumer_are_named(proj: Proj) -> None:
     proj.send("record", queue="forgotten")
     [found] = look("consumers", proj)
     assert found.level == "warning"
-    assert found.found.endswith("no consumer is known: forgotten")
+    assert found.found == "1 message is ready or due, and no consumer is known: forgotten"
 
 
 def test_a_queue_that_cannot_be_read_is_an_error(proj: Proj) -> None:
@@ -55,17 +55,21 @@ def test_a_queue_that_cannot_be_read_is_an_error(proj: Proj) -> None:
     assert (found.level, "holds a string" in found.found) == ("error", True)
 
 
-def test_messages_in_the_hands_of_nobody_are_found(proj: Proj) -> None:
+@pytest.mark.parametrize(
+    ("count", "said", "back"), [(1, "1 message is", "gives it back"), (2, "2 messages are", "gives them back")]
+)
+def test_messages_in_the_hands_of_nobody_are_found(proj: Proj, count: int, said: str, back: str) -> None:
     """A consumer that was forgotten while it held messages gives nothing back."""
     with proj.connection() as connection:
         store = connection.default_channel.store
         lives(store)
-        proj.server.client().lpush("q", *(json.dumps(message(n)) for n in range(2)))
-        assert len(take(store)) == 2
+        proj.server.client().lpush("q", *(json.dumps(message(n)) for n in range(count)))
+        assert len(take(store)) == count
         end_lease(store)
         store.consumers.leave(ME, "q")
     [found] = look("in-hand", proj)
-    assert (found.level, found.found[:10], "delayq repair" in found.do) == ("warning", "2 messages", True)
+    assert (found.level, found.found) == ("warning", f"{said} in the hands of a consumer that nobody knows")
+    assert found.do == f"`delayq repair` {back}"
 
 
 def test_a_journal_is_looked_at(make_proj: MakeProj, tmp_path: Path) -> None:

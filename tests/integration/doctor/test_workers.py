@@ -45,7 +45,7 @@ def test_a_mixed_fleet_is_seen(make_proj: MakeProj) -> None:
     found = doctor(proj, *OF_WORKERS)
     assert f"{ours.node} (kombu-delayq " in found["workers"][0]["found"]
     assert f"{stock.node} (redis)" in found["workers"][0]["found"]
-    assert f"1 of 3 workers use the stock transport: {stock.node}" in found["fleet"][0]["found"]
+    assert f"1 of 3 workers uses the stock transport: {stock.node}" in found["fleet"][0]["found"]
     by_level = {finding["level"]: finding["found"] for finding in found["same-options"]}
     assert "the transport option priority_steps differs" in by_level["error"]
     assert f"null in {ours.node}; 300 in {other.node}" in by_level["warning"]

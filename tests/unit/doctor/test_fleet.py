@@ -51,7 +51,11 @@ def test_stock_workers_are_named() -> None:
     """Some are a warning, and if there is none but these, it is an error."""
     [found] = look(fleet.fleet, worker("a@host"), worker("b@host", ours=False))
     assert (found.level, "1 of 2 workers" in found.found, "b@host (redis)" in found.found) == ("warning", True, True)
-    assert levels(look(fleet.fleet, worker("b@host", ours=False))) == ["error"]
+    for names, said in (("b",), "the only worker uses"), ("bc", "all workers use"):
+        [found] = look(fleet.fleet, *(worker(f"{name}@host", ours=False) for name in names))
+        assert (found.level, found.found.startswith(f"{said} the stock transport: b@host")) == ("error", True)
+    many = [worker(f"{name}@host", ours=name == "a") for name in "abc"]
+    assert look(fleet.fleet, *many)[0].found.startswith("2 of 3 workers use the stock transport: b@host")
 
 
 def test_options_that_differ_are_named_with_their_values() -> None:
@@ -103,5 +107,6 @@ def test_tasks_that_run_for_too_long_are_found() -> None:
     brpop = {"consume": "brpop", "visibility_timeout": 600}
     stock = worker("s@host", ours=False, options=options_of_stock({"visibility_timeout": 600}), running=running)
     [found] = look(fleet.long_tasks, worker("a@host", running=running), stock)
-    assert (found.level, "report in s@host" in found.found, "mail" in found.found) == ("error", True, False)
+    assert (found.level, found.found.startswith("1 task has been running for longer")) == ("error", True)
+    assert ("report in s@host" in found.found, "mail" in found.found) == (True, False)
     assert levels(look(fleet.long_tasks, worker(options=brpop, running=running))) == ["error"]
