@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, TypeVar
@@ -21,13 +22,11 @@ from celery_ext.cli.queues import complete_queue, known_queues
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import revoke, snapshot
 from celery_ext.waiting.bulk import Action, Bulk, Outcome
-from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.select import noted
 from celery_ext.waiting.selection import Selection
 from celery_ext.waiting.snapshot import Snapshot
 from kombu_delayq.audit import this_user
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.types import Waiting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -157,14 +156,9 @@ def _counted(store: OperatorStore, selection: Selection) -> Snapshot:
 
 
 def _run(store: OperatorStore, bulk: Bulk, label: str, app: Celery | None) -> bool:
-    def announce(messages: list[Waiting]) -> None:
-        for message in messages:
-            if app is not None:
-                revoke.announce_cancelled(app, DelayedTask(message))
-
     try:
         with stoppable() as stop, Bar(label, bulk.of) as bar, noted(store, this_user(), bulk):
-            return bulk.run(store, progress=bar, stop=stop, announce=announce)
+            return bulk.run(store, progress=bar, stop=stop, announce=partial(revoke.announce_cancelled, app))
     except Exception:
         done: Counter[Outcome] = bulk.outcomes
         print_stderr(f"{done.total():,} of {bulk.of:,} tasks were done when it failed: call it again for the rest")

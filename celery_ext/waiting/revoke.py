@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store.types import Waiting
 
 logger = get_logger(__name__)
 
@@ -57,9 +58,7 @@ def cancel(
             failure = error  # messages that were removed before the error have to be announced
         # The store is closed by now: an announcement may continue a chord, which takes a connection from the same pool.
         for cancelled in removed:
-            if app is not None:
-                for message in cancelled.messages:
-                    announce_cancelled(app, DelayedTask(message), dispatcher())
+            announce_cancelled(app, cancelled.messages, dispatcher())
             yield cancelled
         if failure is not None:
             raise failure
@@ -71,14 +70,20 @@ def declares_chain(app: Any) -> bool:
     return any(getattr(task, "delay_chain", None) is not None for task in tasks.values())
 
 
-def announce_cancelled(app: "Celery", task: DelayedTask, dispatcher: Any = None) -> None:
-    """Announces that a waiting task was cancelled, as ``announce_revoked`` does.
+def announce_cancelled(app: "Celery | None", messages: "Iterable[Waiting]", dispatcher: Any = None) -> None:
+    """Announces that messages were cancelled, as ``announce_revoked`` does for each of their tasks.
 
     Args:
-        app: The app whose result backend knows the task.
-        task: The cancelled task. A message that is no task has nothing to announce.
+        app: The app whose result backend knows the tasks; None to announce nothing.
+        messages: The cancelled messages. One that is no task has nothing to announce.
         dispatcher: A worker's event dispatcher; without one no event is sent.
     """
+    if app is not None:
+        for message in messages:
+            _announce_task(app, DelayedTask(message), dispatcher)
+
+
+def _announce_task(app: "Celery", task: DelayedTask, dispatcher: Any) -> None:
     try:
         # Decoded as a worker of this app decodes it: the task's chord may be in a pickle.
         task = replace(task, accept={*task.accept, *prepare_accept_content(app.conf.accept_content or ())})

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from kombu_delayq.store import WaitingStore
-    from kombu_delayq.store.types import Waiting
 
 logger = get_logger(__name__)
 
@@ -204,12 +204,8 @@ class Selected:
             _log_skipped(matched.skipped)
             bulk = Bulk(matched, action)
             with noted(store, this_user(), bulk):
-                bulk.run(store, progress=progress, stop=stop, announce=self._announce)
+                bulk.run(store, progress=progress, stop=stop, announce=partial(revoke.announce_cancelled, self._app))
             return bulk.outcomes
-
-    def _announce(self, messages: "list[Waiting]") -> None:
-        for message in messages:
-            revoke.announce_cancelled(self._app, DelayedTask(message))
 
 
 @contextmanager

@@ -8,20 +8,16 @@ from secrets import token_urlsafe
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from celery import Celery
-
 from celery_ext.connection import database_errors
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
 from celery_ext.waiting import revoke, snapshot
 from celery_ext.waiting.bulk import Action, Bulk
-from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress
 from celery_ext.waiting.select import noted
 from celery_ext.waiting.selection import Selection
 from celery_ext.waiting.snapshot import Snapshot
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store.types import Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -171,10 +167,5 @@ def _run(broker: ServeBroker, run: BulkRun) -> None:
     assert run.work is not None  # noqa: S101  # `start` has made it
     store = broker.store
     with noted(store, run.who, run.work):
-        ended = run.work.run(store, stop=run._stop.is_set, announce=partial(_announce, broker.app))
+        ended = run.work.run(store, stop=run._stop.is_set, announce=partial(revoke.announce_cancelled, broker.app))
     run.state = "done" if ended else "stopped"
-
-
-def _announce(app: Celery, messages: list[Waiting]) -> None:
-    for message in messages:
-        revoke.announce_cancelled(app, DelayedTask(message))
