@@ -11,13 +11,11 @@ from click.shell_completion import CompletionItem
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.colours import bad, warning
-from celery_ext.cli.completing import offer, within
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import cell, escaped, fit_table, json_line, table, when
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.queues import COMPLETION_S
+from celery_ext.cli.queues import complete
 from celery_ext.cli.stderr import QuietGroup, print_stderr
-from celery_ext.connection import open_store
 from celery_ext.delays.durations import in_words
 from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import DelayStore
@@ -37,14 +35,7 @@ QUIET_S = 600.0
 
 def complete_job(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes the names of jobs; none if the broker does not answer soon."""
-
-    def find() -> list[str]:
-        timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
-        connection = CliBroker.of_completion(context).connection(timeouts)
-        connection.get_transport_cls()  # what has to be imported is not the broker's fault
-        return within(COMPLETION_S, lambda: list(islice(open_store(connection).jobs.names(), NAMES)))
-
-    return offer(find, incomplete)
+    return complete(context, incomplete, lambda store: list(islice(store.jobs.names(), NAMES)))
 
 
 _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_job)
@@ -158,8 +149,7 @@ def _is_dropped(store: DelayStore, job: Job, *, force: bool) -> bool:
 
 
 def _refusal(job: Job, now_ms: float) -> str:
-    last_ms = job.base_ms if job.wrote_ms is None else job.wrote_ms
-    return f"job {job.name!r} is {job.state}, and was last written {in_words((last_ms - now_ms) / 1000)}"
+    return f"job {job.name!r} is {job.state}, and was last written {in_words((_last_ms(job) - now_ms) / 1000)}"
 
 
 def _question(chosen: list[Job]) -> str:
@@ -178,15 +168,19 @@ def _question(chosen: list[Job]) -> str:
     return " ".join(parts)
 
 
+def _last_ms(job: Job) -> float:
+    """Returns when a job was last written, or began if nothing has been written, ms since the epoch."""
+    return job.base_ms if job.wrote_ms is None else job.wrote_ms
+
+
 def _ago(ms: float | None, now_ms: float) -> str:
     return "-" if ms is None else in_words(min(ms - now_ms, -1.0) / 1000)
 
 
 def _state(job: Job, now_ms: float) -> str:
-    last_ms = job.base_ms if job.wrote_ms is None else job.wrote_ms
     if job.state == "aborted":
         return bad(job.state)
-    return warning(job.state) if not job.is_ended and now_ms - last_ms > QUIET_S * 1000 else job.state
+    return warning(job.state) if not job.is_ended and now_ms - _last_ms(job) > QUIET_S * 1000 else job.state
 
 
 def _row(job: Job, now_ms: float) -> list[str]:
