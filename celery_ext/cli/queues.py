@@ -96,6 +96,12 @@ def known_queues(
     return list(queues)
 
 
+def known_or_all(broker: CliBroker, store: WaitingStore, given: Iterable[str]) -> list[str]:
+    """Returns the given queues as ``known_queues`` does; if none is given, all that hold or held delayed messages."""
+    names = tuple(given)
+    return known_queues(broker, store, names) if names else store.queues.names()
+
+
 def _holds_some(store: WaitingStore, queue: str, figures: Figures | None) -> bool:
     try:
         found = [] if figures is None else figures.overview([queue])  # counts under all names that a list may have

@@ -9,7 +9,7 @@ from celery_ext.cli.criteria import Criteria, criteria_options
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, json_line, table
 from celery_ext.cli.progress import Bar
-from celery_ext.cli.queues import known_queues, queues_argument
+from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import report_unreadable
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.spreading.rows import Spreads
@@ -32,7 +32,7 @@ def count(broker: CliBroker, queues: tuple[str, ...], criteria: Criteria, as_jso
     reads all messages of the queues and the range of due times.
     """
     with broker.store() as (_, store):
-        names = known_queues(broker, store, queues) if queues else store.queues.names()
+        names = known_or_all(broker, store, queues)
         spreads = Spreads.of(store)
         selection = criteria.selection(store.now_ms(), names)
         found, failed = (_read if criteria.reads_bodies else _counted)(store, selection, spreads)

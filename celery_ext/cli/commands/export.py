@@ -19,7 +19,7 @@ from celery_ext.cli.criteria import Criteria, criteria_options
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.queues import known_queues, queues_argument
+from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import report_unreadable
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.export_format import closing_line, header_line, message_line
@@ -61,7 +61,7 @@ def export(
         confirm(f"Replace {escaped(str(output))}?", yes=yes)
     with broker.store() as (connection, store), _writing(output) as file:
         now_ms = store.now_ms()
-        names = known_queues(broker, store, queues) if queues else store.queues.names()
+        names = known_or_all(broker, store, queues)
         work = _Export(store, file, criteria.selection(now_ms))
         work.run(connection.as_uri(), datetime.fromtimestamp(now_ms / 1000, UTC), names)
     if output is not None and as_json:

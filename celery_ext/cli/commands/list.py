@@ -10,7 +10,7 @@ from celery_ext.cli.criteria import Criteria, criteria_options
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import json_line, listing, summary
 from celery_ext.cli.progress import Bar
-from celery_ext.cli.queues import known_queues, queues_argument
+from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import report_unreadable
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting.delayed_task import DelayedTask
@@ -39,7 +39,7 @@ def list_(broker: CliBroker, queues: tuple[str, ...], criteria: Criteria, limit:
     """
     with broker.store() as (_, store):
         now_ms = store.now_ms()
-        names = known_queues(broker, store, queues) if queues else store.queues.names()
+        names = known_or_all(broker, store, queues)
         found = _Listing(store, criteria.selection(now_ms, names), limit or None)
         shown = 0
         for part in chunks(found.tasks(), ROWS):
