@@ -3,10 +3,11 @@
 import asyncio
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from celery_ext import Call, abrowse, acancel, aclose, acount, aget, areschedule
 from celery_ext.asynchronous import threads
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import DelayTooLong
-from tests.support.conditions import DEADLINE_S
+from tests.support.conditions import DEADLINE_S, until, until_equal
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
 
 pytestmark = pytest.mark.both_forms
@@ -27,12 +28,15 @@ RECORD = "proj.record"
 HOUR_S = 3600.0
 
 
-async def until(condition: Any, what: str) -> None:
-    """Waits, without holding up the loop, until something is true."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-    assert condition(), what
+@contextmanager
+def paused(proj: Proj) -> Iterator[Callable[[], int]]:
+    """Lets each write of Redis wait until the end. Yields a function that returns how many clients wait."""
+    client = proj.server.client()
+    client.client_pause(60_000, all=False)
+    try:
+        yield lambda: int(client.info("clients")["blocked_clients"])
+    finally:
+        client.client_unpause()
 
 
 def test_a_task_is_sent_moved_found_and_cancelled(proj: Proj) -> None:
@@ -96,7 +100,7 @@ def test_more_than_a_page_is_listed(proj: Proj) -> None:
 
 
 def test_calls_come_from_an_async_iterable(proj: Proj) -> None:
-    """It is read in the loop, such as from a database; each page is told to ``on_sent`` before the next is read."""
+    """The iterable is read in the loop, and ``on_sent`` is called for each page before the next page is read."""
     read: list[int] = []
     sent: list[int] = []
     loops: set[Any] = set()
@@ -151,35 +155,29 @@ def test_errors_of_callers_reach_them(make_proj: MakeProj) -> None:
 
 def test_the_loop_goes_on_while_calls_wait(proj: Proj) -> None:
     """As many calls as the pool has connections run at once, further ones wait, and the loop goes on all the while."""
-    ticks = 0
 
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            ticks += 1
-            await asyncio.sleep(0.001)
+    async def work() -> None:
+        with paused(proj) as waiting:
+            calls = [asyncio.create_task(asend(proj.app, RECORD, (n,), countdown=HOUR_S)) for n in range(40)]
+            await asyncio.to_thread(until_equal, waiting, proj.app.conf.broker_pool_limit)
+            assert not any(call.done() for call in calls)
+        await asyncio.gather(*calls)
 
-    async def work() -> list[int]:
-        ticking = asyncio.create_task(tick())
-        proj.server.client().client_pause(500)
-        before = ticks
-        counts = await asyncio.gather(*(acount(proj.app) for _ in range(40)))
-        assert ticks > before + 20
-        ticking.cancel()
-        return counts
-
-    assert asyncio.run(work()) == [0] * 40
+    asyncio.run(work())
+    assert celery_ext.count(proj.app) == 40
 
 
 def test_a_cancelled_call_that_has_begun_goes_on(proj: Proj) -> None:
     """Whoever gives up, such as by a timeout, gets the error at once; what Redis was asked is done all the same."""
 
     async def work() -> None:
-        await acount(proj.app)  # connects
-        proj.server.client().client_pause(1000)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await asend(proj.app, RECORD, (1,), countdown=HOUR_S)
+        with paused(proj) as waiting:
+            call = asyncio.create_task(asend(proj.app, RECORD, (1,), countdown=HOUR_S))
+            await asyncio.to_thread(until_equal, waiting, 1)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert waiting() == 1
         await aclose(proj.app)  # waits for what is under way
 
     asyncio.run(work())
@@ -191,13 +189,12 @@ def test_a_cancelled_call_that_has_not_begun_is_never_made(make_proj: MakeProj) 
     proj = make_proj(broker_pool_limit=1)
 
     async def work() -> None:
-        await acount(proj.app)
-        proj.server.client().client_pause(500)
-        first = asyncio.create_task(asend(proj.app, RECORD, (1,), countdown=HOUR_S))
-        await asyncio.sleep(0)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await asend(proj.app, RECORD, (2,), countdown=HOUR_S)
+        with paused(proj) as waiting:
+            first = asyncio.create_task(asend(proj.app, RECORD, (1,), countdown=HOUR_S))
+            await asyncio.to_thread(until_equal, waiting, 1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await asend(proj.app, RECORD, (2,), countdown=HOUR_S)
         await first
         await aclose(proj.app)
 
@@ -206,7 +203,7 @@ def test_a_cancelled_call_that_has_not_begun_is_never_made(make_proj: MakeProj) 
 
 
 def test_a_cancelled_asend_many_ends_soon(proj: Proj) -> None:
-    """What was read before the cancel is sent, at most two pages; nobody is told, and no further call is read."""
+    """It sends what it read before the cancel, at most two pages, reads no further call, and calls no ``on_sent``."""
 
     async def endless() -> AsyncIterator[Call]:
         while True:
@@ -219,7 +216,7 @@ def test_a_cancelled_asend_many_ends_soon(proj: Proj) -> None:
     async def work(calls: Any) -> None:
         sent: list[str] = []
         sending = asyncio.create_task(asend_many(proj.app, RECORD, calls, on_sent=sent.extend))
-        await until(lambda: len(sent) > 400, "two pages are sent")
+        await asyncio.to_thread(until, lambda: len(sent) > 400, what="two pages are sent")
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
@@ -236,18 +233,22 @@ def test_a_cancelled_asend_many_ends_soon(proj: Proj) -> None:
 def test_a_cancelled_asend_many_does_not_wait_for_its_source(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
     """The source of the calls is cancelled as well, even if it waits for something that never comes."""
     ended: list[str] = []
+    reached = asyncio.Event()
 
     async def stuck() -> AsyncIterator[Call]:
         yield Call((1,), countdown=HOUR_S)
+        reached.set()
         try:
             await asyncio.Event().wait()
         finally:
             ended.append("source")
 
     async def work() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await asend_many(proj.app, RECORD, stuck())
+        sending = asyncio.create_task(asend_many(proj.app, RECORD, stuck()))
+        await asyncio.wait_for(reached.wait(), DEADLINE_S)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
         await asyncio.wait_for(aclose(proj.app), DEADLINE_S)
 
     asyncio.run(work())
@@ -257,15 +258,20 @@ def test_a_cancelled_asend_many_does_not_wait_for_its_source(proj: Proj, caplog:
 
 def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
     """If the caller was cancelled and the call fails later, the log says so."""
+    begun, cancelled = Event(), Event()
 
     def fail() -> None:
-        time.sleep(0.2)
+        begun.set()
+        cancelled.wait(DEADLINE_S)
         raise OperationalError("no broker")
 
     async def work() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await threads.in_thread(proj.app, fail)
+        call = asyncio.create_task(threads.in_thread(proj.app, fail))
+        assert await asyncio.to_thread(begun.wait, DEADLINE_S)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        cancelled.set()
         await aclose(proj.app)
 
     asyncio.run(work())

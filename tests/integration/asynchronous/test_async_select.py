@@ -16,7 +16,7 @@ HOUR_S = 3600.0
 
 
 def test_selected_tasks_are_counted_read_and_changed(proj: Proj) -> None:
-    """Counts, pages of tasks, and changes are those of ``select``; progress is told in the loop."""
+    """Counts, pages of tasks, and changes are those of ``select``; ``progress`` is called in the loop."""
     told: list[tuple[int, int]] = []
 
     async def on_progress(done: int, of: int) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,6 +48,20 @@ def shop(proj: Proj) -> Proj:
 
 def _ids(proj: Proj, *args: str) -> list[str]:
     return [line["id"] for line in lines(proj.server, "list", *args, "--limit", "0")]
+
+
+@contextmanager
+def slow_cancel(proj: Proj) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    """Starts to cancel 3,000 tasks, which waits for a line of input after each call that has changed some.
+
+    Yields the process after its first call, and how many tasks it has cancelled.
+    """
+    fill(proj, "q", ((f"t{n}", DUE) for n in range(3000)))
+    args = [sys.executable, "-c", SLOW, "-b", proj.server.url, "cancel", "-q", "q", "--yes"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(args, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout
+        yield process, int(process.stdout.readline())
 
 
 def _notes(proj: Proj) -> Iterator[tuple[str, int]]:
@@ -189,18 +204,9 @@ def test_tasks_that_cannot_be_looked_into_are_named(shop: Proj) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_command_that_is_stopped_says_how_far_it_went_and_goes_on(proj: Proj, number: int) -> None:
     """A signal ends it after the call that is under way; it says what is gone, and a second call does the rest."""
-    fill(proj, "q", ((f"t{n}", DUE) for n in range(3000)))
-    args = [sys.executable, "-c", SLOW, "-b", proj.server.url, "cancel", "-q", "q", "--yes"]
-    with subprocess.Popen(
-        args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
-        assert process.stdin
-        done = int(process.stdout.readline())
+    with slow_cancel(proj) as (process, done):
         process.send_signal(number)
-        process.stdin.write("\n")
-        process.stdin.flush()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate("\n", timeout=60)
     assert process.returncode == 1
     assert out.splitlines()[-1] == f"{done:,} cancelled"
     assert f"stopped after {done:,} of 3,000" in err
@@ -211,14 +217,7 @@ def test_a_command_that_is_stopped_says_how_far_it_went_and_goes_on(proj: Proj, 
 
 def test_a_redis_that_fails_half_way(proj: Proj) -> None:
     """The error says how many were done; a second call does the rest."""
-    fill(proj, "q", ((f"t{n}", DUE) for n in range(3000)))
-    args = [sys.executable, "-c", SLOW, "-b", proj.server.url, "cancel", "-q", "q", "--yes"]
-    with subprocess.Popen(
-        args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
-        assert process.stdin
-        done = int(process.stdout.readline())
+    with slow_cancel(proj) as (process, done):
         client = proj.server.client()
         client.acl_setuser("default", enabled=True, nopass=True, commands=["-hdel", "-evalsha"])
         try:
