@@ -22,15 +22,31 @@ def seconds_of(duration: Duration) -> float:
     """Returns a duration in s.
 
     Raises:
-        ValueError: It is no duration, or is negative.
+        ValueError: It is no duration, or is negative, or is more than 100 years.
+        TypeError: It is something else, such as a datetime.
     """
     if isinstance(duration, timedelta):
         seconds = duration.total_seconds()
+    elif isinstance(duration, str):
+        seconds = durations.parse(duration)
+    elif isinstance(duration, int | float):
+        seconds = float(duration)
     else:
-        seconds = durations.parse(duration) if isinstance(duration, str) else float(duration)
-    if not seconds >= 0:
-        raise ValueError(f"{duration!r} is negative")
+        raise TypeError(f'{duration!r} is not a duration: give a text such as "1h30m", or s, or a timedelta')
+    if not 0 <= seconds <= durations.MAX_S:
+        raise ValueError(f"{duration!r} is not a duration between 0 and 100 years")
     return seconds
+
+
+def checked_moment(moment: datetime) -> datetime:
+    """Returns a moment.
+
+    Raises:
+        TypeError: It is something else, such as a duration.
+    """
+    if not isinstance(moment, datetime):
+        raise TypeError(f'{moment!r} is no datetime. For a time from now there are advance("2h") and in_="2h"')
+    return moment
 
 
 @dataclass(frozen=True)
@@ -59,6 +75,7 @@ class Wanted:
         """Returns a function that says whether a waiting task is meant."""
         name = getattr(self.task, "name", self.task)
         in_s = None if self.in_ is None else seconds_of(self.in_)
+        at = None if self.at is None else in_utc(checked_moment(self.at))
 
         def is_meant(task: DelayedTask) -> bool:
             return (
@@ -68,7 +85,7 @@ class Wanted:
                 and (self.args is None or _plain(task.args) == _plain(self.args))
                 and (self.kwargs is None or _plain(task.kwargs) == _plain(self.kwargs))
                 and (in_s is None or _is_near(in_s, sending.left_s(task), sending.left_untouched_s(task)))
-                and (self.at is None or _is_near(0.0, (task.due - in_utc(self.at)).total_seconds()))
+                and (at is None or _is_near(0.0, (task.due - at).total_seconds()))
             )
 
         return is_meant

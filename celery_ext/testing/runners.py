@@ -25,8 +25,13 @@ class WorkerSilent(DelayqError, TimeoutError):
 class Runner(Protocol):
     """Runs tasks that are due."""
 
-    def run_ready(self, propagate: bool) -> None:
-        """Runs what was sent without a delay. propagate: Whether to raise the error of a task that fails."""
+    def run_ready(self, propagate: bool, check_end: Callable[[], None]) -> None:
+        """Runs what was sent without a delay.
+
+        Args:
+            propagate: Whether to raise the error of a task that fails.
+            check_end: Called now and then; raises if there is no end of tasks.
+        """
 
     def run(self, task: DelayedTask, propagate: bool) -> None:
         """Runs a task that waits. propagate: Whether to raise its error if it fails."""
@@ -45,9 +50,10 @@ class InThisProcess:
     def __init__(self, broker: Broker, sending: Sending, runs: Runs, extend: Callable[[Any], None]) -> None:
         self._broker, self._sending, self._runs, self._extend = broker, sending, runs, extend
 
-    def run_ready(self, propagate: bool) -> None:
+    def run_ready(self, propagate: bool, check_end: Callable[[], None]) -> None:
         """Runs what was sent without a delay, and what that sends without a delay."""
         while messages := self._broker.ready():
+            check_end()
             for message in messages:
                 self._run(message, propagate)
 
@@ -78,9 +84,14 @@ class ByWorker:
     def __init__(self, broker: Broker, sending: Sending, runs: Runs) -> None:
         self._broker, self._sending, self._runs = broker, sending, runs
 
-    def run_ready(self, propagate: bool) -> None:
+    def run_ready(self, propagate: bool, check_end: Callable[[], None]) -> None:
         """Waits for the worker, which runs what was sent without a delay."""
-        self._await(lambda: Counter(self._sending.immediate))
+
+        def sent() -> Mapping[str, int]:
+            check_end()
+            return Counter(self._sending.immediate)
+
+        self._await(sent)
         _raise(self._runs, propagate)
 
     def run(self, task: DelayedTask, propagate: bool) -> None:

@@ -15,6 +15,8 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.message.countdown import COUNTDOWN, is_countable
 from kombu_delayq.message.times import in_utc
 
+#: If tasks send more calls than these while the test runs what is due, it is taken for one that would never end.
+MOST_SENT = 10_000
 #: Places of arguments of ``send_task`` that may come without their names.
 _ARGUMENTS = ("args", "kwargs", "countdown", "eta", "task_id")
 
@@ -57,6 +59,7 @@ class Sending:
         #: Ids of the calls without a delay.
         self.immediate: list[str] = []
         self._send_task = send_task
+        self._latest = -1, ""
         self._numbers = count()
 
     def send_task(self, app: Celery, name: str, *given: Any, **options: Any) -> Any:
@@ -78,9 +81,10 @@ class Sending:
             options["countdown"] = countdown  # Celery says what is wrong with it
         expires_s = self._expire(options)
         options["task_id"] = options.get("task_id") or uuid()
-        still_s = self.clock.still_s()
+        still_s, number = self.clock.still_s(), next(self._numbers)
+        self._latest = number, name
         self.sent[options["task_id"]] = Sent(
-            next(self._numbers),
+            number,
             ref(app),
             eta.isoformat() if isinstance(eta, datetime) else None,
             still_s,
@@ -92,6 +96,20 @@ class Sending:
             self.immediate.append(options["task_id"])
         places = [options.pop(argument, None) for argument in ("args", "kwargs", "countdown")]
         return self._send_task(app, name, *places, eta, options.pop("task_id"), *more, **options)
+
+    def endless(self) -> Callable[[], None]:
+        """Returns a function that raises a RuntimeError when too many calls have been sent since."""
+        begun, _ = self._latest
+
+        def check() -> None:
+            number, name = self._latest
+            if number - begun > MOST_SENT:
+                raise RuntimeError(
+                    f"while tasks ran, they have sent more than {MOST_SENT:,} others, {name} last: do they send each "
+                    "other for ever?"
+                )
+
+        return check
 
     def left_s(self, task: DelayedTask) -> float:
         """Returns in how many s a waiting task is due; negative if it was due."""

@@ -133,23 +133,46 @@ def test_a_task_that_nobody_knows_is_named(delayed_tasks: DelayedTasks, shop: Sh
         delayed_tasks.advance(60)
 
 
-@pytest.mark.parametrize("wrong", ["soon", -1, timedelta(-1), "", float("nan")])
+@pytest.mark.parametrize("wrong", ["soon", -1, timedelta(-1), "", float("nan"), float("inf"), timedelta.max])
 def test_a_wrong_duration_is_refused(delayed_tasks: DelayedTasks, wrong: Any) -> None:
     """What is no duration is refused."""
-    with pytest.raises(ValueError, match=r"duration|negative"):
+    with pytest.raises(ValueError, match="duration"):
         delayed_tasks.advance(wrong)
 
 
+def test_a_duration_is_no_moment(delayed_tasks: DelayedTasks) -> None:
+    """Whoever takes ``run_due`` for ``advance``, or one for the other, is told so."""
+    wrong: Any = "2h"
+    for call in (lambda: delayed_tasks.run_due(wrong), lambda: delayed_tasks.has(at=wrong)):
+        with pytest.raises(TypeError, match=r"'2h' is no datetime.*advance"):
+            call()
+    wrong = datetime.now(UTC)
+    for call in (lambda: delayed_tasks.advance(wrong), lambda: delayed_tasks.has(in_=wrong)):
+        with pytest.raises(TypeError, match="is not a duration"):
+            call()
+
+
+@pytest.mark.parametrize("countdown", [0.001, None])
 def test_a_task_that_calls_itself_for_ever_is_an_error(
-    delayed_tasks: DelayedTasks, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    delayed_tasks: DelayedTasks, shop: Shop, monkeypatch: pytest.MonkeyPatch, countdown: float | None
 ) -> None:
-    """A task that sends itself again without an end does not hang the test."""
-    monkeypatch.setattr("celery_ext.testing.delayed_tasks.MOST_RUNS", 50)
+    """A task that sends itself again without an end does not hang the test, and the error names it."""
+    monkeypatch.setattr("celery_ext.testing.sending.MOST_SENT", 50)
 
     @shop.app.task(shared=False, name="shop.forever", bind=True)
     def forever(task: Any) -> None:
-        task.apply_async(countdown=0.001)
+        task.apply_async(countdown=countdown)
 
-    forever.apply_async(countdown=1)
-    with pytest.raises(RuntimeError, match="for ever"):
+    forever.delay()
+    with pytest.raises(RuntimeError, match=r"shop\.forever.* for ever"):
         delayed_tasks.advance("1h")
+
+
+def test_a_test_may_send_as_much_as_it_likes(
+    delayed_tasks: DelayedTasks, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what tasks send while the test runs them is taken for endless."""
+    monkeypatch.setattr("celery_ext.testing.sending.MOST_SENT", 5)
+    for number in range(20):
+        shop.remind.apply_async((number,), countdown=number % 2)
+    assert len(delayed_tasks.advance(1)) == 20

@@ -53,7 +53,12 @@ class Works:
             note("chain")
             raise OSError("not reached")
 
-        self.remind, self.flaky, self.both, self.chain = remind, flaky, both, chain
+        @app.task(shared=False, name="works.forever", bind=True)
+        def forever(task: Any, left: int) -> None:
+            if left:
+                task.delay(left - 1)
+
+        self.remind, self.flaky, self.both, self.chain, self.forever = remind, flaky, both, chain, forever
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -150,6 +155,16 @@ def test_a_queue_that_nobody_consumes_is_an_error(
     result = works.remind.apply_async((1,), countdown=60, queue="elsewhere")
     with pytest.raises(WorkerSilent, match=result.id):
         delayed.advance("1m")
+
+
+def test_tasks_that_call_each_other_for_ever_are_an_error(
+    works: Works, delayed: DelayedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test does not wait for a worker whose tasks have no end."""
+    monkeypatch.setattr("celery_ext.testing.sending.MOST_SENT", 20)
+    works.forever.delay(30)
+    with pytest.raises(RuntimeError, match=r"works\.forever.* for ever"):
+        delayed.run_due()
 
 
 def test_a_task_that_the_worker_does_not_know_is_named(works: Works, delayed: DelayedTasks) -> None:
