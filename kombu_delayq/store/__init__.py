@@ -97,6 +97,7 @@ class TransportStore(Store, Protocol):
     consumers: Consumers
     chains: DelayChains
     leases: Leases
+    moving: Moving
     queues: Queues
     renamed: Renamed
 

@@ -24,6 +24,7 @@ from kombu_delayq.transfer.leader import Leader
 from kombu_delayq.transfer.leadership import Leadership
 from kombu_delayq.transfer.reclaim import Reclaiming
 from kombu_delayq.transfer.renaming import Renaming
+from kombu_delayq.transfer.resuming import Resuming
 
 logger = get_logger(__name__)
 
@@ -65,6 +66,7 @@ class TransferWorker:
         self._forgetting = Forgetting()
         self._reclaiming = Reclaiming()
         self._renaming = Renaming()
+        self._resuming = Resuming()
         self._last_warning = ""
 
     @property
@@ -159,8 +161,10 @@ class TransferWorker:
             self._messages.clear(store)
             self._forgetting.go_on(store, self._leadership.registered, self._announcements)
             self._renaming.go_on(store, self._leadership.registered)
+            self._resuming.go_on(store, self._leadership.registered)
         else:
             self._renaming.stop()
+            self._resuming.stop()
         self._reclaiming.go_on(store, leads=self.leading)
         self._backoff.succeeded()
         try:

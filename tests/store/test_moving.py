@@ -7,7 +7,8 @@ from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
-from kombu_delayq.store.upkeep.moving import Move
+from kombu_delayq.store.upkeep.moving import Move, Underway
+from kombu_delayq.transfer.resuming import Resuming
 from tests.support.slots import SLOTS
 from tests.support.store.keyspace import FUTURE_MS, ODD_IDS, waiting
 
@@ -113,6 +114,41 @@ def test_a_message_that_came_late_to_its_end_is_not_brought_again(store: DelaySt
     store.moving.arrive("old", "m1", "new", rows)
     assert store.queues.size("new") == 0
     assert 0 < store.client.ttl(store.keys.arrived("new", "m1")) <= 86_400
+
+
+@pytest.mark.skipif(not SLOTS, reason="a plain server has nothing on its way")
+def test_the_leader_finishes_what_others_have_begun(store: DelayStore, caplog: pytest.LogCaptureFixture) -> None:
+    """It brings all moves that have died, each once, and says once which it cannot bring and why."""
+    for queue in ("a", "b", "c"):
+        store.delivery.offer(queue, waiting(f"of {queue}"))
+        store.moving.depart(queue, f"to {queue}", moves_of(store, queue), f"m {queue}")
+    assert store.moving.unfinished(["a", "none"]) == ["a"]
+    assert (store.moving.underway("a"), store.moving.underway("none")) == (Underway("m a", "to a", 1), None)
+    key = store.keys.stored("to b", store.backup)[0]
+    store.client.set(key, "somebody else's")
+    resuming = Resuming()
+    for _ in range(3):
+        resuming.go_on(store, ["a", "b", "c", "none"])
+        resuming.stop()
+    assert [store.queues.size(f"to {queue}") for queue in "ac"] == [1, 1]
+    assert store.moving.unfinished(["a", "b", "c"]) == ["b"]
+    [error] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert error.startswith("messages stay on their way from queue 'b' to another one: WRONGTYPE")
+    store.client.unlink(key)
+    resuming.go_on(store, ["a", "b", "c"])
+    assert store.queues.size("to b") == 1
+    assert store.moving.unfinished(["a", "b", "c"]) == []
+
+
+@pytest.mark.skipif(not SLOTS, reason="a plain server has nothing on its way")
+def test_a_queue_is_not_forgotten_while_its_messages_are_on_their_way(store: DelayStore) -> None:
+    """Its name stays, so that the leader finds them, although none waits in it."""
+    store.delivery.offer("old", waiting("i"))
+    store.moving.depart("old", "new", moves_of(store), "m1")
+    assert store.queues.forget(["old"], 0) == []
+    assert "old" in store.queues.registered()
+    store.moving.resume("old")
+    assert store.queues.forget(["old"], 0) == ["old"]
 
 
 def test_offers_that_are_no_text(store: DelayStore) -> None:

@@ -108,12 +108,12 @@ class Keys(Naming):
         return glob_escaped(self.prefix) + "delayq:*:*"
 
     def queue_of(self, key: str) -> str | None:
-        """Returns the queue of a key that holds the index or the bodies of delayed messages, or None."""
+        """Returns the queue of a key that holds delayed messages, or their index, or None."""
         if not key.startswith(f"{self.prefix}delayq:"):
             return None
         tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
         queue = self._queue_in(tagged)
-        return queue if what in ("due", "backup", "ids") and key == self._of_queue(queue, what) else None
+        return queue if what in ("due", "backup", "ids", "moving") and key == self._of_queue(queue, what) else None
 
     @property
     def queues(self) -> str:

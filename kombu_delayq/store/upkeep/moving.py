@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from redis.exceptions import NoPermissionError
+
 from kombu_delayq.connection.text import as_bytes, as_text, digest
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
@@ -13,6 +15,10 @@ from kombu_delayq.store.types import Waiting, hidden
 #: For how long it is remembered that the messages of a move have come, after nobody has them on their way, in s: for a
 #: process that has read them and stands still.
 REMEMBERED_S = 86_400
+
+
+#: Commands that tell what is on its way: how much, and the name of the move with that of the other queue.
+_LENGTH_AND_HEAD = ("LLEN",), ("LRANGE", 0, 1)
 
 
 class Move(NamedTuple):
@@ -28,6 +34,20 @@ class Move(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Move(message={self.message!r}, body={hidden(self.body)})"
+
+
+class Underway(NamedTuple):
+    """Messages on their way from a queue to another, in hash slots.
+
+    Attributes:
+        name: Name of their move.
+        to: The queue to which they go.
+        size: How many they are.
+    """
+
+    name: str
+    to: str
+    size: int
 
 
 class Moving(StorePart):
@@ -85,7 +105,10 @@ class Moving(StorePart):
         return int(self._client.run("move_ready", [self._client.ready(queue)[at], self._client.ready(to)[at]], args))
 
     def resume(self, queue: str) -> int:
-        """Finishes a move out of a queue whose process has died half way. Returns how many messages it has brought."""
+        """Finishes a move out of a queue whose process has died half way. Returns how many messages it has brought.
+
+        If that process lives, it finds its move finished, and goes on.
+        """
         if not self._keys.slots:
             return 0
         found = self._client.redis.lrange(self._keys.moving(queue), 0, -1)
@@ -95,12 +118,34 @@ class Moving(StorePart):
         self.arrive(queue, as_text(name), as_text(to), rows)
         return len(rows) // 4
 
+    def unfinished(self, queues: Sequence[str]) -> list[str]:
+        """Returns those of some queues out of which messages are on their way; one round trip, none on a plain server.
+
+        While a process moves messages they are so for a moment, a page of them at a time. Queues whose node does not
+        answer are left out.
+        """
+        if not (self._keys.slots and queues):
+            return []
+        replies = self._client.replies([("EXISTS", self._keys.moving(queue)) for queue in queues])
+        for reply in replies:
+            if isinstance(reply, NoPermissionError):
+                raise reply
+        return [queue for queue, reply in zip(queues, replies, strict=True) if reply == 1]
+
+    def underway(self, queue: str) -> Underway | None:
+        """Returns what is on its way out of a queue; one round trip, none on a plain server."""
+        if not self._keys.slots:
+            return None
+        size, head = self._client.send([(name, self._keys.moving(queue), *at) for name, *at in _LENGTH_AND_HEAD])
+        return Underway(as_text(head[0]), as_text(head[1]), (size - 2) // 4) if head else None
+
     def _move(self, queue: str, to: str, part: Sequence[Move]) -> list[str]:
         keys = [*self._client.stored(to), *self._client.stored(queue)]
         reply = self._registry.run("move_to", to, keys, [self._client.wake(to), to, *args_of(part)])
         return [as_text(word) for word in reply[1:]]
 
     def _move_apart(self, queue: str, to: str, part: Sequence[Move]) -> list[str]:
+        self._registry.add(queue)  # so that others find what is on its way if this process dies
         while True:
             words = self.depart(queue, to, part, uuid4().hex)
             self.resume(queue)

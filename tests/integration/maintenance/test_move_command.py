@@ -14,10 +14,13 @@ from celery_ext import browse
 from kombu_delayq.message.fields import info_of
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import lines, run
+from tests.support.examining import look
+from tests.support.slots import SLOTS
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_forms
+slots_only = pytest.mark.skipif(not SLOTS, reason="on a plain server a move is one step")
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -123,6 +126,36 @@ def test_killed_anywhere_and_called_again(proj: Proj, call: int) -> None:
     run(proj.server, *_form(proj), "move", "old", "new", "--yes")
     assert Counter(task.id for task in browse(proj.app, "new")) == {f"t{n}": 1 for n in range(count)}
     assert proj.delayed("old") == 0
+
+
+@slots_only
+def test_repair_brings_what_a_killed_command_left(proj: Proj) -> None:
+    """The doctor names it, a dry run of repair counts it, and repair brings it."""
+    fill(proj, "old", ((f"t{n}", DUE) for n in range(20)))
+    _killed_before(proj, 2)
+    assert (proj.delayed("old"), proj.delayed("new")) == (0, 0)
+    with proj.connection() as connection:
+        [found] = look("moves", proj.app, connection.default_channel.store)
+    assert found.found.startswith("20 messages are on their way")
+    assert found.found.endswith("old to new")
+    [dry] = lines(proj.server, *_form(proj), "repair", "--dry-run", "--json", code=1)
+    assert (dry["queue"], dry["moving"], dry["mended"]) == ("old", 20, False)
+    told = run(proj.server, *_form(proj), "repair", "--yes").stdout
+    assert "  20 messages on their way to another queue, from a `delayq move` that has not ended: brought" in told
+    assert {task.id for task in browse(proj.app, "new")} == {f"t{n}" for n in range(20)}
+    with proj.connection() as connection:
+        assert look("moves", proj.app, connection.default_channel.store) == []
+
+
+@slots_only
+def test_the_leader_brings_what_a_killed_command_left(proj: Proj) -> None:
+    """Nobody calls anything again: the tasks run, each once."""
+    due = datetime.fromtimestamp(time.time() + 3, UTC)
+    fill(proj, "old", ((f"t{n}", due) for n in range(20)))
+    _killed_before(proj, 2)
+    assert (proj.delayed("old"), proj.delayed("new")) == (0, 0)
+    proj.worker("-Q", "old,new", concurrency=1)
+    assert Counter(one["id"] for one in proj.await_runs(20)) == {f"t{n}": 1 for n in range(20)}
 
 
 def test_while_workers_run(proj: Proj, tmp_path: Path) -> None:
