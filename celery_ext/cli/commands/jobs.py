@@ -9,6 +9,7 @@ import click
 from celery.utils.functional import chunks
 from click.shell_completion import CompletionItem
 
+from celery_ext.cli.audited import audited, ids_in_words
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.colours import bad, warning
 from celery_ext.cli.options import confirm, json_option, yes_option
@@ -119,7 +120,7 @@ def drop(broker: CliBroker, ids: tuple[str, ...], force: bool, yes: bool, as_jso
                 print_stderr(f"{_refusal(job, now_ms)}. If nothing writes it any more, give --force")
         if chosen:
             confirm(f"{_question(chosen)} Drop on {broker_in_words(connection)}?", yes=yes)
-        dropped = [job.name for job in chosen if _is_dropped(store, job, force=force)]
+        dropped = _drop(store, chosen, force=force)
         for name in dropped:
             click.echo(json_line({"id": name, "dropped": True}) if as_json else f"job {escaped(name)}: dropped")
     if set(ids) - set(dropped):
@@ -138,6 +139,19 @@ def _by_name(store: DelayStore, ids: tuple[str, ...]) -> dict[str, Job]:
         if name not in found:
             print_stderr(f"Redis remembers no job {name!r}")
     return found
+
+
+def _drop(store: DelayStore, chosen: list[Job], *, force: bool) -> list[str]:
+    """Drops jobs, and returns the names of those that are dropped."""
+    dropped = []
+    staged = sum(job.staged for job in chosen)
+    what = {**ids_in_words([job.name for job in chosen]), **({"staged_messages": staged} if staged else {})}
+    with audited(store.audit, "jobs drop", what) as counts:
+        for job in chosen:
+            if _is_dropped(store, job, force=force):
+                dropped.append(job.name)
+                counts["dropped"] += 1
+    return dropped
 
 
 def _is_dropped(store: DelayStore, job: Job, *, force: bool) -> bool:

@@ -81,18 +81,21 @@ class _Repair:
         found = [Findings(name) for name in names]
         total = sum(map(self._size, names))
         steps = self._check(found, known, search.strays, mend=mend)
-        for _ in with_progress(steps, "mending" if mend else "checking", total):
-            pass
-        if mend:
-            self._note(found)
+        try:
+            for _ in with_progress(steps, "mending" if mend else "checking", total):
+                pass
+        finally:
+            if mend:
+                self._note(found)
         if mend and search.ended:
             forget(self._store, search.ended)
         return found
 
     def _note(self, found: Iterable[Findings]) -> None:
-        for findings in (one for one in found if one.error is None):
+        for findings in found:
             mended = {kind: count for kind in WORDS if kind != "unreadable" and (count := getattr(findings, kind))}
-            with audited(self._store.audit, "repair", {"queue": findings.queue}) as counts:
+            error = {} if findings.error is None else {"error": findings.error}
+            with audited(self._store.audit, "repair", {"queue": findings.queue, **error}, ("undated",)) as counts:
                 counts.update(mended)
 
     def report_unknown(self, found: list[Findings]) -> None:

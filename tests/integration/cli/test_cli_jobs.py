@@ -92,6 +92,8 @@ def test_a_dropped_job_can_be_written_anew(redis_server: PrivateRedis, store: De
     assert run(redis_server, "jobs", "drop", "--yes", "nightly", code=1).stderr == "Redis remembers no job 'nightly'\n"
     assert store.client.llen("a") == 2
     assert store.jobs.enqueue("a", begun(store, "nightly"), several(2)).fresh == 2
+    [note] = store.audit.recent()
+    assert (note.action, note.count, note.what) == ("jobs drop", 1, {"ids": ["nightly"], "outcomes": {"dropped": 1}})
 
 
 def test_a_job_that_may_still_be_written_is_not_dropped(redis_server: PrivateRedis, store: DelayStore) -> None:
@@ -106,6 +108,8 @@ def test_a_job_that_may_still_be_written_is_not_dropped(redis_server: PrivateRed
     assert "may still be written" in result.stderr
     assert lines(redis_server, "jobs", "drop", "--force", "--yes", "nightly") == [{"id": "nightly", "dropped": True}]
     assert store.jobs.enqueue("a", job, several(2)).word == "unknown"
+    [note] = store.audit.recent()
+    assert note.what["staged_messages"] == 2
 
 
 def test_the_question_is_asked_in_a_terminal(redis_server: PrivateRedis, store: DelayStore) -> None:

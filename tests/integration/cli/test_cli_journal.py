@@ -4,14 +4,15 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import Journal, JournaledStore
+from celery_ext.journal import Journal, JournaledStore, upkeep
 from celery_ext.journal.table.database import engines
 from tests.support.commands.shell import BIN, read_until, run
 from tests.support.conditions import until
@@ -48,6 +49,11 @@ def store(journaled_store: JournaledStore) -> JournaledStore:
     Promoter(journaled_store).beat().beat()
     journaled_store.client.set("delayq:journal:lease", "host:1:promoter")
     return journaled_store
+
+
+def noted(store: JournaledStore) -> list[tuple[str, int, Any]]:
+    """Returns the action, the count and the outcomes of each line of the audit, the latest first."""
+    return [(line.action, line.count, line.what["outcomes"]) for line in store.audit.recent()]
 
 
 def lose(store: JournaledStore) -> None:
@@ -128,8 +134,26 @@ def test_a_restore_can_be_narrowed(store: JournaledStore, delayq: Delayq) -> Non
         assert delayq("journal", "restore", "--yes", *narrow).stdout.startswith("0 messages looked at")
     assert len(store.journal.unrestored()) == 1
     assert "is not one of" in delayq("journal", "restore", "--yes", "--overdue", "later", code=2).stderr
+    assert noted(store) == []
     delayq("journal", "restore", "--yes", "--overdue", "skip")
+    assert [(action, count) for action, count, _ in noted(store)] == [("journal restore", 1)]
     assert [row.id for row in store.journal.browse("q")] == ["near", "far"]
+
+
+def test_a_restore_that_fails_half_way_is_noted(
+    store: JournaledStore, delayq: Delayq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits again by then is in the audit."""
+    lose(store)
+
+    def fails(*args: Any, **options: Any) -> Iterator[upkeep.Restored]:
+        yield from restore(*args, **options)
+        raise RedisConnectionError("gone")
+
+    restore = upkeep.restore
+    monkeypatch.setattr(upkeep, "restore", fails)
+    delayq("journal", "restore", "--yes", code=1)
+    assert [(action, count) for action, count, _ in noted(store)] == [("journal restore", 1)]
 
 
 def test_check_names_what_is_missing(store: JournaledStore, delayq: Delayq) -> None:
@@ -145,7 +169,9 @@ def test_trim_deletes_what_has_left(store: JournaledStore, delayq: Delayq) -> No
     store.journal.set_watermarks(clock_ms(store.client) + 2 * DAY_MS, {})
     assert delayq("journal", "trim", "--dry-run").stdout == "1 rows would be deleted\n"
     assert "give --yes" in delayq("journal", "trim", code=2).stderr
+    assert noted(store) == []
     assert delayq("journal", "trim", "--yes").stdout == "1 rows deleted\n"
+    assert noted(store) == [("journal trim", 1, {"deleted": 1})]
     assert [row.id for row in store.journal.browse("q")] == ["far"]
 
 
@@ -157,6 +183,8 @@ def test_move_copies_the_journal(store: JournaledStore, delayq: Delayq, tmp_path
     assert Journal(target).browse("q") == store.journal.browse("q")
     again = json.loads(delayq("journal", "move", "--in-use", "--json", target).stdout)
     assert again == {"rows": 0, "target": target}
+    assert noted(store) == [("journal move", 2, {"copied": 2})]
+    assert store.audit.recent()[0].what["to"] == target
 
 
 def test_a_database_that_is_away(

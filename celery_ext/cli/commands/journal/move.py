@@ -1,11 +1,10 @@
 """``delayq journal move``."""
 
-from collections.abc import Iterable, Iterator
-
 import click
 
+from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.commands.journal.opened import opened
+from celery_ext.cli.commands.journal.opened import by_page, opened
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import json_line
 from celery_ext.cli.progress import with_progress
@@ -27,14 +26,12 @@ def move(broker: CliBroker, target: str, in_use: bool, as_json: bool) -> None:
         from celery_ext.journal.upkeep.move import move as pages_of
 
         stats, to = store.journal.stats(), Journal(target)
-        pages = _rows(pages_of(store.journal, to, in_use=in_use))
-        count = sum(1 for _ in with_progress(pages, "moving", stats.waiting + stats.offered))
+        with audited(store.audit, "journal move", {"journal": store.journal.url, "to": to.url}) as counts:
+            pages = by_page(pages_of(store.journal, to, in_use=in_use), counts, "copied")
+            for _ in with_progress(pages, "moving", stats.waiting + stats.offered):
+                pass
+        count = counts["copied"]
         if as_json:
             click.echo(json_line({"rows": count, "target": to.url}))
         else:
             click.echo(f"{count:,} rows moved from {store.journal.url} to {to.url}")
-
-
-def _rows(pages: Iterable[int]) -> Iterator[None]:
-    for moved in pages:
-        yield from [None] * moved

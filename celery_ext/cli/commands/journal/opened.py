@@ -1,7 +1,9 @@
 """Opens the journal of a command, and says what is missing."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +33,13 @@ def opened(broker: CliBroker, *, hurried: bool = False) -> "Iterator[tuple[Conne
         if getattr(found, "journal", None) is None:
             raise click.ClickException(NO_JOURNAL)
         yield connection, found
+
+
+def by_page(pages: Iterable[int], counts: Counter[str], outcome: str) -> Iterator[None]:
+    """Counts the rows of each page once it is done, and yields once a row, for a progress bar."""
+    for rows in pages:
+        counts[outcome] += rows
+        yield from repeat(None, rows)
 
 
 def refuse_other(connection: Connection, store: "JournaledStore") -> None:

@@ -76,12 +76,16 @@ def restore(
             "dead_letters": dead_letters,
             "dry_run": dry_run,
         }
-        done = _restore(store, given, count)
-        kept = ("looked", "skipped", "in_redis")
-        if not dry_run:
+        done = Counter(looked=0, restored=0, skipped=0, dead_letters=0, in_redis=0)
+        if dry_run:
+            _restore(store, given, count, done)
+        else:
             what = {"queues": list(queues), "overdue": overdue}
-            with audited(store.audit, "journal restore", what, kept) as counts:
-                counts.update(done)
+            with audited(store.audit, "journal restore", what, ("looked", "in_redis")) as counts:
+                try:
+                    _restore(store, given, count, done)
+                finally:
+                    counts.update(done)
         if as_json:
             click.echo(json_line({**done, "dry_run": dry_run}))
         else:
@@ -92,14 +96,12 @@ def restore(
             )
 
 
-def _restore(store: "JournaledStore", given: dict[str, Any], total: int) -> Counter[str]:
+def _restore(store: "JournaledStore", given: dict[str, Any], total: int, done: Counter[str]) -> None:
     from celery_ext.journal.upkeep import restore as pages_of
 
-    done = Counter(looked=0, restored=0, skipped=0, dead_letters=0, in_redis=0)
     for page in with_progress(by_row(pages_of(store, **given)), "restoring", total):
         if page is not None:
             done.update(page._asdict())
-    return done
 
 
 def _text(done: Counter[str], *, dry_run: bool) -> str:

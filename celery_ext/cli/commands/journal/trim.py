@@ -1,11 +1,10 @@
 """``delayq journal trim``."""
 
-from collections.abc import Iterable, Iterator
-
 import click
 
+from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.commands.journal.opened import opened
+from celery_ext.cli.commands.journal.opened import by_page, opened
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import json_line
 from celery_ext.cli.progress import with_progress
@@ -33,13 +32,11 @@ def trim(broker: CliBroker, dry_run: bool, yes: bool, as_json: bool) -> None:
             )
             from celery_ext.journal.upkeep import trim as pages_of
 
-            count = sum(1 for _ in with_progress(_rows(pages_of(store)), "trimming", count))
+            with audited(store.audit, "journal trim", {"journal": store.journal.url}) as counts:
+                for _ in with_progress(by_page(pages_of(store), counts, "deleted"), "trimming", count):
+                    pass
+            count = counts["deleted"]
         if as_json:
             click.echo(json_line({"rows": count, "dry_run": dry_run}))
         else:
             click.echo(f"{count:,} rows {'would be ' if dry_run else ''}deleted")
-
-
-def _rows(pages: Iterable[int]) -> Iterator[None]:
-    for deleted in pages:
-        yield from [None] * deleted
