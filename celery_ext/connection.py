@@ -2,12 +2,16 @@
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kombu.connection import Connection
+from kombu.exceptions import OperationalError
 from kombu.utils.url import maybe_sanitize_url
 from redis import ConnectionPool
 from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.errors import JournalUnavailable, OtherTransport
@@ -71,6 +75,18 @@ def open_store(
     if pool is None or not isinstance(channel, DelayedChannel):
         return _store_of(channel)
     return connect_store(channel, pool(channel))
+
+
+@contextmanager
+def as_operational_errors() -> Iterator[None]:
+    """Raises kombu's ``OperationalError``, as ``apply_async`` does, where Redis is away or a connection is lost.
+
+    Errors with which Redis answers stay those of redis-py.
+    """
+    try:
+        yield
+    except (RedisConnectionError, RedisTimeoutError) as error:
+        raise OperationalError(str(error)) from error
 
 
 def patient_options(given: Mapping[str, Any], *, hurried: bool) -> dict[str, Any]:

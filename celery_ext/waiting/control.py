@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from celery.result import AsyncResult
 
-from celery_ext.connection import open_store
+from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.spreading.rows import Spreads
 from celery_ext.waiting import by_id, revoke
 from celery_ext.waiting.by_id import Outcome
@@ -53,6 +53,7 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
 
     Raises:
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
+        kombu.exceptions.OperationalError: Redis does not answer.
     """
     done = revoke.cancel(partial(store_of_app, app), _ids_of(task_id), app)
     return _in_shape_of(task_id, {cancelled.id: cancelled.outcome for cancelled in done})
@@ -95,10 +96,12 @@ def reschedule(
         DelayTooLong: The time is farther away than the transport option ``max_delay`` allows. It is a ValueError, too.
         AnswerLost: The connection was lost before Redis answered. Some of the tasks whose new time is past may have
             been sent.
+        kombu.exceptions.OperationalError: Redis does not answer.
     """
+    ids = _ids_of(task_id)
     with store_of_app(app) as store:
         due_ms = due_ms_of(store, eta, countdown)
-        return _in_shape_of(task_id, dict(by_id.reschedule(store, _ids_of(task_id), due_ms)))
+        return _in_shape_of(task_id, dict(by_id.reschedule(store, ids, due_ms)))
 
 
 @overload
@@ -113,9 +116,11 @@ def run_now(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome |
 
     Raises:
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.
+        kombu.exceptions.OperationalError: Redis does not answer.
     """
+    ids = _ids_of(task_id)
     with store_of_app(app) as store:
-        return _in_shape_of(task_id, dict(by_id.run_now(store, _ids_of(task_id))))
+        return _in_shape_of(task_id, dict(by_id.run_now(store, ids)))
 
 
 @overload
@@ -126,9 +131,13 @@ def get(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> DelayedTask |
     """Returns a waiting task, or None. For several ids, returns a dict.
 
     If several waiting tasks share the id, returns the one that is due first.
+
+    Raises:
+        kombu.exceptions.OperationalError: Redis does not answer.
     """
+    ids = _ids_of(task_id)
     with store_of_app(app) as store:
-        found = by_id.get(store, _ids_of(task_id))
+        found = by_id.get(store, ids)
         tasks = {found_id: DelayedTask(messages[0]) if messages else None for found_id, messages in found}
         return _in_shape_of(task_id, tasks)
 
@@ -152,6 +161,9 @@ def browse(
         due_after: Only tasks due at this time or later; without a zone it is in UTC.
         due_before: Only tasks due earlier than this time; without a zone it is in UTC.
         limit: Most tasks to yield; None for all.
+
+    Raises:
+        kombu.exceptions.OperationalError: Redis does not answer.
     """
     bounds = bounds_ms(due_after, due_before)
     with store_of_app(app) as store:
@@ -184,6 +196,9 @@ def count(
         queue: Name of the queue; None for all queues. A queue that is spread over several is all of its parts.
         due_after: Only tasks due at this time or later; without a zone it is in UTC.
         due_before: Only tasks due earlier than this time; without a zone it is in UTC.
+
+    Raises:
+        kombu.exceptions.OperationalError: Redis does not answer.
     """
     bounds = bounds_ms(due_after, due_before)
     with store_of_app(app) as store:
@@ -200,9 +215,10 @@ def store_of_app(app: "Celery[Any]") -> Iterator["WaitingStore"]:
 
     Raises:
         OtherTransport: The broker uses another transport.
-        kombu.exceptions.OperationalError: The broker did not answer for as long as ``apply_async`` would try.
+        kombu.exceptions.OperationalError: The broker did not answer for as long as ``apply_async`` would try, or the
+            connection was lost in the block.
     """
-    with app.pool.acquire(block=True) as connection:
+    with as_operational_errors(), app.pool.acquire(block=True) as connection:
         yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
 
 

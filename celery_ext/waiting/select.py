@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
 
-from celery_ext.connection import open_store
+from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.waiting import revoke, search, snapshot
 from celery_ext.waiting.arguments import Argument
 from celery_ext.waiting.bulk import CHANGES, Action, Bulk, Outcome
@@ -94,6 +94,8 @@ class Selected:
     change only those that still meet the conditions when it is their turn. So tasks that come later stay as they are.
     What they do may be stopped at any time and done again. Each that changes something writes a line to the log
     ``kombu_delayq.audit``, and to the audit in Redis.
+
+    Each use raises ``kombu.exceptions.OperationalError`` if Redis does not answer.
     """
 
     def __init__(self, app: "Celery[Any]", selection: Selection) -> None:
@@ -233,7 +235,7 @@ def noted(store: "WaitingStore", who: str, bulk: Bulk) -> Iterator[None]:
 @contextmanager
 def _own_store(app: "Celery") -> Iterator["WaitingStore"]:
     """Opens a store over a connection of its own: the work may take long, and announcing needs the app's pool."""
-    with app.connection_for_write() as connection:
+    with as_operational_errors(), app.connection_for_write() as connection:
         yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
 
 

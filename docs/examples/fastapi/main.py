@@ -13,8 +13,6 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import JSONResponse
 from kombu.exceptions import OperationalError
 from pydantic import BaseModel, Field
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext import Call, abrowse, acancel, aclose, acount, aget, areschedule, arun_now, asend, asend_many
 from celery_ext.serve import asgi
@@ -60,14 +58,10 @@ api = FastAPI(lifespan=lifespan)
 api.mount("/delayq", asgi(tasks.app, anonymous=True))
 
 
+@api.exception_handler(OperationalError)
 async def no_broker(request: Request, error: Exception) -> JSONResponse:
-    """Redis did not answer; what was asked of it may have been done or not."""
+    """Redis cannot be reached, or has not answered; what was asked of it may have been done or not."""
     return JSONResponse({"detail": "the broker does not answer"}, 503, {"Retry-After": "2"})
-
-
-# No connection can be made; one was lost; an answer takes too long.
-for kind in (OperationalError, RedisConnectionError, RedisTimeoutError):
-    api.add_exception_handler(kind, no_broker)
 
 
 @api.exception_handler(TimeoutError)

@@ -15,7 +15,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 import celery_ext
-from celery_ext import Call, abrowse, acancel, aclose, acount, aget, areschedule, arun_now, asend, asend_many
+from celery_ext import Call, abrowse, acancel, aclose, acount, aget, areschedule, arun_now, aselect, asend, asend_many
 from celery_ext.asynchronous import threads
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import DelayTooLong
@@ -279,10 +279,16 @@ def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCa
     assert "no broker" in record.getMessage()
 
 
-def test_a_broker_that_is_away_is_an_error(own_server: PrivateRedis) -> None:
-    """After as many attempts as ``apply_async`` makes, each async form raises what its function raises."""
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_broker_that_is_away_is_an_error(own_server: PrivateRedis, connected: bool) -> None:
+    """After as many attempts as ``apply_async`` makes, each async form raises what its function raises.
+
+    Whether connections were made before, or none yet, makes no difference.
+    """
     app = Celery("away", broker=own_server.url, set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, task_publish_retry_policy={"max_retries": 1, "interval_start": 0.01})
+    if connected:
+        assert celery_ext.count(app) == 0
     own_server.close()
 
     async def work() -> None:
@@ -290,8 +296,14 @@ def test_a_broker_that_is_away_is_an_error(own_server: PrivateRedis) -> None:
             asend(app, RECORD, (1,), countdown=1),
             asend_many(app, RECORD, [Call((1,))]),
             acancel(app, "any"),
+            areschedule(app, "any", countdown=1),
+            arun_now(app, "any"),
+            aget(app, "any"),
             acount(app),
             anext(aiter(abrowse(app))),
+            anext(aiter(aselect(app))),
+            aselect(app).count(),
+            aselect(app).cancel(),
         ):
             with pytest.raises(OperationalError):
                 await call
