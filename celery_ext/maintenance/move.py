@@ -49,9 +49,7 @@ def move(store: OperatorStore, work: QueueMove, stop: Callable[[], bool] = lambd
     Yields:
         How many messages each call has moved.
     """
-    work.finished = store.moving.resume(work.queue)
-    work.moved += work.finished
-    yield work.finished
+    yield _finish(store, work)
     for _ in range(PASSES):
         with suppress(NoPermissionError):  # then nobody here sees the other form
             for _ in convert(store, Conversion(work.queue, store.backup)):
@@ -69,13 +67,14 @@ def move(store: OperatorStore, work: QueueMove, stop: Callable[[], bool] = lambd
 
 
 def move_ready(store: OperatorStore, work: QueueMove, stop: Callable[[], bool] = lambda: False) -> Iterator[int]:
-    """Moves messages that are ready for a consumer, on a plain server; the arguments are as of ``move``.
+    """Moves messages that are ready for a consumer; the arguments are as of ``move``.
 
     It ends when the queue has as many messages left as came since it began. They keep their order.
 
     Yields:
         How many messages each call has moved.
     """
+    yield _finish(store, work)
     left = store.figures.overview([work.queue])[0].ready
     while left > 0 and not stop():
         lists = store.moving.next_ready(work.queue, min(PAGE, left))
@@ -87,6 +86,13 @@ def move_ready(store: OperatorStore, work: QueueMove, stop: Callable[[], bool] =
             work.moved += count
             left -= max(count, 1) if new else 0
             yield count
+
+
+def _finish(store: OperatorStore, work: QueueMove) -> int:
+    count = store.moving.resume(work.queue)
+    work.finished += count
+    work.moved += count
+    return count
 
 
 def _pages(store: OperatorStore, queue: str) -> Iterator[list[Waiting]]:

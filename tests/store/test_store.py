@@ -115,6 +115,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "drop": lambda store: store.jobs.drop("unknown"),
     "move_to": lambda store: store.moving.move_to("q", "moved", [Move(_change(store).message, b"")]),
     "move_ready": lambda store: store.moving.move_ready("q", "moved", 0, [(b"unknown", b"")]),
+    "depart_ready": lambda store: store.moving.depart_ready("q", "moved", 0, (), "move"),
     "depart": lambda store: store.moving.depart("q", "moved", (), "move"),
     "arrive": lambda store: store.moving.arrive("moved", "move", "q", ()),
 }

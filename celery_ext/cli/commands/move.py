@@ -21,7 +21,7 @@ from kombu_delayq.store import OperatorStore
 @click.command()
 @click.argument("old", shell_complete=complete_queue)
 @click.argument("new", shell_complete=complete_queue)
-@click.option("--ready", is_flag=True, help="Also move messages that are ready for a consumer; not on a cluster.")
+@click.option("--ready", is_flag=True, help="Also move messages that are ready for a consumer.")
 @yes_option
 @json_option()
 @click.pass_obj
@@ -43,11 +43,8 @@ def move(broker: CliBroker, old: str, new: str, ready: bool, yes: bool, as_json:
         store.check_version()
         if new in store.queues.spread():
             raise click.UsageError(f"{new!r} is spread over several queues; move to one of them, such as {new}.0")
-        if ready and store.keys.slots:
-            raise click.UsageError(
-                "--ready needs a Redis without hash slots: let a worker consume OLD until it is empty"
-            )
-        names = [name for name in known_queues(broker, store, [old]) if name != new]
+        figures = store.figures if ready else None
+        names = [name for name in known_queues(broker, store, [old], figures=figures) if name != new]
         if not names:
             raise SystemExit(1)
         total = _size(store, names, ready=ready)

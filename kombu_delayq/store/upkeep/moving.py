@@ -90,7 +90,7 @@ class Moving(StorePart):
         return [list(map(as_bytes, reversed(messages))) for messages in found]
 
     def move_ready(self, queue: str, to: str, at: int, messages: Sequence[tuple[bytes, bytes]]) -> int:
-        """Moves messages that are ready for a consumer, on a plain server.
+        """Moves messages that are ready for a consumer, in hash slots in the two steps of those that wait.
 
         Args:
             queue: The queue that they leave.
@@ -100,9 +100,19 @@ class Moving(StorePart):
 
         Returns:
             How many were moved; fewer than given if a consumer has taken some meanwhile.
+
+        Raises:
+            InvalidQueueName: The other queue cannot be in Redis Cluster. No message has left its queue.
         """
-        args = [one for message, new in messages for one in (digest(message), new)]
-        return int(self._client.run("move_ready", [self._client.ready(queue)[at], self._client.ready(to)[at]], args))
+        self._keys.check_queue(to)
+        act = self._move_ready_apart if self._keys.slots else self._move_ready
+        moved = 0
+        for part in pages(messages, len(messages), MAX_BYTES, lambda one: len(one[1])):
+            count = act(queue, to, at, part)
+            moved += count
+            if count < len(part):
+                break
+        return moved
 
     def resume(self, queue: str) -> int:
         """Finishes a move out of a queue whose process has died half way. Returns how many messages it has brought.
@@ -152,6 +162,18 @@ class Moving(StorePart):
             if words != ["busy"]:
                 return words
 
+    def _move_ready(self, queue: str, to: str, at: int, messages: Sequence[tuple[bytes, bytes]]) -> int:
+        keys = [self._client.ready(queue)[at], self._client.ready(to)[at]]
+        return int(self._client.run("move_ready", keys, _ready_args(messages)))
+
+    def _move_ready_apart(self, queue: str, to: str, at: int, messages: Sequence[tuple[bytes, bytes]]) -> int:
+        self._registry.add(queue)
+        while True:
+            moved = self.depart_ready(queue, to, at, messages, uuid4().hex)
+            self.resume(queue)
+            if moved is not None:
+                return moved
+
     def depart(self, queue: str, to: str, moves: Sequence[Move], name: str, done: str = "") -> list[str]:
         """Takes messages out of a queue, on their way to another, in hash slots.
 
@@ -168,6 +190,25 @@ class Moving(StorePart):
         keys = [*self._client.stored(queue), self._keys.moving(queue)]
         return list(map(as_text, self._client.run("depart", keys, [name, to, done, *args_of(moves)])))
 
+    def depart_ready(
+        self, queue: str, to: str, at: int, messages: Sequence[tuple[bytes, bytes]], name: str
+    ) -> int | None:
+        """Takes messages that are ready for a consumer out of a queue, on their way to another, in hash slots.
+
+        Args:
+            queue: As of ``move_ready``.
+            to: As of ``move_ready``.
+            at: As of ``move_ready``.
+            messages: As of ``move_ready``.
+            name: Name of the move, which no other move has.
+
+        Returns:
+            How many are on their way, or None while those of another move are.
+        """
+        keys = [self._client.ready(queue)[at], self._keys.moving(queue)]
+        moved = int(self._client.run("depart_ready", keys, [name, to, at, *_ready_args(messages)]))
+        return None if moved < 0 else moved
+
     def arrive(self, queue: str, name: str, to: str, rows: Sequence[bytes]) -> str:
         """Puts messages of a move into the other queue, once, and ends the move, in hash slots.
 
@@ -175,13 +216,13 @@ class Moving(StorePart):
             queue: The queue that they left.
             name: Name of the move.
             to: The queue to which they go.
-            rows: Four items a message, as ``depart`` has left them: id, due time, priority, body.
+            rows: Four items a message, as ``depart`` or ``depart_ready`` have left them.
 
         Returns:
             ``repeated`` if they had come before; else as ``Offered.place``.
         """
         arrived = self._keys.arrived(to, name)
-        keys = [*self._client.stored(to), arrived]
+        keys = [*self._client.stored(to), arrived, *self._client.ready(to)]
         place = self._registry.run("arrive", to, keys, [self._client.wake(to), to, *rows])
         # The list goes only if it is still that of this move: another process may have finished it, and begun its own.
         self.depart(queue, to, (), "", done=name)
@@ -195,3 +236,8 @@ def args_of(moves: Sequence[Move]) -> list[Any]:
     for message, body in moves:
         args += [as_bytes(message.id), digest(message.body or b""), repr(message.due_ms), body]
     return args
+
+
+def _ready_args(messages: Sequence[tuple[bytes, bytes]]) -> list[Any]:
+    """Returns what the scripts are told of ready messages: SHA-1, new bytes."""
+    return [one for message, new in messages for one in (digest(message), new)]
