@@ -120,7 +120,7 @@ def _faults(found: Sequence[Worker]) -> Findings:
 
 def clocks(subject: Subject) -> Findings:
     """Do workers and Redis have the same time?"""
-    ahead_s = [offset.ahead_s for offset in subject.the_store.servers.clocks().values()]
+    ahead_s = [offset.ahead_s for offset in subject.clocks.values()]
     redis_ahead_s = sum(ahead_s) / len(ahead_s)  # of this process; the nodes of a cluster have a check of their own
     off = []
     for worker in subject.the_workers:

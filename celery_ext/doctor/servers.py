@@ -128,7 +128,7 @@ def _memory(name: str, info: Mapping[str, Any]) -> Findings:
 
 def _each(subject: Subject, look: Callable[[str, Mapping[str, Any]], Findings]) -> Findings:
     """Looks at what each server says of itself, by its address."""
-    for name, info in subject.the_store.servers.info().items():
+    for name, info in subject.infos.items():
         if info:
             yield from look(name, info)
         else:
@@ -143,8 +143,7 @@ def _each(subject: Subject, look: Callable[[str, Mapping[str, Any]], Findings]) 
 def clock(subject: Subject) -> Findings:
     """Do Redis and this process have the same time?"""
     counted_by_broker = subject.options.countdown_by == "broker" and (subject.app is None or subject.installed)
-    offsets = subject.the_store.servers.clocks()
-    for name, offset in offsets.items():
+    for name, offset in subject.clocks.items():
         off_s = abs(offset.ahead_s)
         if off_s - offset.unsure_s < CLOCK_OFF_S:
             continue
@@ -166,7 +165,7 @@ def clock(subject: Subject) -> Findings:
             "keep clocks in step, by NTP, or set countdown_by='broker'",
             "how-to/clocks.md",
         )
-    ahead = [offset.ahead_s for offset in offsets.values()]
+    ahead = [offset.ahead_s for offset in subject.clocks.values()]
     if len(ahead) > 1 and max(ahead) - min(ahead) >= CLOCK_OFF_S:
         yield Finding(
             Level.WARNING,

@@ -1,6 +1,6 @@
 """What is looked at: an app, its broker and the workers behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from celery_ext.spreading.rows import Spreads, members_of
 from kombu_delayq.options import NAMES, Options, parse
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.viewing.servers import ClockOffset
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
@@ -58,6 +59,16 @@ class Subject:
         """The workers, for a check that needs them."""
         assert self.workers is not None  # noqa: S101  # such a check is not made without
         return self.workers
+
+    @cached_property
+    def infos(self) -> Mapping[str, Mapping[str, Any]]:
+        """The fields of INFO of each server, by its address; asked for once, for all checks."""
+        return self.the_store.servers.info()
+
+    @cached_property
+    def clocks(self) -> Mapping[str, ClockOffset]:
+        """How far the clock of this process is from that of each server, by its address; measured once."""
+        return self.the_store.servers.clocks()
 
     @cached_property
     def journal(self) -> "tuple[OperatorStore, JournalState | None]":
