@@ -16,7 +16,8 @@ from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
+from kombu_delayq.store.lookup import CHANGES_A_CALL, Change, is_step
+from kombu_delayq.store.searching import MAX_BYTES
 from kombu_delayq.store.types import QueueForm, Waiting
 
 ActionName = Literal["cancel", "reschedule", "run_now"]

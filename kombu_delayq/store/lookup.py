@@ -1,32 +1,22 @@
 """The store's operations on single waiting messages, found by their ids."""
 
 from collections.abc import Callable, Sequence
-from itertools import compress
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
-from kombu.log import get_logger
-from redis.exceptions import NoPermissionError, ResponseError
-
-from kombu_delayq.connection.text import Command, as_bytes, as_text, digest, readable
+from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
-from kombu_delayq.store.renamed import Renamed
-from kombu_delayq.store.types import JOURNAL, QueueForm, Waiting, hidden, rows_of, waiting_of
-
-logger = get_logger(__name__)
+from kombu_delayq.store.client import ScriptCall
+from kombu_delayq.store.searching import MAX_BYTES, Searching, SearchScript
+from kombu_delayq.store.types import JOURNAL, QueueForm, Waiting, hidden
 
 T = TypeVar("T")
 
 #: Largest number of further messages of one id that one call finds.
 MAX_TWINS = 100
-#: About the largest number of bytes that one call looks up, which limits how long it keeps Redis busy.
-MAX_BYTES = 300_000
 #: Largest number of messages that one call changes, by form of backup: in list form each costs Redis a few times more.
 CHANGES_A_CALL = {"hash": 100, "list": 30, JOURNAL: 100}
-#: Largest number of messages of other clients that one call makes findable.
-INDEX_COUNT = 100
 
 
 class Change(NamedTuple):
@@ -52,12 +42,8 @@ def is_step(message: Waiting) -> bool:
     return CHAIN_ID.encode() in (message.body or b"")
 
 
-class Lookup(StorePart):
+class Lookup(Searching):
     """Finds waiting messages by their ids, cancels and moves them. A few hundred ids at a time keep calls short."""
-
-    def __init__(self, client: StoreClient) -> None:
-        super().__init__(client)
-        self._renamed = Renamed(client)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; one round trip.
@@ -70,7 +56,11 @@ class Lookup(StorePart):
             By id, the waiting messages of the id, the next due first; several when two tasks have one id. An id without
             messages is left out.
         """
-        return self._of_ids("get", queues, ids, {})
+
+        def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
+            return self._client.stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, part)], form.backup
+
+        return self._of_ids(SearchScript("get", call), queues, ids, {})
 
     def cancel(
         self,
@@ -91,11 +81,18 @@ class Lookup(StorePart):
             found: Filled with the result, part by part, so that a caller has the parts that came before an error.
             job: Name of the bulk job that cancels, which counts the ids that had messages.
         """
+
+        def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
+            counted_in = self._keys.job(job, self._keys.share(form.queue)) if job else ""
+            args: list[Any] = [MAX_TWINS, MAX_BYTES, CHAIN_ID, self._keys.counts(form.queue), counted_in, form.queue]
+            return [*self._client.stored(*form), *self._of_chains], [*args, *map(as_bytes, part)], form.backup
+
         found = {} if found is None else found
+        script = SearchScript("cancel", call)
         if not self._keys.slots:
-            return self._of_ids("cancel", queues, ids, found, job)
+            return self._of_ids(script, queues, ids, found)
         try:
-            return self._of_ids("cancel", queues, ids, found, job)
+            return self._of_ids(script, queues, ids, found)
         finally:
             self._end_chains({identity: found[identity] for identity in ids if identity in found})
 
@@ -156,17 +153,6 @@ class Lookup(StorePart):
             self._refuse_apart(queue, chains)
         return words
 
-    def index(self, queue: str) -> int:
-        """Makes messages that other clients have offered in Redisson's form findable by their ids. Returns how many."""
-        found: int = 0
-        after: list[Any] = ["", "", ""]
-        while True:
-            args = [*after, INDEX_COUNT, MAX_BYTES]
-            word, added, *after = self._client.run("index", self._client.stored(queue, "list"), args, "list")
-            found += int(added)
-            if as_text(word) == "end":
-                return found
-
     @property
     def _of_chains(self) -> list[str]:
         """The keys of delay chains that scripts can use together with those of a queue: none in a cluster."""
@@ -206,96 +192,6 @@ class Lookup(StorePart):
                 for at, word in zip(part, replies, strict=True):
                     words[at] = as_text(word)
         return words
-
-    def _of_ids(
-        self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]], job: str = ""
-    ) -> dict[str, list[Waiting]]:
-        if self._keys.slots:
-            self._renamed.bring(queues, ids)
-        forms = [QueueForm(queue, self._client.backup) for queue in queues] if ids else []
-        others = self._search(operation, forms, ids, found, job)
-        self._search(operation, others, ids, found, job)
-        missing = [identity for identity in ids if identity not in found]
-        # A conversion may have moved messages out of the other form between these two.
-        self._search(
-            operation, [QueueForm(form.queue, self._client.backup) for form in others if missing], missing, found, job
-        )
-        missing = [identity for identity in missing if identity not in found]
-        grown = [form for form in (*forms, *others) if missing and form.backup == "list" and self._index(form.queue)]
-        self._search(operation, grown, missing, found, job)
-        for messages in found.values():
-            messages.sort(key=lambda message: message.due_ms)
-        return found
-
-    def _search(
-        self,
-        operation: str,
-        forms: Sequence[QueueForm],
-        ids: Sequence[str],
-        found: dict[str, list[Waiting]],
-        job: str,
-    ) -> list[QueueForm]:
-        """Searches queues for ids and adds what it finds. Returns the queues that also have messages in the other form.
-
-        It logs a queue that cannot be searched and goes on, so that the results of other queues are not lost.
-
-        Raises:
-            redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
-        """
-        others = [
-            QueueForm(form.queue, other) for form in forms for other in self._client.forms[1:] if form.backup != other
-        ]
-        there: list[QueueForm] = []
-        done = dict.fromkeys(forms, 0)  # how many of the ids were searched in each queue and form
-        while done:
-            calls = [self._search_call(operation, form, ids[count:], job) for form, count in done.items()]
-            # Before and after: a conversion may move the last message there, or the first one away, in between.
-            replies, counts = self._client.run_each(
-                operation, calls, [("ZCARD", self._client.due(*other)) for other in others]
-            )
-            there += compress(others, (any(map(self._is_there, both)) for both in counts))
-            others = []
-            self._check(dict(zip(done, replies, strict=True)), -1 if found else len(forms))
-            for form, reply in zip(list(done), replies, strict=True):
-                if isinstance(reply, ResponseError):
-                    done[form] = len(ids)
-                    continue
-                for identity, parts in zip(ids[done[form] :], reply, strict=False):
-                    if parts:
-                        found.setdefault(identity, []).extend(waiting_of(*form, row) for row in rows_of(parts))
-                done[form] += len(reply)
-            done = {form: count for form, count in done.items() if count < len(ids)}
-        return there
-
-    def _search_call(self, operation: str, form: QueueForm, ids: Sequence[str], job: str) -> ScriptCall:
-        keys, args = self._client.stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, ids)]
-        if operation == "cancel":
-            keys += self._of_chains
-            counted_in = self._keys.job(job, self._keys.share(form.queue)) if job else ""
-            args[2:2] = [CHAIN_ID, self._keys.counts(form.queue), counted_in, form.queue]
-        return keys, args, form.backup
-
-    def _is_there(self, reply: Any) -> bool:
-        """Whether a reply counts messages in the other form. True after an error, which the search will report."""
-        if isinstance(reply, NoPermissionError):
-            self._client.drop_other_form(reply)
-            return False
-        return bool(reply)
-
-    def _check(self, replies: dict[QueueForm, Any], most: int) -> None:
-        """Logs which queues cannot be searched; raises the first error if their number is ``most``."""
-        failed = {form: reply for form, reply in replies.items() if isinstance(reply, Exception)}
-        if len(failed) == most:
-            raise next(iter(failed.values()))
-        for form, error in failed.items():
-            logger.error("queue %r cannot be searched for delayed messages: %s", form.queue, readable(error))
-
-    def _index(self, queue: str) -> int:
-        try:
-            return self.index(queue)
-        except ResponseError as error:
-            logger.error("queue %r cannot be searched for messages of other clients: %s", queue, readable(error))
-            return 0
 
 
 def _as_read(message: Waiting) -> list[Any]:

@@ -9,7 +9,8 @@ from redis.exceptions import NoPermissionError
 from kombu_delayq.connection.text import as_bytes, as_text, digest
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
-from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES
+from kombu_delayq.store.lookup import CHANGES_A_CALL
+from kombu_delayq.store.searching import MAX_BYTES
 from kombu_delayq.store.types import Waiting, hidden
 
 #: For how long it is remembered that the messages of a move have come, after nobody has them on their way, in s: for a
