@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
@@ -26,33 +27,69 @@ class _Killed(Exception):
     """The first caller dies."""
 
 
+@dataclass
+class Callers:
+    """Two callers, with a message in Redis that the first one moves to the journal.
+
+    Attributes:
+        first: The store of the first caller.
+        second: The store of the other one.
+        now_ms: Redis's clock before the first move, ms since the epoch.
+    """
+
+    first: JournaledStore
+    second: JournaledStore
+    now_ms: float
+    _make: MakeJournaled
+    _patch: pytest.MonkeyPatch
+    _journal: str
+
+    def first_moves(self) -> str:
+        """Moves the message to the journal. Returns the word for it."""
+        return move(self.first, self.now_ms + DELAYS["same"])
+
+    def in_between(self, work: Callable[[], object]) -> None:
+        """Does some work when the first caller has made the row that waits, and the message is in Redis still."""
+        for name in ("replace", "add"):
+            real, owed = getattr(self.first.journal, name), [work]
+
+            def made(*args: Any, real: Any = real, owed: Any = owed) -> Any:
+                found = real(*args)
+                if owed and found != [None]:
+                    owed.pop()()
+                return found
+
+            self._patch.setattr(self.first.journal, name, made)
+
+    def first_dies(self) -> None:
+        """Begins to move the message, and leaves it in both."""
+
+        def dies() -> None:
+            raise _Killed
+
+        self.in_between(dies)
+        with pytest.raises(_Killed):
+            self.first_moves()
+
+    def all_promoted(self) -> list[float]:
+        """Lets everything come to Redis. Returns the due times of what waits there."""
+        return all_promoted(self._make, self._journal)
+
+
 @pytest.fixture
-def stores(make_journaled: MakeJournaled, journal: str) -> tuple[JournaledStore, JournaledStore]:
-    """The stores of two callers, with a message in Redis."""
+def callers(make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, journal: str) -> Callers:
+    """Two callers, with a message in Redis."""
     first, second = make_journaled(journal=journal), make_journaled(journal=journal)
     Promoter(second).beat().office.enter("q")
-    first.delivery.offer("q", offer("i", clock_ms(first.client) + 2 * HOUR_MS))
-    return first, second
+    now_ms = clock_ms(first.client)
+    first.delivery.offer("q", offer("i", now_ms + 2 * HOUR_MS))
+    return Callers(first, second, now_ms, make_journaled, monkeypatch, journal)
 
 
 def move(store: JournaledStore, due_ms: float) -> str:
     """Moves the message. Returns the word for it."""
     [(_, word)] = by_id.reschedule(store, ["i"], due_ms)
     return word
-
-
-def in_between(monkeypatch: pytest.MonkeyPatch, store: JournaledStore, work: Callable[[], object]) -> None:
-    """Does some work when the store has made the row that waits, and the message is in Redis still."""
-    for name in ("replace", "add"):
-        real, owed = getattr(store.journal, name), [work]
-
-        def made(*args: Any, real: Any = real, owed: Any = owed) -> Any:
-            found = real(*args)
-            if owed and found != [None]:
-                owed.pop()()
-            return found
-
-        monkeypatch.setattr(store.journal, name, made)
 
 
 def all_promoted(make: MakeJournaled, journal: str) -> list[float]:
@@ -64,45 +101,30 @@ def all_promoted(make: MakeJournaled, journal: str) -> list[float]:
 
 @TIERS
 @pytest.mark.parametrize("delay", DELAYS)
-def test_the_message_waits_once_for_the_other_time(
-    stores: tuple[JournaledStore, JournaledStore],
-    make_journaled: MakeJournaled,
-    monkeypatch: pytest.MonkeyPatch,
-    journal: str,
-    delay: str,
-) -> None:
-    """The other caller is told that it has moved the message, which waits once, where messages of its time wait."""
-    first, second = stores
-    now_ms = clock_ms(first.client)
-    due_ms = now_ms + DELAYS[delay]
+def test_the_message_waits_once_for_the_other_time(callers: Callers, delay: str) -> None:
+    """The other caller's move succeeds; the message waits once, where messages of its time wait."""
+    due_ms = callers.now_ms + DELAYS[delay]
     words: list[str] = []
-    in_between(monkeypatch, first, lambda: words.append(move(second, due_ms)))
-    assert move(first, now_ms + DELAYS["same"]) == "rescheduled"
+    callers.in_between(lambda: words.append(move(callers.second, due_ms)))
+    assert callers.first_moves() == "rescheduled"
     assert words == ["rescheduled"]
-    [found] = by_id.browse(second, "q")
+    [found] = by_id.browse(callers.second, "q")
     assert (found.due_ms, found.backup) == (due_ms, "hash" if delay == "near" else "journal")
-    assert all_promoted(make_journaled, journal) == [due_ms]
+    assert callers.all_promoted() == [due_ms]
 
 
 @TIERS
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("step", ["get", "mark", "follow", "replace"])
 def test_the_first_caller_ends_in_the_middle_of_the_other_one(
-    stores: tuple[JournaledStore, JournaledStore],
-    make_journaled: MakeJournaled,
-    monkeypatch: pytest.MonkeyPatch,
-    journal: str,
-    delay: str,
-    step: str,
+    callers: Callers, monkeypatch: pytest.MonkeyPatch, delay: str, step: str
 ) -> None:
     """Behind whichever step of the other caller it goes on, no message is lost, and none comes twice."""
-    first, second = stores
-    now_ms = clock_ms(first.client)
-    due_ms = now_ms + DELAYS[delay]
+    second, due_ms = callers.second, callers.now_ms + DELAYS[delay]
     in_both, goes_on = Event(), Event()
-    in_between(monkeypatch, first, lambda: (in_both.set(), goes_on.wait(30)))
+    callers.in_between(lambda: (in_both.set(), goes_on.wait(30)))
     with ThreadPoolExecutor(1) as pool:
-        moved = pool.submit(move, first, now_ms + DELAYS["same"])
+        moved = pool.submit(callers.first_moves)
         assert in_both.wait(30)
         real = getattr(second.journal, step)
 
@@ -121,53 +143,27 @@ def test_the_first_caller_ends_in_the_middle_of_the_other_one(
         assert moved.result(30) == "rescheduled"
     [found] = by_id.browse(second, "q")
     assert (found.due_ms, found.backup) == (due_ms, "hash" if delay == "near" else "journal")
-    assert all_promoted(make_journaled, journal) == [due_ms]
+    assert callers.all_promoted() == [due_ms]
 
 
 @TIERS
 @pytest.mark.parametrize("delay", DELAYS)
-def test_what_a_dead_caller_left_in_both_waits_once(
-    stores: tuple[JournaledStore, JournaledStore],
-    make_journaled: MakeJournaled,
-    monkeypatch: pytest.MonkeyPatch,
-    journal: str,
-    delay: str,
-) -> None:
+def test_what_a_dead_caller_left_in_both_waits_once(callers: Callers, delay: str) -> None:
     """The next caller moves it, and nothing comes at the time of before."""
-    first, second = stores
-    now_ms = clock_ms(first.client)
-    due_ms = now_ms + DELAYS[delay]
-
-    def dies() -> None:
-        raise _Killed
-
-    in_between(monkeypatch, first, dies)
-    with pytest.raises(_Killed):
-        move(first, now_ms + DELAYS["same"])
-    assert move(second, due_ms) == "rescheduled"
-    assert [one.due_ms for one in by_id.browse(second, "q")] == [due_ms]
-    assert all_promoted(make_journaled, journal) == [due_ms]
+    callers.first_dies()
+    due_ms = callers.now_ms + DELAYS[delay]
+    assert move(callers.second, due_ms) == "rescheduled"
+    assert [one.due_ms for one in by_id.browse(callers.second, "q")] == [due_ms]
+    assert callers.all_promoted() == [due_ms]
 
 
 @TIERS
-def test_what_a_dead_caller_left_in_both_runs_once(
-    stores: tuple[JournaledStore, JournaledStore],
-    make_journaled: MakeJournaled,
-    monkeypatch: pytest.MonkeyPatch,
-    journal: str,
-) -> None:
+def test_what_a_dead_caller_left_in_both_runs_once(callers: Callers) -> None:
     """Another caller runs it now, and nothing of it waits any more."""
-    first, second = stores
-
-    def dies() -> None:
-        raise _Killed
-
-    in_between(monkeypatch, first, dies)
-    with pytest.raises(_Killed):
-        move(first, clock_ms(first.client) + DELAYS["same"])
-    assert [*by_id.run_now(second, ["i"])] == [("i", "transferred")]
-    assert second.client.llen("q") == 1
-    assert [*by_id.browse(second, "q")] == all_promoted(make_journaled, journal) == []
+    callers.first_dies()
+    assert [*by_id.run_now(callers.second, ["i"])] == [("i", "transferred")]
+    assert callers.second.client.llen("q") == 1
+    assert [*by_id.browse(callers.second, "q")] == callers.all_promoted() == []
 
 
 def rows_of(store: JournaledStore) -> list[tuple[float, bool]]:
