@@ -107,7 +107,7 @@ class Lookup(Searching):
         def call(backup: str, part: Sequence[Change]) -> ScriptCall:
             args: list[Any] = [self._client.wake(queue, backup), queue, self._keys.counts(queue)]
             for message, due_ms, body in part:
-                args += [*_as_read(message), repr(due_ms), body]
+                args += [*as_read(message), repr(due_ms), body]
             return self._client.stored(queue, backup), args, backup
 
         return self._in_each_form("reschedule", [(change.message, change) for change in changes], call)
@@ -123,7 +123,7 @@ class Lookup(Searching):
         def call(backup: str, part: Sequence[Change]) -> ScriptCall:
             args: list[Any] = [self._keys.counts(queue), *self._client.list_of_priority]
             for message, _, body in part:
-                args += [*_as_read(message), body]
+                args += [*as_read(message), body]
             return [*self._client.stored(queue, backup), *self._client.ready(queue)], args, backup
 
         return self._in_each_form("run_now", [(change.message, change) for change in changes], call)
@@ -144,7 +144,7 @@ class Lookup(Searching):
         def call(backup: str, part: Sequence[tuple[Waiting, str]]) -> ScriptCall:
             args: list[Any] = [ttl_ms, self._keys.counts(queue)]
             for message, chain in part:
-                args += [*_as_read(message), as_bytes(chain if of_chains else "")]
+                args += [*as_read(message), as_bytes(chain if of_chains else "")]
             return [*self._client.stored(queue, backup), *of_chains], args, backup
 
         words = self._in_each_form("discard", [(one[0], one) for one in messages], call)
@@ -194,6 +194,6 @@ class Lookup(Searching):
         return words
 
 
-def _as_read(message: Waiting) -> list[Any]:
-    """Returns what a script compares, so that it changes no other message under the same id."""
+def as_read(message: Waiting) -> list[Any]:
+    """Returns what a script compares, so that it changes no other message under the same id: id, SHA-1 and due time."""
     return [as_bytes(message.id), digest(message.body or b""), repr(message.due_ms)]

@@ -9,7 +9,7 @@ from redis.exceptions import NoPermissionError
 from kombu_delayq.connection.text import as_bytes, as_text, digest
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
-from kombu_delayq.store.lookup import CHANGES_A_CALL
+from kombu_delayq.store.lookup import CHANGES_A_CALL, as_read
 from kombu_delayq.store.searching import MAX_BYTES
 from kombu_delayq.store.types import Waiting, hidden
 
@@ -232,10 +232,10 @@ class Moving(StorePart):
 
 
 def args_of(moves: Sequence[Move]) -> list[Any]:
-    """Returns what the scripts are told of messages: id, SHA-1 of the body, due time, new body."""
+    """Returns the ARGV of the scripts for messages, one after the other: id, SHA-1 of the body, due time, new body."""
     args: list[Any] = []
     for message, body in moves:
-        args += [as_bytes(message.id), digest(message.body or b""), repr(message.due_ms), body]
+        args += [*as_read(message), body]
     return args
 
 
