@@ -38,7 +38,7 @@ def problems(app: "Celery") -> Iterator[str]:
 
 
 def unread(app: "Celery") -> list[str]:
-    """Returns the names of the tasks that declare something which only ``celery_ext.install(app)`` lets be read."""
+    """Returns the names of the tasks whose declarations nothing reads until ``celery_ext.install(app)`` is called."""
     names = (*ATTRIBUTES, OLD_ATTRIBUTE)
     return [task.name for task in own_tasks(app) if any(getattr(task, name, None) is not None for name in names)]
 

@@ -47,7 +47,7 @@ def examine(
         try:
             subject.store, subject.channel = open_store(connection), connection.default_channel
             answers = f"{connection.as_uri()} answers"
-        except Exception as error:  # any: whatever it is, it is what was found
+        except Exception as error:  # an error of any kind is a finding
             yield from _without_broker(connection, error, left)
             return
         yield Finding(Level.OK, answers, check=BROKER)
@@ -89,7 +89,7 @@ def _ask(subject: Subject, connection: Connection, timeout_s: float) -> Iterator
     """Asks the workers. If that is impossible, yields why."""
     try:
         subject.workers = ask(subject.app, connection, timeout_s)
-    except Exception as error:  # any: such as for a right that is missing
+    except Exception as error:  # an error of any kind, such as a missing right, is a finding
         refused = isinstance(error, NoPermissionError)
         yield Finding(
             Level.NOTICE if refused else Level.WARNING,
@@ -128,7 +128,7 @@ def _make(subject: Subject, checks: Sequence[Check]) -> Iterator[Finding]:
             for finding in check.look(subject):
                 found = True
                 yield replace(finding, check=check.name)
-        except Exception as error:  # any: the other checks go on, and this one is reported
+        except Exception as error:  # an error of any kind is a finding; the other checks go on
             found = True
             yield Finding(Level.ERROR, f"the check failed: {_in_words(error)}", check=check.name)
         if not found:

@@ -101,8 +101,9 @@ class JobCounts(NamedTuple):
     far_cancelled: int = 0
 
 
-#: State of a job, or of its part in one queue. ``running``: not ended; whoever wrote it may be gone. ``publishing``:
-#: committed, and staged messages are being sent. ``superseded``: a part that only an earlier run has written.
+#: State of a job, or of its part in one queue. ``running``: it has not ended, though its writer may have died.
+#: ``publishing``: it is committed, and its staged messages are being sent. ``committed`` and ``aborted``: it has ended.
+#: ``superseded``: a part of a running job that an earlier run has written, and the latest run has not.
 JobState = Literal["running", "publishing", "committed", "aborted", "superseded"]
 
 
