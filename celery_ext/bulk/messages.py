@@ -131,7 +131,7 @@ class BulkMessages:
             eta = self._after(call.countdown)
             if self._counts_by_broker and is_countable(call.countdown):
                 self._check_delay(call.countdown, f"task {task_id}")
-                return "null", f"+{float(call.countdown) * 1000!r}"
+                return "null", f"+{float(call.countdown) * 1000!r}" if call.countdown > 0 else ""
         if not eta:
             return "null", ""
         if isinstance(eta, datetime):

@@ -91,7 +91,8 @@ def written(app: Any, recipe: Recipe, call: OneCall, repr_levels: int) -> Writte
     eta, due_ms = _eta(app, call, now)
     is_counted = recipe.counts_by_broker and is_countable(call.countdown)
     if is_counted:
-        eta, due = "null", f"+{float(call.countdown) * 1000!r}"
+        ms = float(call.countdown) * 1000
+        eta, due = "null", f"+{ms!r}" if ms > 0 else _due(None, is_step=recipe.is_step)
     else:
         due = _due(due_ms, is_step=recipe.is_step)
     expires, expiration = _expiry(app, call.expires, now)

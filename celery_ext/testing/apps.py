@@ -19,7 +19,7 @@ from celery_ext.testing.clock import Clock
 from celery_ext.testing.sending import Sending
 from celery_ext.waiting import control
 from kombu_delayq import channel
-from kombu_delayq.message.countdown import is_countable
+from kombu_delayq.message.countdown import is_delay
 from kombu_delayq.store import Store
 
 #: Beginnings of result backends that need no server of their own, or that a project tests on purpose.
@@ -184,7 +184,7 @@ def _wait_also_when_eager(patches: Patches) -> None:
 
 
 def _has_delay(options: dict[str, Any]) -> bool:
-    return bool(options.get("eta") or options.get("delay_level")) or is_countable(options.get("countdown"))
+    return bool(options.get("eta") or options.get("delay_level")) or is_delay(options.get("countdown"))
 
 
 def _revoke_what_waits(patches: Patches) -> None:

@@ -12,7 +12,7 @@ from dateutil.parser import isoparse
 
 from celery_ext.testing.clock import Clock
 from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.message.countdown import COUNTDOWN, is_countable
+from kombu_delayq.message.countdown import COUNTDOWN, is_delay
 from kombu_delayq.message.times import in_utc
 
 #: If tasks send more calls than these while the test runs what is due, it is taken for one that would never end.
@@ -72,7 +72,7 @@ class Sending:
         more = given[len(_ARGUMENTS) :]
         options.pop(COUNTDOWN, None)  # the server's clock knows nothing of what the test has skipped
         countdown, eta = options.pop("countdown", None), options.pop("eta", None)
-        is_countdown = not eta and is_countable(countdown)
+        is_countdown = not eta and is_delay(countdown)
         if is_countdown:
             eta = self._after(countdown)
         elif eta:

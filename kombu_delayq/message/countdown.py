@@ -18,14 +18,20 @@ _MOST_S = 9999 * 366 * 86400
 
 
 def is_countable(countdown: Any) -> bool:
-    """Whether the broker can count a countdown. Celery sends others at once, or refuses them."""
-    return isinstance(countdown, int | float) and 0 < countdown <= _MOST_S
+    """Whether the broker can count a countdown, which may be past. Celery sends others at once, or refuses them."""
+    return isinstance(countdown, int | float) and countdown != 0 and abs(countdown) <= _MOST_S
+
+
+def is_delay(countdown: Any) -> bool:
+    """Whether a countdown is one that makes a task wait."""
+    return is_countable(countdown) and countdown > 0
 
 
 def settle(message: Message, *, by_broker: bool) -> tuple[Message, Due | None]:
     """Returns a message that is being published, and when it is to be delivered, or None for at once.
 
-    A task of protocol 1 has its eta in its body, and goes by that.
+    A countdown that is past leaves no eta either: by a clock that is ahead, the eta is to come. A task of protocol 1
+    has its eta in its body, and goes by that.
 
     Args:
         message: The message. It stays as it is: kombu may send it again.
@@ -36,7 +42,9 @@ def settle(message: Message, *, by_broker: bool) -> tuple[Message, Due | None]:
     """
     headers, seconds = headers_of(message), message["properties"].get(COUNTDOWN)
     if by_broker and seconds is not None and headers.get("eta"):
-        return message, Due(float(seconds) * 1000, True, task_id_of(headers))
+        if seconds > 0:
+            return message, Due(float(seconds) * 1000, True, task_id_of(headers))
+        return _without_eta(message), None
     message = without_countdown(message)
     return message, due_of(message)
 
@@ -58,5 +66,10 @@ def seal_settled(message: Message, task_id: str | None) -> tuple[str, str]:
     identity, text = seal(message, task_id)
     if COUNTDOWN not in message["properties"]:
         return identity, text
+    return identity, to_json(_without_eta(message))
+
+
+def _without_eta(message: Message) -> Message:
+    """Returns a message without the property ``COUNTDOWN`` and without the eta that Celery made of it."""
     stripped = without_countdown(message)
-    return identity, to_json({**stripped, "headers": {**stripped["headers"], "eta": None}})
+    return {**stripped, "headers": {**stripped["headers"], "eta": None}}

@@ -1,5 +1,6 @@
 """The transport option ``countdown_by``: publishers whose clocks are an hour off."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from time import time
@@ -153,9 +154,7 @@ def test_a_publisher_counts_by_its_own_clock_by_default(
 
 
 @pytest.mark.parametrize("fast", [False, True])
-@pytest.mark.parametrize(
-    "options", [{"eta": ETA}, {"eta": ETA.isoformat()}, {}, {"countdown": 0}, {"countdown": -5}, {"countdown": None}]
-)
+@pytest.mark.parametrize("options", [{"eta": ETA}, {"eta": ETA.isoformat()}, {}, {"countdown": 0}, {"countdown": None}])
 def test_all_others_stay(redis_server: PrivateRedis, fast: bool, options: dict[str, Any]) -> None:
     """An eta is an eta, and what is due at once is, with the bytes that they have without the option."""
     found = []
@@ -169,6 +168,38 @@ def test_all_others_stay(redis_server: PrivateRedis, fast: bool, options: dict[s
         many = [Call((1,), **shared)]
         found.append(sent(redis_server, app, lambda: send_many(app, task, many, reply_to="there")))  # noqa: B023
     assert found[0] == found[1] == found[2] == found[3]
+
+
+@pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_countdown_that_is_past(
+    redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, fast: bool, off_s: float
+) -> None:
+    """By all ways such a task goes to its queue at once, and has no eta that would make a worker wait."""
+    app = make_app(redis_server, fast=fast)
+    set_clock(app, monkeypatch, off_s)
+    monkeypatch.setattr(f"{__name__}.COUNTDOWN_S", -5)
+    task = task_of(app)
+    for way in WAYS.keys() - {"a level", "send_many, a level", "both"}:
+        for _ in range(3 if fast else 1):
+            redis_server.client().flushall()
+            WAYS[way](task)
+            if way == "a step":  # each goes through Redis's memory of its chain
+                [found] = waiting(app)
+                assert found.due.timestamp() <= time(), way
+                assert found.headers["eta"] is None, way
+                continue
+            assert waiting(app) == [], way
+            [message] = ready(redis_server)
+            assert message["headers"]["eta"] is None, way
+            assert COUNTDOWN not in message["properties"], way
+
+
+def ready(server: PrivateRedis) -> list[dict[str, Any]]:
+    """Returns the messages that are ready for a consumer, of all queues."""
+    client = server.client()
+    lists = list(client.scan_iter(_type="list"))
+    return [json.loads(message) for key in lists for message in client.lrange(key, 0, -1)]
 
 
 def test_templates_make_the_messages_of_celery(redis_server: PrivateRedis) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.message.countdown import COUNTDOWN, is_countable, seal_settled, settle, without_countdown
+from kombu_delayq.message.countdown import COUNTDOWN, is_countable, is_delay, seal_settled, settle, without_countdown
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import Message
 from kombu_delayq.message.seal import seal
@@ -26,18 +26,22 @@ def counted(seconds: float = 90.5, **options: Any) -> Message:
         (0.001, True),
         (True, True),
         (10**9, True),
+        (-5, True),
+        (-0.001, True),
         (0, False),
-        (-5, False),
         (None, False),
         ("5", False),
         (math.nan, False),
         (math.inf, False),
+        (-math.inf, False),
         (10**400, False),
+        (-(10**400), False),
     ],
 )
 def test_what_is_a_countdown(countdown: Any, expected: bool) -> None:
-    """A number of seconds above zero that a datetime can take; all others are Celery's matter."""
+    """A number of seconds but zero that a datetime can take; all others are Celery's matter."""
     assert is_countable(countdown) is expected
+    assert is_delay(countdown) is (expected and countdown > 0)
 
 
 def test_the_broker_counts_a_countdown() -> None:
@@ -45,6 +49,17 @@ def test_the_broker_counts_a_countdown() -> None:
     message = counted()
     before = json.dumps(message)
     assert settle(message, by_broker=True) == (message, Due(90_500.0, True, "some id"))
+    assert json.dumps(message) == before
+
+
+def test_a_countdown_that_is_past_leaves_no_eta() -> None:
+    """A task that is due at once is so by each clock: its eta may be to come for who made it, or for its worker."""
+    message = counted(-5.0)
+    before = json.dumps(message)
+    settled, due = settle(message, by_broker=True)
+    assert due is None
+    assert settled["headers"] == {**message["headers"], "eta": None}
+    assert COUNTDOWN not in settled["properties"]
     assert json.dumps(message) == before
 
 
