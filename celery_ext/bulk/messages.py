@@ -109,9 +109,10 @@ class BulkMessages:
                 )
             )
 
-        # The message of a call with its own id is sealed, as by apply_async: sent twice, it is stored once. One without
-        # an eta is not, else later calls with the same id would be taken for the same call.
-        is_sealed = call.task_id and not due.startswith("+")
+        # A message that waits is sealed if its call has an id, as by apply_async: sent twice, it is stored once. One
+        # without an eta is not, else later calls with the same id would be taken for the same call. One that is due is
+        # not either: a worker that has two messages of one delivery tag would acknowledge both at once.
+        is_sealed = call.task_id and due and not due.startswith("+")
         text = seal_text(write) if is_sealed else write(next(self._delivery_tags))
         return Offer(task_id, due, self._priority, text)
 

@@ -180,6 +180,14 @@ def test_options_that_calls_cannot_share_are_refused(
     assert messages(proj) == Counter()
 
 
+def test_calls_of_one_id_that_are_due_have_tags_of_their_own(proj: Proj) -> None:
+    """A worker may hold both: what it acknowledges by the tag of one must not be the other."""
+    send_many(proj.app, RECORD, [Call((1,), task_id="x")] * 2)
+    messages = [json.loads(body) for body in proj.server.client().lrange("celery", 0, -1)]
+    assert [message["headers"]["id"] for message in messages] == ["x", "x"]
+    assert len({message["properties"]["delivery_tag"] for message in messages}) == 2
+
+
 def test_an_id_that_is_given_twice(proj: Proj) -> None:
     """Calls of one id are as many messages; the very same call, while it waits, is one, as with ``apply_async``."""
     eta = datetime.now(UTC) + HOUR
