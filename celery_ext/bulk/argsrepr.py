@@ -12,6 +12,8 @@ from celery.utils.saferepr import saferepr as saferepr_of_celery
 _AS_STR = frozenset((int, float, bool, type(None)))
 #: Values of these types are shown as ``repr`` shows them.
 _AS_REPR = frozenset((date, datetime, Decimal, UUID))
+#: Types that arguments have.
+_CONTAINERS = frozenset((tuple, list, dict))
 
 
 def saferepr(arguments: Any, most: int, levels: int) -> str:
@@ -31,6 +33,8 @@ def saferepr(arguments: Any, most: int, levels: int) -> str:
 def _flat(arguments: Any) -> str | None:
     """Returns the text of arguments without containers in them; None for others."""
     kind = type(arguments)
+    if not arguments and kind in _CONTAINERS:
+        return repr(arguments)
     if kind is dict:
         names, values = texts_of(arguments), texts_of(arguments.values())
         if names is None or values is None:

@@ -18,15 +18,13 @@ from kombu_delayq.message.countdown import is_countable
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.lighter import cut
-from kombu_delayq.message.seal import seal_text, uuid_of
+from kombu_delayq.message.seal import seal_text, uuid_of, version_4
 from kombu_delayq.message.times import in_utc, ms_of
 from kombu_delayq.store.types import Offer
 
 if TYPE_CHECKING:
     from kombu_delayq.options import Options
 
-#: Maps a hex digit to a valid UUID4 variant digit.
-_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 #: Number of UUIDs that one read of random bytes gives.
 _UUIDS_AT_ONCE = 512
 
@@ -63,7 +61,7 @@ class BulkMessages:
         self._start_s = 0.0
         #: ``time()`` of this call.
         self._now_s = 0.0
-        self._task_ids, self._delivery_tags = _uuids(version_4=True), _uuids(version_4=False)
+        self._task_ids, self._delivery_tags = _uuids(are_version_4=True), _uuids(are_version_4=False)
 
     def of(self, call: Call, *, expires: Any = None, headers: Mapping[str, Any] | None = None) -> Offer:
         """Makes the message of a call. The due time of the offer is empty when the task is due at once.
@@ -224,16 +222,14 @@ def _in_ms(seconds: float) -> str:
     return f'"{int(max(seconds, 0) * 1000)}"'
 
 
-def _uuids(*, version_4: bool) -> Iterator[str]:
+def _uuids(*, are_version_4: bool) -> Iterator[str]:
     """Yields random UUIDs as text, faster than ``uuid4``.
 
     Args:
-        version_4: Whether the UUIDs have the version and variant digits of ``uuid4``.
+        are_version_4: Whether the UUIDs have the version and variant digits of ``uuid4``.
     """
     while True:
         drawn = os.urandom(16 * _UUIDS_AT_ONCE).hex()
         for start in range(0, len(drawn), 32):
             digits = drawn[start : start + 32]
-            if version_4:
-                digits = f"{digits[:12]}4{digits[13:16]}{_VARIANT[digits[16]]}{digits[17:]}"
-            yield uuid_of(digits)
+            yield uuid_of(version_4(digits) if are_version_4 else digits)

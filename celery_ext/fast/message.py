@@ -16,7 +16,7 @@ from kombu_delayq.message.countdown import is_countable
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.lighter import cut
-from kombu_delayq.message.seal import seal_text, uuid_of
+from kombu_delayq.message.seal import seal_text, uuid_of, version_4
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store.types import Offer
 
@@ -72,14 +72,16 @@ class Written(NamedTuple):
         return self.offer if self.offer.due else self.offer._replace(body=self.write(new_tag()))
 
 
-def written(app: Any, recipe: Recipe, call: OneCall, repr_levels: int) -> Written:
+def written(app: Any, amqp: Any, recipe: Recipe, call: OneCall, repr_levels: int, *, is_new: bool) -> Written:
     """Makes the message of a call.
 
     Args:
         app: The app.
+        amqp: ``app.amqp``.
         recipe: How messages of the task are made.
         call: The call.
         repr_levels: Depth to which containers are shown in ``argsrepr`` and ``kwargsrepr``.
+        is_new: Whether the task id was drawn for this call, so that no other message has it.
 
     Raises:
         Exception: Of any type. Celery has to make this message, or to raise its own error.
@@ -101,8 +103,8 @@ def written(app: Any, recipe: Recipe, call: OneCall, repr_levels: int) -> Writte
     root_id = text_to_json(call.root_id) if call.root_id else task_id
     parent_id = text_to_json(call.parent_id) if call.parent_id else "null"
     most = recipe.repr_maxsize
-    argsrepr = _shown(call.argsrepr, args, app.amqp.argsrepr_maxsize, repr_levels, most)
-    kwargsrepr = _shown(call.kwargsrepr, kwargs, app.amqp.kwargsrepr_maxsize, repr_levels, most)
+    argsrepr = _shown(call.argsrepr, args, amqp.argsrepr_maxsize, repr_levels, most)
+    kwargsrepr = _shown(call.kwargsrepr, kwargs, amqp.kwargsrepr_maxsize, repr_levels, most)
     headers = _further(call.headers, recipe)
     origin = text_to_json(call.origin) if call.origin else ""
     reply_to = text_to_json(call.reply_to or app.thread_oid)
@@ -129,9 +131,14 @@ def written(app: Any, recipe: Recipe, call: OneCall, repr_levels: int) -> Writte
             )
         )
 
-    # Without an eta, later calls with the same id would be taken for the same call.
-    text = seal_text(write) if due and not is_counted else write(new_tag())
+    # Without an eta, later calls with the same id would be taken for the same call. A new id has no other call.
+    text = write(new_tag()) if is_new or is_counted or not due else seal_text(write)
     return Written(Offer(call.task_id, due, recipe.priority, text), write)
+
+
+def new_task_id() -> str:
+    """Returns a random task id, a UUID of version 4 as Celery draws it."""
+    return uuid_of(version_4(os.urandom(16).hex()))
 
 
 def new_tag() -> str:

@@ -6,14 +6,13 @@ from typing import Any
 from celery import Celery
 from celery.app import amqp
 from celery.backends.base import Backend
-from celery.utils import uuid
 from kombu.common import maybe_declare
 from kombu.exceptions import LimitExceeded
 from kombu.log import get_logger
 
 from celery_ext.bulk.target import has_receivers
 from celery_ext.bulk.template import NoTemplate
-from celery_ext.fast.message import LeftToCelery, OneCall, Written, written
+from celery_ext.fast.message import LeftToCelery, OneCall, Written, new_task_id, written
 from celery_ext.fast.recipe import IN_OPTIONS, Recipe, recipe_of
 from celery_ext.fast.watch import Watch
 from kombu_delayq.channel import DelayedChannel
@@ -25,6 +24,7 @@ logger = get_logger(__name__)
 #: So many tasks and sets of options are known. Then all are forgotten: they may differ with every call.
 _MOST_RECIPES = 1000
 _NOTHING = (None,) * 9
+_NO_OPTIONS = (None,) * len(IN_OPTIONS)
 #: Stands for an argument that is not given, where None means something else.
 _OMITTED: Any = object()
 #: Whether Celery, from 5.7 on, sends a callback, and tries it again in a way of its own.
@@ -90,11 +90,7 @@ class FastPublisher:
             return None
         if positional or _sends_callback() or has_receivers(name):
             return None
-        own: dict[str, str] = {}
-        for option, placeholder in IN_OPTIONS.items():
-            if type(options.get(option)) is str:
-                own[option] = options[option]
-                options[option] = placeholder
+        own = {} if IN_OPTIONS.keys().isdisjoint(options) else _take_texts(options)
         is_expiring = None if expires is _OMITTED else expires is not None
         recipe = self._recipe(name, options, is_expiring, bool(headers), task_type)
         if recipe is None:
@@ -104,11 +100,12 @@ class FastPublisher:
         if parent and not (root_id and parent_id):
             root_id = root_id or parent.request.root_id or parent.request.id
             parent_id = parent_id or parent.request.id
-        identity = task_id or uuid()
+        identity = task_id or new_task_id()
         times = (countdown, eta, expires if is_expiring else None)
-        call = OneCall(identity, args, kwargs, *times, headers, root_id, parent_id, reply_to, *map(own.get, IN_OPTIONS))
+        shown = map(own.get, IN_OPTIONS) if own else _NO_OPTIONS
+        call = OneCall(identity, args, kwargs, *times, headers, root_id, parent_id, reply_to, *shown)
         try:
-            message = written(app, recipe, call, self._repr_levels)
+            message = written(app, self._watch.amqp, recipe, call, self._repr_levels, is_new=not task_id)
         except Exception:  # Celery makes it, or meets the same fault and raises its own error
             return None
         try:
@@ -136,7 +133,7 @@ class FastPublisher:
             found = self._recipes.get(key, "")
         except TypeError:  # an option is a list or a dict
             return None
-        if isinstance(found, Recipe) and found.still_holds(self._app):
+        if isinstance(found, Recipe) and found.still_holds(self._app, self._watch.queues):
             return found
         if found == "":
             if len(self._recipes) >= _MOST_RECIPES:
@@ -171,27 +168,31 @@ class FastPublisher:
 
     def _publish(self, recipe: Recipe, message: Written, chain_id: str | None) -> None:
         """Publishes a message, and tries again as Celery does. Source: kombu.messaging.Producer.publish."""
-        app, policy = self._app, recipe.retry_policy
+        policy = recipe.retry_policy
         # The connections of Celery's producers. A producer itself would do nothing here.
         try:
-            connection = app.amqp.producer_pool.connections.acquire(block=True, timeout=self._timeout_s)
+            connection = self._watch.amqp.producer_pool.connections.acquire(block=True, timeout=self._timeout_s)
         except LimitExceeded:
             raise LeftToCelery from None  # which raises its own error
         try:
-            with connection._reraise_as_library_errors():
-                if not recipe.ignore_result:
-                    self._expect_result(connection, str(message.offer.id))
-                if policy is not None:
-                    connection.transport_options.update(policy)
-                try:
-                    self._put(connection, recipe, message.offer, chain_id)
-                except LeftToCelery:
+            if not recipe.ignore_result:
+                self._expect_result(connection, str(message.offer.id))
+            if policy is not None:
+                connection.transport_options.update(policy)
+            try:
+                self._put(connection, recipe, message.offer, chain_id)
+            except LeftToCelery:
+                raise
+            except Exception as error:
+                if policy is None:
                     raise
-                except Exception as error:
-                    if policy is None:
-                        raise
-                    attempts = _Attempts(lambda: self._put(connection, recipe, message.again(), chain_id), error)
-                    connection.ensure(attempts, attempts, **policy)()
+                attempts = _Attempts(lambda: self._put(connection, recipe, message.again(), chain_id), error)
+                connection.ensure(attempts, attempts, **policy)()
+        except LeftToCelery:
+            raise
+        except Exception:
+            with connection._reraise_as_library_errors():
+                raise
         finally:
             connection.release()
 
@@ -208,6 +209,13 @@ class FastPublisher:
             policy = recipe.retry_policy
             maybe_declare(queue, channel, retry=policy is not None, **(policy or {}))
         channel.put_one(recipe.template.queue, offer, chain_id, in_chain=recipe.in_chain)
+
+
+def _take_texts(options: dict[str, Any]) -> dict[str, str]:
+    """Returns the texts of ``IN_OPTIONS`` among the options of a call, and leaves placeholders in their places."""
+    texts = {name: options[name] for name in IN_OPTIONS if type(options.get(name)) is str}
+    options.update({name: IN_OPTIONS[name] for name in texts})
+    return texts
 
 
 class _Attempts:

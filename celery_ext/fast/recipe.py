@@ -92,9 +92,14 @@ class Recipe(NamedTuple):
     in_chain: bool
     is_step: bool
 
-    def still_holds(self, app: Celery) -> bool:
-        """Whether the task, the queue and the serializer are those that the recipe was made of."""
-        queue, queues = self.queue, app.amqp.queues
+    def still_holds(self, app: Celery, queues: dict[str, Queue]) -> bool:
+        """Whether the task, the queue and the serializer are those that the recipe was made of.
+
+        Args:
+            app: The app.
+            queues: Its table of queues, ``app.amqp.queues``.
+        """
+        queue = self.queue
         return (
             app._tasks.get(self.name) is self.task
             and (queue is None or dict.get(queues, queue.name) is queue)

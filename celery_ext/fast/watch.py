@@ -16,15 +16,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+#: Attributes of ``app.amqp`` that are made when they are first needed, and kept.
+_MADE_ONCE = ("router", "queues", "create_task_message", "send_task_message")
+
+
 class Watch:
     """Looks at an app before each call, in about 1 µs.
 
     Args:
         app: The app.
+
+    Attributes:
+        amqp: ``app.amqp`` at the last ``note``.
+        queues: Its table of queues.
     """
 
     def __init__(self, app: Celery) -> None:
         self._app = app
+        self.amqp: Any = None
+        self.queues: Any = None
         self._conf: Any = None
         self._changes: Mapping[str, Any] = {}
         self._objects: tuple[Any, ...] = ()
@@ -45,23 +55,33 @@ class Watch:
         self._conf = None  # until all is noted, another thread notes it too
         conf: Any = self._app.conf
         conf.task_protocol  # noqa: B018  # a configuration that is read late becomes another object here
-        conf = self._app.conf
+        conf, own = self._app.conf, self._app.amqp
+        for name in _MADE_ONCE:
+            getattr(own, name)  # makes it, if it was reset
+        self.amqp, self.queues = own, own.queues
         self._changes, self._objects = dict(conf.changes), self._seen()
         self._conf = conf
 
     def _seen(self) -> tuple[Any, ...]:
         app: Any = self._app
-        own = app.amqp
+        try:
+            # Where cached properties keep them: to ask the properties takes several times as long.
+            own = vars(app)["amqp"]
+            kept = vars(own)
+            router, queues = kept["router"], kept["queues"]
+            create, send = kept["create_task_message"], kept["send_task_message"]
+        except KeyError:  # reset, or made in another way
+            return ()
         return (
             os.getpid(),  # a message names the process that sent it
             own,
-            own.router,
-            own.router.routes,
-            own.queues,
-            len(own.queues.aliases),
+            router,
+            router.routes,
+            queues,
+            len(queues.aliases.data),
             len(app._conf.maps),
-            own.create_task_message,
-            own.send_task_message,
+            create,
+            send,
             # What tracers replace.
             type(app).send_task,
             Producer.publish,
@@ -88,9 +108,9 @@ def _publishes_as_celery(app: Any) -> bool:
     """Whether nobody has replaced a function through which Celery publishes, as tracers do."""
     own = app.amqp
     return (
-        getattr(own.create_task_message, "__func__", None) is type(own).as_task_v2
-        and type(own).router is amqp.AMQP.router
-        and type(own).queues is amqp.AMQP.queues
+        type(app).amqp is base.Celery.amqp
+        and all(getattr(type(own), name) is getattr(amqp.AMQP, name) for name in _MADE_ONCE)
+        and getattr(own.create_task_message, "__func__", None) is type(own).as_task_v2
         and own.producer_pool.Producer is Producer
         and _is_of(type(app).send_task, base)
         and _is_of(type(own).as_task_v2, amqp)

@@ -14,7 +14,7 @@ def as_sent(command: Command) -> Command:
     clients may have put such names into the registry of queues or into an announcement.
     """
     name, *args = command
-    return name, *(as_bytes(argument) if isinstance(argument, str) else argument for argument in args)
+    return name, *[as_bytes(argument) if isinstance(argument, str) else argument for argument in args]
 
 
 def as_text(reply: Any) -> str:

@@ -8,6 +8,9 @@ from kombu_delayq.message.fields import Message, to_json
 #: Stands for the delivery tag while a message is sealed; as long as a UUID.
 _NO_TAG = "delayq-delivery-tag-not-yet-known-00"
 
+#: Maps a hex digit to a valid variant digit of a UUID of version 4.
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+
 
 def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     """Serializes a message for the store.
@@ -47,6 +50,11 @@ def seal_text(write: Callable[[str], str]) -> str:
 def uuid_of(digits: str) -> str:
     """Returns the first 32 of some hex digits in the form of a UUID, the form of kombu's delivery tags."""
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:32]}"
+
+
+def version_4(digits: str) -> str:
+    """Returns 32 random hex digits with the version and variant digits of ``uuid4``."""
+    return f"{digits[:12]}4{digits[13:16]}{_VARIANT[digits[16]]}{digits[17:]}"
 
 
 def _sealed(write: Callable[[str], str]) -> tuple[str, str]:

@@ -33,6 +33,7 @@ class Delivery(Heads):
         super().__init__(client)
         self._registry = registry
         self._ready = lru_cache(maxsize=1000)(client.ready)
+        self._address = lru_cache(maxsize=1000)(self._address_of)
         options = client.options
         self._may_be_limited = (options.overdue, options.transfer_rate) != ("run", None)
 
@@ -238,11 +239,17 @@ class Delivery(Heads):
         most = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
         return [*most, self._keys.counts(queue)]
 
-    def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[str], list[Any]]:
-        args: list[Any] = [self._client.wake(queue), queue, expire_ms]
+    def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[Any], list[Any]]:
+        keys, announced = self._address(queue)
+        args: list[Any] = [*announced, expire_ms]
         for offer in offers:
             args += offer
-        return self._client.stored(queue), args
+        return keys, args
+
+    def _address_of(self, queue: str) -> tuple[list[Any], list[Any]]:
+        """Returns the keys of a queue, and where and how its new heads are announced, as Redis gets them."""
+        client = self._client
+        return list(map(as_bytes, client.stored(queue))), list(map(as_bytes, (client.wake(queue), queue)))
 
 
 def _transferred(moved: int, lost: int, first: Any, now: Any, head: Any) -> Transferred:

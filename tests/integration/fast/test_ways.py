@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from celery import Celery, signals
+from celery.app.amqp import AMQP
 from kombu import Exchange, Queue
 from kombu.exceptions import EncodeError, OperationalError
 from kombu.messaging import Producer
@@ -193,6 +194,27 @@ def test_the_depth_of_reprs_may_change(fast: Fast, redis_server: PrivateRedis) -
         fast.task.delay([[[1]]])
         headers = json.loads(redis_server.client().lindex("celery", 0))["headers"]
         assert headers["argsrepr"] == "([...],)" or headers["argsrepr"].count("[") < 3
+
+
+def test_a_part_of_the_app_may_be_made_anew(fast: Fast) -> None:
+    """After the app's router or its whole ``amqp`` was reset, templates are made anew."""
+    amqp = fast.app.amqp
+    for reset in (lambda: delattr(amqp, "router"), lambda: delattr(fast.app, "amqp")):
+        assert [fast.is_fast() for _ in range(3)] == [False, True, True]
+        reset()
+    assert fast.app.amqp is not amqp
+    assert [fast.is_fast() for _ in range(3)] == [False, True, True]
+
+
+def test_an_own_table_of_queues_is_celerys(monkeypatch: pytest.MonkeyPatch, redis_server: PrivateRedis) -> None:
+    """Where a class makes the table of queues in its own way, nobody tells whether it changes."""
+
+    class OwnQueues(AMQP):
+        queues = property(lambda self: self.Queues({}))
+
+    monkeypatch.setattr(Celery, "amqp_cls", OwnQueues)
+    fast = Fast(redis_server, monkeypatch)
+    assert [fast.is_fast() for _ in range(3)] == [False] * 3
 
 
 def test_own_functions_are_called(fast: Fast) -> None:
