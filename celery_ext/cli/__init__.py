@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from celery_ext.cli.audited import audit_file
-from celery_ext.cli.broker import CliBroker, parse_transport_options
+from celery_ext.cli.broker import CliBroker, given_app, parse_transport_options
 from celery_ext.cli.colours import choice
 from celery_ext.cli.commands.cancel import cancel
 from celery_ext.cli.commands.completion import completion
@@ -108,7 +108,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
         context.with_resource(audit_file(params["audit_log"]))
     # Inside `celery -A app delayq`, the context's object is Celery's and holds the app. In some versions of Celery,
     # `params` has the app's own preload options, too.
-    context.obj = CliBroker.of(context, getattr(context.obj, "app", None))
+    context.obj = CliBroker.of(context, given_app(getattr(context.obj, "app", None)))
 
 
 for _command in (

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from celery import Celery
 from celery.app.utils import find_app
+from celery.loaders.default import Loader
 from click.core import ParameterSource
 from kombu.connection import Connection
 from redis.exceptions import RedisError
@@ -18,6 +19,17 @@ from celery_ext.connection import TRANSPORT, database_errors, database_in_words,
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import DelayStore
+
+
+def given_app(app: Celery | None) -> Celery | None:
+    """Returns the app of ``celery -A``, or None for the one that Celery makes where none is given.
+
+    That one counts if it finds settings, in a module ``celeryconfig``.
+    Source: celery._state._get_current_app
+    """
+    if app is None or app.main != "default" or not isinstance(app.loader, Loader):
+        return app
+    return app if app.loader.conf and app.loader.configured else None
 
 
 class CliBroker:

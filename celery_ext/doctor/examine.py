@@ -130,9 +130,16 @@ def _make(subject: Subject, checks: Sequence[Check]) -> Iterator[Finding]:
                 yield replace(finding, check=check.name)
         except Exception as error:  # an error of any kind is a finding; the other checks go on
             found = True
-            yield Finding(Level.ERROR, f"the check failed: {_in_words(error)}", check=check.name)
+            yield Finding(Level.ERROR, f"the check failed: {_in_words(error)}", *_mend(error), check=check.name)
         if not found:
             yield Finding(Level.OK, check.question, check=check.name)
+
+
+def _mend(error: Exception) -> tuple[str, str]:
+    """Returns what to do about an error in a check, and the page about it."""
+    if isinstance(error, NoPermissionError):
+        return "give the user the rights of the page, or run it as the user of the app", "how-to/acl.md"
+    return "mend what the error says, and look again", "troubleshooting.md"
 
 
 def _in_words(error: Exception) -> str:

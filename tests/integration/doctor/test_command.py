@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from redis.exceptions import NoPermissionError
 
 from celery_ext.cli.commands import doctor
 from celery_ext.demo.private_redis import PrivateRedis
@@ -65,6 +67,24 @@ def test_without_an_app_no_settings_are_checked(broker: PrivateRedis) -> None:
     assert "  clock " in out
 
 
+@pytest.mark.parametrize("command", [("delayq", "-b", "{url}", "doctor"), ("-b", "{url}", "delayq", "doctor")])
+def test_the_app_that_celery_makes_where_none_is_given_is_none(
+    broker: PrivateRedis, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """`celery` without -A has an app all the same; with settings in a module celeryconfig it counts."""
+    args = [sys.executable, "-m", "celery", *(part.format(url=broker.url) for part in command)]
+
+    def doctor() -> str:
+        return subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    out = doctor()
+    assert "so no settings are checked" in out
+    assert "  transport " not in out
+    assert "  clock " in out
+    (tmp_path / "celeryconfig.py").write_text("task_default_queue = 'shop'")
+    assert "the app itself uses the stock transport" in doctor()
+
+
 def test_a_broker_that_is_away_is_one_error() -> None:
     """The checks that need it are named, the password is not, and those of the app go on."""
     server = PrivateRedis()
@@ -102,10 +122,18 @@ def test_a_check_that_fails_is_a_finding(broker: PrivateRedis, monkeypatch: pyte
         raise LookupError("no such thing")
         yield
 
-    checks = [replace(check, look=fail) if check.name == "eviction" else check for check in CHECKS]
+    def refuse(subject: Subject) -> Findings:
+        raise NoPermissionError("this user has no permissions")
+        yield
+
+    looks = {"eviction": fail, "queues": refuse}
+    checks = [replace(check, look=looks.get(check.name, check.look)) for check in CHECKS]
     monkeypatch.setattr(doctor, "CHECKS", checks)
     out = run(broker, "doctor", "--json", code=1).stdout
     found = {finding["check"]: finding for finding in json.loads(out)["findings"]}
     assert found["eviction"]["found"] == "the check failed: LookupError: no such thing"
     assert found["eviction"]["level"] == "error"
+    assert found["eviction"]["do"].startswith("mend what the error says")
+    assert found["queues"]["do"].startswith("give the user the rights")
+    assert found["queues"]["page"] == "how-to/acl.md"
     assert found["memory"]["level"] == "ok"
