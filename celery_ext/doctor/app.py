@@ -18,7 +18,7 @@ from celery_ext.doctor.subject import Subject
 from kombu_delayq import urls
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.options import parse
-from kombu_delayq.transport import DelayedTransport, SentinelTransport, Transport
+from kombu_delayq.transport import DelayedTransport, SentinelChannel, SentinelTransport, Transport
 
 #: How long a stock worker may hold a message before another gets it, in s. Source: kombu.transport.redis.Channel.
 VISIBILITY_TIMEOUT_S = 3600
@@ -109,6 +109,13 @@ def _settled(connect: Callable[[], Connection], name: str) -> Findings:
         return
     if not isinstance(made, DelayedTransport):
         return
+    if issubclass(made.Channel, SentinelChannel) and not connection.transport_options.get("master_name"):
+        yield Finding(
+            Level.ERROR,
+            "the broker URL names Sentinels, and no option says which primary they watch",
+            'set broker_transport_options = {"master_name": …} to the name in sentinel.conf',
+            "how-to/broker-urls.md#sentinel",
+        )
     database = str(connection.virtual_host or "").strip("/")
     if database and not database.isdigit() and not str(connection.hostname).startswith(("/", "socket")):
         yield Finding(

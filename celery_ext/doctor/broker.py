@@ -1,5 +1,6 @@
 """Checks of what waits at a broker, and of who is there to move it on."""
 
+from collections.abc import Mapping
 from time import sleep
 
 from celery_ext.delays.durations import in_words
@@ -47,7 +48,8 @@ def consumers(subject: Subject) -> Findings:
     if subject.workers is not None:
         consumed |= {queue for worker in subject.workers for queue in worker.queues}
     consumed |= store.figures.held().keys() | letters
-    idle = [stats for stats in subject.overview if (stats.ready or stats.overdue) and stats.queue not in consumed]
+    looked_at = [*subject.overview, *subject.unknown_to_app]
+    idle = [stats for stats in looked_at if (stats.ready or stats.overdue) and stats.queue not in consumed]
     if idle:
         count = sum(stats.ready + stats.overdue for stats in idle)
         yield Finding(
@@ -110,16 +112,31 @@ def prefixes(subject: Subject) -> Findings:
     """Is all that waits under the key prefix of the app?"""
     store = subject.the_store
     found = store.queues.other_prefixes()
-    if found:
-        shown = [f"{count:,} with {f'global_keyprefix {name!r}' if name else 'none'}" for name, count in found.items()]
-        own = repr(store.keys.prefix) if store.keys.prefix else "none"
-        # Where nothing waits under the own prefix, it is likely to be the wrong one.
+    # Where transfer workers lead under both, two apps share the database. Else the messages may stay where they are.
+    led = {prefix for prefix in found if store.leases.leader() is not None and store.leases.leads_under(prefix)}
+    page = "troubleshooting.md#messages-are-under-another-prefix-or-database"
+    own = f"its own is {store.keys.prefix!r}" if store.keys.prefix else "it has none itself"
+    if left := {prefix: count for prefix, count in found.items() if prefix not in led}:
         yield Finding(
-            Level.NOTICE if store.queues.names() else Level.WARNING,
-            f"delayed messages wait under other key prefixes than {own}, which this app does not see: {named(shown)}",
-            "if they are of the same app, give all of its processes one global_keyprefix",
-            "troubleshooting.md#messages-are-under-another-prefix-or-database",
+            Level.WARNING,
+            f"delayed messages wait under key prefixes that this app does not see, since {own}: {_by_prefix(left)}",
+            "give all processes of an app one global_keyprefix. If they are of another app, start its workers",
+            page,
         )
+    if led:
+        yield Finding(
+            Level.NOTICE,
+            "delayed messages of others wait in the same database, which this app does not see: "
+            + _by_prefix({prefix: found[prefix] for prefix in found if prefix in led}),
+            "nothing, if they are of another app. Else give all processes one global_keyprefix",
+            page,
+        )
+
+
+def _by_prefix(counts: Mapping[str, int]) -> str:
+    return named(
+        [f"{count:,} {f'with global_keyprefix {name!r}' if name else 'without one'}" for name, count in counts.items()]
+    )
 
 
 def journal(subject: Subject) -> Findings:

@@ -43,10 +43,12 @@ def _eviction(name: str, info: Mapping[str, Any]) -> Findings:
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction":
         limited = int(info.get("maxmemory", 0)) > 0
+        volatile = policy.startswith("volatile")  # the default of some managed services
+        dropped = "queues with x-expires, and notes of bulk jobs," if volatile else "delayed messages and whole queues"
         yield Finding(
-            Level.ERROR if limited else Level.WARNING,
-            f"{name} has maxmemory-policy {policy}: when its memory is full it may drop delayed messages and whole "
-            f"queues without a word{'' if limited else '. So far it has no limit, maxmemory is 0'}",
+            Level.ERROR if limited and not volatile else Level.WARNING,
+            f"{name} has maxmemory-policy {policy}: when its memory is full it may drop {dropped} "
+            f"without a word{'' if limited else '. So far it has no limit, maxmemory is 0'}",
             "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
             _SETTINGS,
         )
@@ -118,9 +120,10 @@ def _memory(name: str, info: Mapping[str, Any]) -> Findings:
     share = used / bound if bound else 0
     if share >= NEARLY_FULL:
         of = "maxmemory" if limit else "the machine's memory, and has no maxmemory"
+        effect = "it is full: publishing fails" if share >= 1 else "when it is full, publishing fails"
         yield Finding(
             Level.ERROR if share >= FULL else Level.WARNING,
-            f"{name} uses {share:.0%} of {of}: when it is full, publishing fails",
+            f"{name} uses {share:.0%} of {of}: {effect}",
             "raise maxmemory, or move what is due late to a journal",
             "troubleshooting.md#redis-is-full-or-grows",
         )

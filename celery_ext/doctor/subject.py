@@ -83,6 +83,16 @@ class Subject:
         names = sorted({*store.queues.names(), *of_app})
         return store.figures.overview(members_of(Spreads.of(store).rows(names)))
 
+    @cached_property
+    def unknown_to_app(self) -> list[QueueStats]:
+        """Figures of the queues that only kombu knows, by its bindings; without those of remote control and events."""
+        store = self.the_store
+        events = self.app.conf.event_queue_prefix if self.app is not None else "celeryev"
+        known = {stats.queue for stats in self.overview}
+        names = [name for name in store.queues.bound() - known if not name.endswith(".pidbox")]
+        found = store.figures.overview(sorted(name for name in names if not name.startswith(f"{events}.")))
+        return [stats for stats in found if not stats.error]
+
     @property
     def transport_options(self) -> dict[str, Any]:
         """The app's transport options, as they are given."""

@@ -1,7 +1,11 @@
 """The store's operations by which transfer workers agree on who leads."""
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
+
+from redis.exceptions import NoPermissionError
 
 from kombu_delayq.connection.replies import checked, time_ms
 from kombu_delayq.connection.text import as_bytes, as_text
@@ -42,6 +46,16 @@ class Leases(StorePart):
         """Returns the name of the leading transfer worker."""
         name = self._client.redis.get(self._keys.lease)
         return None if name is None else as_text(name)
+
+    def leads_under(self, prefix: str) -> bool:
+        """Returns whether a transfer worker leads under another key prefix of this database; True if it is not known.
+
+        The ACL of a user may forbid to ask.
+        """
+        keys = [replace(self._keys, prefix=prefix, slots=slots).lease for slots in (False, True)]
+        with suppress(NoPermissionError):
+            return any(self._client.redis.get(key) is not None for key in keys)
+        return True
 
     def deputies(self) -> list[str]:
         """Returns the names of the transfer workers that lead next, if the leader dies."""

@@ -1,7 +1,7 @@
 """The store's operations on whole queues: lists, counts, empties, forgets and converts them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -236,13 +236,20 @@ class Queues(QueueUse):
             return {prefix: size for prefix, size in sizes.most_common() if size}
         return {}
 
+    def bound(self) -> set[str]:
+        """Returns the names of the queues that kombu has bound to exchanges; of a few thousand exchanges at most."""
+        return {as_text(bound).rpartition(self._keys.separator)[2] for bound in self._bindings()}
+
     def _is_bound(self, queue: str) -> bool:
-        end, pattern = as_bytes(f"{self._keys.separator}{queue}"), glob_escaped(self._keys.bindings("")) + "*"
+        end = as_bytes(f"{self._keys.separator}{queue}")
+        return any(as_bytes(bound).endswith(end) for bound in self._bindings())
+
+    def _bindings(self) -> Iterator[bytes]:
+        pattern = glob_escaped(self._keys.bindings("")) + "*"
         for keys in scan_pages(self._client.redis, pattern, SCAN_KEYS, PREFIX_SCANS):
             for reply in self._client.replies([("SMEMBERS", key) for key in keys]):
-                if not isinstance(reply, Exception) and any(as_bytes(bound).endswith(end) for bound in reply):
-                    return True
-        return False
+                if not isinstance(reply, Exception):
+                    yield from reply
 
     def _size_under(self, prefix: str, *, slots: bool) -> int:
         keys = replace(self._keys, prefix=prefix, slots=slots)

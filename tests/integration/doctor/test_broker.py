@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from celery import Celery
 
 from celery_ext.doctor.finding import Finding
 from tests.support.conditions import until
@@ -86,11 +87,35 @@ def test_a_journal_is_looked_at(make_proj: MakeProj, tmp_path: Path) -> None:
 
 
 def test_messages_under_other_prefixes_are_found(make_proj: MakeProj) -> None:
-    """They are a warning to an app under whose prefix nothing waits, and a notice to others."""
+    """They are a warning where nobody transfers them, and a notice where they are of another app with its workers."""
     other = make_proj(broker_transport_options={"global_keyprefix": "shop."})
     other.send("record", countdown=3600)
     proj = make_proj()
+    proj.worker(pool="solo")
+    until(lambda: look("leader", proj) == [])
     [found] = look("prefixes", proj)
     assert (found.level, "1 with global_keyprefix 'shop.'" in found.found) == ("warning", True)
-    proj.send("record", countdown=3600)
-    assert levels(look("prefixes", proj)) == ["notice"]
+    other.worker(pool="solo")
+    until(lambda: look("leader", other) == [])
+    [found] = look("prefixes", proj)
+    assert (found.level, "1 with global_keyprefix 'shop.'" in found.found) == ("notice", True)
+
+
+def test_an_app_without_a_worker_may_have_the_wrong_prefix(make_proj: MakeProj) -> None:
+    """Where nobody transfers under the prefix of the app itself, messages under another one are a warning."""
+    other = make_proj(broker_transport_options={"global_keyprefix": "shop."})
+    other.send("record", countdown=3600)
+    other.worker(pool="solo")
+    until(lambda: look("leader", other) == [])
+    assert levels(look("prefixes", make_proj())) == ["warning"]
+
+
+def test_a_queue_that_only_its_publisher_knows_is_named(proj: Proj) -> None:
+    """A misspelled queue is found by the binding that kombu has made for it."""
+    proj.worker(pool="solo")
+    until(lambda: look("leader", proj) == [])
+    assert look("consumers", proj) == []
+    with Celery(broker=proj.server.url, set_as_current=False) as publisher:
+        publisher.send_task("record", queue="celry")
+    [found] = look("consumers", proj)
+    assert found.found == "1 message is ready or due, and no consumer is known: celry"

@@ -42,6 +42,23 @@ def test_a_server_that_evicts_is_worse_with_a_limit(own_server: PrivateRedis) ->
     assert "noeviction" in found.do
 
 
+@pytest.mark.parametrize("policy", ["volatile-lru", "volatile-ttl"])
+def test_a_server_that_drops_only_what_expires_is_a_warning(own_server: PrivateRedis, policy: str) -> None:
+    """Delayed messages have no TTL, but for those of queues with x-expires."""
+    client, store = own_server.client(), store_of(own_server)
+    client.config_set("maxmemory", 100_000_000)
+    client.config_set("maxmemory-policy", policy)
+    [found] = look("eviction", store=store)
+    assert (found.level, "it may drop queues with x-expires" in found.found) == ("warning", True)
+
+
+def test_a_server_without_room_says_that_it_is_full(own_server: PrivateRedis) -> None:
+    """Beyond maxmemory publishing fails already."""
+    own_server.client().config_set("maxmemory", 1_000)
+    [found] = look("memory", store=store_of(own_server))
+    assert (found.level, "it is full: publishing fails" in found.found) == ("error", True)
+
+
 def test_what_is_on_disk_decides(own_server: PrivateRedis) -> None:
     """Nothing, snapshots, an append-only file; a journal with all messages makes it a notice."""
     client, store = own_server.client(), store_of(own_server)

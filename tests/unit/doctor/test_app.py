@@ -51,6 +51,14 @@ def test_traps_of_broker_urls_are_found(url: str, said: str) -> None:
     assert not any("s3cr" in each.found + each.do for each in found)
 
 
+def test_sentinels_need_the_name_of_a_primary() -> None:
+    """Without it kombu refuses to connect; with it all is well."""
+    conf: dict[str, Any] = {"broker_url": "sentinel://localhost:1"}
+    [found] = look("broker-url", app_with(**conf))
+    assert (found.level, "master_name" in found.do) == ("error", True)
+    assert look("broker-url", app_with(**conf, broker_transport_options={"master_name": "main"})) == []
+
+
 def test_tls_without_a_check_of_the_certificate_is_a_notice() -> None:
     """Stock kombu's `rediss://` checks nothing, and ours does the same until the app asks for more."""
     [found] = look("broker-url", app_with(broker_url="rediss://localhost:6379/0"))
