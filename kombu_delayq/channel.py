@@ -14,7 +14,7 @@ from kombu_delayq.message.countdown import seal_settled, settle, without_countdo
 from kombu_delayq.message.due import Due
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, id_of
 from kombu_delayq.message.letters import DEAD_LETTER
-from kombu_delayq.message.lighter import lighten
+from kombu_delayq.message.lighter import lighten, omit_defaults
 from kombu_delayq.message.seal import uuid_of
 from kombu_delayq.publish_batch import DelayedPublishBatch, PagePart, PutAhead, page_by_part
 from kombu_delayq.store.keys import Keys
@@ -108,7 +108,10 @@ class DelayedChannel(ConnectedChannel):
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
     def _inplace_augment_message(self, message: Message, *address: str) -> None:
-        body, options = message["body"], self.options
+        options = self.options
+        if options.omit_defaults:
+            omit_defaults(message)
+        body = message["body"]
         super()._inplace_augment_message(message, *address)
         lighten(message, body, options.repr_maxsize, text_bodies=options.text_bodies)
 

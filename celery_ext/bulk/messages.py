@@ -13,11 +13,11 @@ from kombu.utils.json import dumps
 
 from celery_ext.bulk.argsrepr import saferepr
 from celery_ext.bulk.target import Call, Shared, Target
-from celery_ext.bulk.template import Slots
+from celery_ext.bulk.template import Slots, Template
 from kombu_delayq.message.countdown import is_countable
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
-from kombu_delayq.message.lighter import cut
+from kombu_delayq.message.lighter import cut, without_nulls
 from kombu_delayq.message.seal import seal_text, uuid_of, version_4
 from kombu_delayq.message.times import in_utc, ms_of
 from kombu_delayq.store.types import Offer
@@ -84,7 +84,7 @@ class BulkMessages:
         expires = self._expires if expires is None else expires
         expiry, expiration = ("null", "null") if expires is None else self._expiry(expires)
         task_id_json = f'"{task_id}"' if call.task_id is None else text_to_json(task_id)
-        body = body_json(self._serialize(args, kwargs), is_text=self._template.is_text)
+        body = body_json(self._serialize(args, kwargs), self._template)
         argsrepr = self._repr(self._argsrepr, args, self._argsrepr_most)
         kwargsrepr = self._repr(self._kwargsrepr, kwargs, self._kwargsrepr_most)
         more = f", {to_json(headers)[1:-1]}" if headers else ""
@@ -183,14 +183,16 @@ class BulkMessages:
         return to_json(cut(text, self._repr_maxsize) if isinstance(text, str) else text)
 
 
-def body_json(raw: bytes, *, is_text: bool) -> str:
+def body_json(raw: bytes, template: Template) -> str:
     """Returns a body as it stands in a message, as JSON.
 
     Args:
         raw: The body, serialized and compressed.
-        is_text: As of ``Template``.
+        template: The message.
     """
-    return text_to_json(raw.decode()) if is_text else f'"{b2a_base64(raw, newline=False).decode()}"'
+    if template.is_without_nulls:
+        raw = without_nulls(raw.decode()).encode()
+    return text_to_json(raw.decode()) if template.is_text else f'"{b2a_base64(raw, newline=False).decode()}"'
 
 
 def body_serializer(serializer: str, compressed_by: str | None, embed: Any) -> Callable[[Any, Any], bytes]:

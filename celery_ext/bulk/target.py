@@ -132,7 +132,7 @@ class Target:
                 self.name,
                 self.expires,
                 {"ignore_result": self._ignores_result()},
-                text_bodies=broker_options(self.app).text_bodies,
+                broker=broker_options(self.app),
             )
         if published is None or template.exchange:
             raise NoTemplate(f"task {self.name} goes to an exchange")

@@ -15,8 +15,10 @@ from uuid import uuid4
 from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
 
+from kombu_delayq.message.bodies import JSON
 from kombu_delayq.message.fields import Message, to_json
-from kombu_delayq.message.lighter import TEXT
+from kombu_delayq.message.lighter import TEXT, without_defaults
+from kombu_delayq.options import Options
 
 T = TypeVar("T")
 
@@ -110,6 +112,8 @@ class Template:
         compression: Name of the compression of the body, or None.
         expires: Expiry of messages without their own, in a form that Celery takes; or None.
         placeholders: As of ``MessageForm.of``.
+        is_without_nulls: Whether its bodies are written with ``without_nulls``.
+        omits_defaults: Whether headers that have their default are left out.
 
     Attributes:
         is_text: Whether the body in a message is text; else it is in base64.
@@ -123,6 +127,9 @@ class Template:
         compression: str | None,
         expires: Any,
         placeholders: Mapping[str, str],
+        *,
+        is_without_nulls: bool = False,
+        omits_defaults: bool = False,
     ) -> None:
         self.queue = queue
         self.serializer = serializer
@@ -133,11 +140,21 @@ class Template:
         info = message["properties"]["delivery_info"]
         self.exchange: str = info["exchange"]
         self.routing_key: str = info["routing_key"]
-        self.form = MessageForm.of(message, placeholders)
+        self.is_without_nulls = is_without_nulls
+        headers = message["headers"]
+        if omits_defaults:
+            headers = without_defaults(headers)
+        self.form = MessageForm.of({**message, "headers": headers}, placeholders)
+        #: For a message without a parent, where the header has a slot and is left out without one.
+        self._orphan: MessageForm | None = None
+        if omits_defaults and "parent_id" in self.form.slots:
+            orphan = {name: value for name, value in headers.items() if name != "parent_id"}
+            self._orphan = MessageForm.of({**message, "headers": orphan}, placeholders)
 
     def fill(self, slots: Any) -> str:
         """Returns a message as JSON text; see ``MessageForm.fill``."""
-        return self.form.fill(slots)
+        form = self._orphan if self._orphan is not None and slots.parent_id == "null" else self.form
+        return form.fill(slots)
 
     def filled(self, columns: Slots[Iterable[str]]) -> Iterator[str]:
         """Yields many messages as JSON texts, as many as the shortest column has rows."""
@@ -189,7 +206,7 @@ class Catcher:
         headers: Mapping[str, Any] = MappingProxyType({}),
         placeholders: Mapping[str, str] = MappingProxyType(PLACEHOLDERS._asdict()),
         *,
-        text_bodies: bool = False,
+        broker: Options | None = None,
     ) -> Template:
         """Returns the only message that was sent, as a template.
 
@@ -198,7 +215,7 @@ class Catcher:
             expires: As for ``Template``.
             headers: Headers that replace those of the message.
             placeholders: As for ``MessageForm.of``.
-            text_bodies: The transport option.
+            broker: Options of the transport that make messages lighter; None for none.
 
         Raises:
             NoTemplate: The message went to no queue, or to several.
@@ -217,9 +234,20 @@ class Catcher:
             properties["expiration"] = PLACEHOLDERS.expiration
         own[PLACEHOLDERS.headers] = None
         options = self.published.options
-        if text_bodies and isinstance(self._raw_body, str):
+        broker = broker or Options()
+        is_text = isinstance(self._raw_body, str)
+        if broker.text_bodies and is_text:
             properties["body_encoding"] = TEXT
-        return Template(queue, message, options["serializer"], options["compression"], expires, placeholders)
+        return Template(
+            queue,
+            message,
+            options["serializer"],
+            options["compression"],
+            expires,
+            placeholders,
+            is_without_nulls=broker.omit_defaults and is_text and message["content-type"] == JSON,
+            omits_defaults=broker.omit_defaults,
+        )
 
     def _note(self, body: Any, **options: Any) -> Any:
         self.published = Publish(body, dict(options))

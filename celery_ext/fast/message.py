@@ -99,7 +99,7 @@ def written(app: Any, amqp: Any, recipe: Recipe, call: OneCall, repr_levels: int
         due = _due(due_ms, is_step=recipe.is_step)
     expires, expiration = _expiry(app, call.expires, now)
     task_id = text_to_json(call.task_id)
-    body = body_json(recipe.serialize(args, kwargs), is_text=recipe.template.is_text)
+    body = body_json(recipe.serialize(args, kwargs), recipe.template)
     root_id = text_to_json(call.root_id) if call.root_id else task_id
     parent_id = text_to_json(call.parent_id) if call.parent_id else "null"
     most = recipe.repr_maxsize

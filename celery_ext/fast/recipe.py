@@ -143,9 +143,7 @@ def recipe_of(
             add_to_parent=False,
         )
         broker = broker_options(app)
-        template = catcher.template(
-            task, None, {"ignore_result": ignore_result}, _PLACEHOLDERS, text_bodies=broker.text_bodies
-        )
+        template = catcher.template(task, None, {"ignore_result": ignore_result}, _PLACEHOLDERS, broker=broker)
         published = catcher.published
     if published is None or template.exchange:
         raise NoTemplate(f"task {task} goes to an exchange")

@@ -167,6 +167,13 @@ class Options:
         "Whether a body that is text, such as JSON, is published as text instead of base64. kombu reads both; some "
         "clients of other languages read base64 only.",
     )
+    omit_defaults: bool = _option(
+        False,
+        switch,
+        "",
+        "Whether a task is published without the headers for which a worker assumes the same value, such as "
+        "`shadow` null or `retries` 0, and with {} for callbacks and workflow if it has none. Celery reads both.",
+    )
     queue_parts: Mapping[str, int] | None = _option(
         None,
         or_none(spread_queues),

@@ -13,9 +13,11 @@ from celery_ext.spark.read.parse import are_objects
 #: JSON texts, one for each message; None for a message that has no text, or none that can be read.
 Texts = list[bytes | None]
 
-#: Begin of the body of a task without positional arguments, and end of a body without callbacks and the like.
+#: Begin of the body of a task without positional arguments.
+_NO_ARGS = b"[[], {"
+#: Ends of a body without callbacks and the like; the second one with the transport option ``omit_defaults``.
 #: Source: celery.app.amqp.AMQP.as_task_v2
-_NO_ARGS, _NO_EMBED = b"[[], {", b', {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
+_NO_EMBED = (b', {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]', b", {}]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decode_first = json.JSONDecoder().raw_decode
 
@@ -33,7 +35,8 @@ def cut_arguments(bodies: Iterable[str | None]) -> tuple[Texts, Texts]:
     for index, raw in enumerate(raws):
         # Most bodies have this form. Their ends are known, so that Arrow can check all of them at once.
         if raw.startswith(_NO_ARGS) and raw.endswith(_NO_EMBED):
-            args[index], kwargs[index] = b"[]", raw[5 : -len(_NO_EMBED)]
+            end = next(filter(raw.endswith, _NO_EMBED))
+            args[index], kwargs[index] = b"[]", raw[5 : -len(end)]
             usual.append(index)
         elif raw:
             args[index], kwargs[index] = _cut(raw)

@@ -17,7 +17,7 @@ from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.countdown import seal_settled, settle, without_countdown
 from kombu_delayq.message.due import Due
 from kombu_delayq.message.fields import CHAIN_ID, Message, id_of
-from kombu_delayq.message.lighter import lighten
+from kombu_delayq.message.lighter import lighten, omit_defaults
 from kombu_delayq.options import Options
 from kombu_delayq.store.types import Offer, Waiting
 
@@ -71,9 +71,12 @@ class Channel(stock.Channel):
         return found
 
     def _inplace_augment_message(self, message: Message, *address: str) -> None:
+        options = self.options
+        if options.omit_defaults:
+            omit_defaults(message)
         body = message["body"]
         super()._inplace_augment_message(message, *address)
-        lighten(message, body, self.options.repr_maxsize, text_bodies=self.options.text_bodies)
+        lighten(message, body, options.repr_maxsize, text_bodies=options.text_bodies)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> None:
         if queue in self.options.spreads:

@@ -16,6 +16,7 @@ from tests.bench.targets import (
     cluster,
     counting,
     journal,
+    lighter,
     publish,
     serve,
     serve_page,
@@ -30,6 +31,7 @@ from tests.bench.targets.report import Figure, heading, machine
 
 ROOMS: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "transfer": transfer.measure,
+    "lighter": lighter.measure,
     "counting": counting.measure,
     "waiting": waiting.measure,
     "cancel": cancel.measure,

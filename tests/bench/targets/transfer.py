@@ -90,11 +90,12 @@ def _in_turn(count: int, due_ms: Callable[[], Callable[[], float]], times: int) 
             with PrivateRedis() as server:
                 store = make_store(redis.Redis(port=server.port), form)
                 fill(store, count, due_ms())
-                done.append(_run(store, count))
+                done.append(transfer_all(store, count))
     return runs
 
 
-def _run(store: DelayStore, count: int) -> Run:
+def transfer_all(store: DelayStore, count: int) -> Run:
+    """Transfers all messages of a store, of which there are ``count``."""
     client: Any = store.client
     client.config_set("slowlog-log-slower-than", 1000)
     client.config_set("slowlog-max-len", 100_000)

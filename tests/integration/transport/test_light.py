@@ -1,4 +1,4 @@
-"""The transport options ``repr_maxsize`` and ``text_bodies``: the same by all ways, and all that reads it."""
+"""The options that make messages lighter: the same by all ways, and all that reads it."""
 
 import json
 from datetime import datetime
@@ -10,11 +10,12 @@ from kombu import Connection
 
 from celery_ext import Call, browse, cancel, get, install, reschedule, send_many
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.message.lighter import DEFAULTS
 from tests.integration.bulk.test_send_many_golden import ETA, NOW, record, sent
 from tests.integration.fast.test_golden import Both, both  # noqa: F401  # a fixture
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
-LIGHT = {"repr_maxsize": 20, "text_bodies": True}
+LIGHT = {"repr_maxsize": 20, "text_bodies": True, "omit_defaults": True}
 LONG = {"payload": 'it\'s "x" ü ' * 100}
 #: Options of calls, and whether their bodies stay text.
 WAYS: dict[str, tuple[dict[str, Any], bool]] = {
@@ -63,6 +64,7 @@ def test_nothing_changes_without_the_options(redis_server: PrivateRedis) -> None
     message = json.loads(client.lindex("celery", 0))
     assert message["properties"]["body_encoding"] == "base64"
     assert "cut" not in message["headers"]["kwargsrepr"]
+    assert message["headers"].keys() >= DEFAULTS.keys()
 
 
 @pytest.mark.both_forms

@@ -12,6 +12,7 @@ from typing import Any
 
 import redis
 from celery import Celery
+from celery.app.task import Context
 from celery.exceptions import Reject
 
 app = Celery("proj")
@@ -47,6 +48,13 @@ def record(self: Any, value: Any = None) -> Any:
     """Notes that it ran; returns its argument."""
     note(self, value=value)
     return value
+
+
+@app.task(bind=True)
+def see(self: Any, *_: Any) -> None:
+    """Notes all that its request says."""
+    names = [name for name, value in vars(Context).items() if not name.startswith("_") and not callable(value)]
+    note(self, request={name: getattr(self.request, name) for name in names if name not in ("children", "task")})
 
 
 @app.task(bind=True)

@@ -131,6 +131,13 @@ def test_arguments_are_cut_out_of_text_and_of_base64() -> None:
     )
 
 
+@pytest.mark.parametrize("kwargs", ['{"a": ", {}]"}', "{}", '{"a": {}}', '{"callbacks": null}'])
+@pytest.mark.parametrize("args", ["[]", "[1, {}]"])
+def test_arguments_are_cut_out_where_nulls_are_left_out(args: str, kwargs: str) -> None:
+    """A body ends with an empty object with the transport option ``omit_defaults``."""
+    assert cut_arguments([f"[{args}, {kwargs}, {{}}]"]) == ([args.encode()], [kwargs.encode()])
+
+
 def test_a_lost_message_has_a_row() -> None:
     """Of a message that lost its body the row has what is known without it."""
     row = row_of(b"", ids=[b"\x7f0000000at"])
