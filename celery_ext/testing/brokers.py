@@ -13,6 +13,7 @@ from kombu.serialization import prepare_accept_content
 from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.testing.apps import active_apps
 from celery_ext.testing.clock import Clock
+from celery_ext.testing.memory.store import MemoryStore
 from celery_ext.testing.memory.transport import MemoryBroker
 from celery_ext.testing.sending import Sending
 from celery_ext.waiting import by_id
@@ -37,6 +38,7 @@ class Broker:
     def __init__(self, connection: Connection, sending: Sending) -> None:
         self._connection, self._sending = connection, sending
         self._known: dict[Waiting, DelayedTask] = {}
+        self._taken = 0
 
     @property
     def store(self) -> DelayStore:
@@ -51,9 +53,21 @@ class Broker:
         self._known = {message: known.get(message) or DelayedTask(message, accept) for message in messages}
         return list(self._known.values())
 
+    def stamp(self) -> tuple[int, int] | None:
+        """Returns what stays the same until a task is sent, or a delayed message changes other than by ``take``.
+
+        None for a Redis, which does not tell.
+        """
+        store: Any = self.store
+        if not isinstance(store, MemoryStore):
+            return None
+        return store.changes - self._taken, self._sending.latest_number
+
     def take(self, message: Waiting) -> bool:
         """Takes a delayed message out. False if it has left."""
-        return self.store.lookup.discard(message.queue, [(message, "")]) == ["cancelled"]
+        taken = self.store.lookup.discard(message.queue, [(message, "")]) == ["cancelled"]
+        self._taken += taken
+        return taken
 
     def message(self, raw: dict[str, Any]) -> Message:
         """Returns a message as a consumer gets it."""
@@ -85,8 +99,7 @@ class Broker:
         self._connection.release()
 
     def _accept(self) -> set[str]:
-        senders = {call.app for call in self._sending.sent.values()}
-        kinds = [app.conf.accept_content for sender in senders if (app := sender()) is not None]
+        kinds = [app.conf.accept_content for sender in self._sending.senders if (app := sender()) is not None]
         return {*READABLE}.union(*(prepare_accept_content(kind) for kind in kinds if kind))
 
     def _queues(self) -> set[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from celery_ext.testing.agenda import Agenda
 from celery_ext.testing.brokers import Broker
 from celery_ext.testing.matching import Duration, Found, Wanted, checked_moment, line, seconds_of
 from celery_ext.testing.runners import Runner
@@ -126,10 +127,11 @@ class DelayedTasks:
     def _run(self, is_due: Callable[[DelayedTask], bool], end_s: float, propagate: bool) -> list[Ran]:
         """Runs what is due, and moves the clock on to a time."""
         before, check_end = len(self._runs.all), self._sending.endless()
+        agenda = Agenda(self._broker, self._sending)
         while True:
             check_end()
             self._runner.run_ready(propagate, check_end)
-            task = min(filter(is_due, self._broker.waiting()), key=self._place, default=None)
+            task = agenda.take(is_due)
             if task is None:
                 self._clock.skip(end_s - self._clock.still_s())
                 return self._runs.all[before:]
@@ -137,12 +139,7 @@ class DelayedTasks:
             self._runner.run(task, propagate)
 
     def _in_order(self) -> list[DelayedTask]:
-        return sorted(self._broker.waiting(), key=self._place)
-
-    def _place(self, task: DelayedTask) -> tuple[float, int]:
-        call = self._sending.call_of(task)
-        # To the ms: sums of countdowns differ in their last digits.
-        return round(self._sending.left_s(task), 3), -1 if call is None else call.number
+        return sorted(self._broker.waiting(), key=Agenda(self._broker, self._sending).place)
 
     def _in_words(self, separator: str) -> str:
         return separator.join(line(task, self._sending.left_s(task)) for task in self._in_order()) or "nothing"

@@ -58,6 +58,8 @@ class Sending:
         self.sent: dict[str, Sent] = {}
         #: Ids of the calls without a delay.
         self.immediate: list[str] = []
+        #: The apps that have sent a call.
+        self.senders: set[Callable[[], Celery | None]] = set()
         self._send_task = send_task
         self._latest = -1, ""
         self._numbers = count()
@@ -83,6 +85,7 @@ class Sending:
         options["task_id"] = options.get("task_id") or uuid()
         still_s, number = self.clock.still_s(), next(self._numbers)
         self._latest = number, name
+        self.senders.add(ref(app))
         self.sent[options["task_id"]] = Sent(
             number,
             ref(app),
@@ -96,6 +99,11 @@ class Sending:
             self.immediate.append(options["task_id"])
         places = [options.pop(argument, None) for argument in ("args", "kwargs", "countdown")]
         return self._send_task(app, name, *places, eta, options.pop("task_id"), *more, **options)
+
+    @property
+    def latest_number(self) -> int:
+        """The number of the latest call; -1 before the first one."""
+        return self._latest[0]
 
     def endless(self) -> Callable[[], None]:
         """Returns a function that raises a RuntimeError when too many calls have been sent since."""

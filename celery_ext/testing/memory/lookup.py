@@ -1,7 +1,9 @@
 """The twin of the store's operations that find, change and read waiting messages."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Sequence
 from math import inf
+from operator import attrgetter
 from typing import TypeVar
 
 from celery_ext.testing.memory.shelf import Kept, Shelf
@@ -158,19 +160,20 @@ class MemoryScan:
 
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
-        return sum(1 for _ in self._within(queue, from_ms, to_ms))
+        return len(self._behind(queue, None, from_ms, to_ms))
 
     def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
         """Counts messages as ``count`` does, by queue."""
         return {QueueForm(queue, BACKUP): self.count(queue, from_ms, to_ms) for queue in queues}
 
     def _behind(self, queue: str, end: Cursor | None, from_ms: float, to_ms: float) -> list[Kept]:
-        """Returns the messages behind the end of a page."""
-        place = (-inf, -1) if end is None else (float(end[1]), int(end[0][:_ORDER_DIGITS]))
-        return [kept for kept in self._within(queue, from_ms, to_ms) if kept.place > place]
-
-    def _within(self, queue: str, from_ms: float, to_ms: float) -> Iterator[Kept]:
-        return (kept for kept in self._shelf.of(queue) if from_ms <= kept.due_ms < to_ms)
+        """Returns the messages that are due from ``from_ms`` on and before ``to_ms``, behind the end of a page."""
+        messages = self._shelf.of(queue)
+        first, last = (bisect_left(messages, bound_ms, key=attrgetter("due_ms")) for bound_ms in (from_ms, to_ms))
+        if end is not None:
+            place = float(end[1]), int(end[0][:_ORDER_DIGITS])
+            first = max(first, bisect_right(messages, place, key=attrgetter("place")))
+        return messages[first:last]
 
 
 def _member(kept: Kept) -> bytes:

@@ -49,11 +49,13 @@ class Shelf:
     Attributes:
         queues: Names of the queues that hold or held messages.
         lock: Whoever reads and then changes messages holds it.
+        changes: How often a message was added, moved or removed.
     """
 
     def __init__(self) -> None:
         self.queues: set[str] = set()
         self.lock = threading.RLock()
+        self.changes = 0
         self._kept: defaultdict[str, list[Kept]] = defaultdict(list)
         self._orders = count()
 
@@ -79,6 +81,7 @@ class Shelf:
             if twin_id in stored or (first and (first.priority, first.body) == (offer.priority, body)):
                 return "repeated"
             stored_id = own_id if first is None else twin_id
+            self.changes += 1
             message = Waiting(queue, stored_id, due_ms, offer.priority, body)
             insort(self._kept[queue], Kept(due_ms, next(self._orders), own_id, message), key=lambda kept: kept.place)
             return "offered" if first is None else "renamed"
@@ -95,6 +98,7 @@ class Shelf:
         """Removes a message that waits."""
         with self.lock:
             self._kept[kept.message.queue].remove(kept)
+            self.changes += 1
 
     def find(self, queues: Iterable[str], identity: str) -> Iterator[Kept]:
         """Yields the messages of an id, or the one that is stored under it."""
@@ -109,4 +113,5 @@ class Shelf:
         """Removes all messages of a queue, and forgets it. Returns how many there were."""
         with self.lock:
             self.queues.discard(queue)
+            self.changes += 1
             return len(self._kept.pop(queue, ()))

@@ -218,7 +218,8 @@ class MemoryStore:
         push: Callable[[Waiting], None],
         ready: Callable[[str], int] = lambda queue: 0,
     ) -> None:
-        shelf, refused, chains = Shelf(), set[str](), set[str]()
+        self._shelf = shelf = Shelf()
+        refused, chains = set[str](), set[str]()
         self.options, self.now_ms = options, now_ms
 
         def given() -> Options:
@@ -230,6 +231,11 @@ class MemoryStore:
         self.lookup = MemoryLookup(shelf, refused, chains, now_ms, push)
         self.scan = MemoryScan(shelf)
         self.audit = MemoryAudit()
+
+    @property
+    def changes(self) -> int:
+        """How often a message was added, moved or removed so far."""
+        return self._shelf.changes
 
     def check_version(self) -> None:
         """Does nothing: there is no server."""
