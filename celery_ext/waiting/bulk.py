@@ -98,6 +98,7 @@ class Bulk:
         self.of = len(snapshot)
         self._snapshot, self._action = snapshot, action
         self._intended: dict[Slot, float] = {}
+        self._unread: dict[str, str] = {}
 
     @property
     def action(self) -> Action:
@@ -137,8 +138,11 @@ class Bulk:
             DelayTooLong: The latest message would be due later than the transport option ``max_delay`` allows.
             AnswerLost: Redis did not answer. Messages that it has changed nevertheless are ``gone`` when this goes on,
                 and no message is shifted twice.
+            redis.exceptions.ResponseError: Messages are left in a queue that cannot be read any more, such as for a
+                right that the user has lost.
         """
         self._check_delay(store)
+        self._unread.clear()
         for _ in range(PASSES):
             for form, ids in self._parts(store):
                 if stop():
@@ -149,6 +153,8 @@ class Bulk:
                 break
         if stop() and self._snapshot.left:
             return False
+        if self._snapshot.left and self._unread:
+            raise ResponseError("; ".join(f"queue {queue!r}: {error}" for queue, error in self._unread.items()))
         if self.done < self.of:
             self.outcomes["gone"] += self.of - self.done
         progress(self.done, self.of)
@@ -163,12 +169,18 @@ class Bulk:
     def _parts(self, store: WaitingStore) -> Iterator[tuple[QueueForm, list[str]]]:
         """Yields ids of messages to act on, a queue's at a time; none for a page without any, so that it can stop."""
         selection = self._snapshot.selection
-        for form in forms_of(store, selection)[0]:
+        forms, skipped = forms_of(store, selection)
+        for queue, error in skipped:
+            self._note_unread(queue, error)
+        for form in forms:
             reading = pages(store, form, selection)
             while self._snapshot.left:
                 try:
-                    rows = next(reading)
-                except (StopIteration, ResponseError):  # such as for a key of another type: its messages are gone
+                    rows = next(reading, None)
+                except ResponseError as error:
+                    self._note_unread(form.queue, str(error))
+                    break
+                if rows is None:
                     break
                 ids, size = list[str](), 0
                 for identity, _, length in rows:
@@ -180,6 +192,11 @@ class Bulk:
                     ids.append(identity)
                     size += length
                 yield form, ids
+
+    def _note_unread(self, queue: str, error: str) -> None:
+        """Notes that messages of a queue cannot be read. Those of a key that has another type now are gone."""
+        if queue in self._snapshot.queues and "WRONGTYPE" not in error:
+            self._unread[queue] = error
 
     def _act_on(
         self, store: WaitingStore, form: QueueForm, ids: Sequence[str], announce: Callable[[list[Waiting]], object]

@@ -38,6 +38,7 @@ class Snapshot:
         as_of_ms: When the filter had been applied to all messages, ms since the epoch, by Redis's clock. A message that
             came later is not in the snapshot. One that came while the messages were read may be.
         latest_ms: The latest due time, ms since the epoch; ``-inf`` without messages.
+        queues: Names of the queues that messages in it waited for.
         skipped: Queues that could not be read.
         unreadable: How many messages may match or not, because their arguments cannot be read. They are not in it.
     """
@@ -45,6 +46,7 @@ class Snapshot:
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.as_of_ms, self.latest_ms = 0.0, -inf
+        self.queues: set[str] = set()
         self.skipped: list[Skipped] = []
         self.unreadable = 0
         self._key = token_bytes(16)
@@ -66,6 +68,7 @@ class Snapshot:
         """Adds a message."""
         hashed = self._hash(queue, identity)
         self._hashes[hashed >> 56].append(hashed)
+        self.queues.add(queue)
         self.latest_ms = max(self.latest_ms, due_ms)
 
     def close(self, as_of_ms: float) -> None:

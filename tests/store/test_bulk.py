@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from celery_ext.waiting.bulk import Action, Bulk
 from celery_ext.waiting.search import Progress
@@ -218,6 +219,32 @@ def test_a_filter_by_arguments_is_applied_again(store: DelayStore) -> None:
     assert bulk.run(store)
     assert bulk.outcomes == {"cancelled": 2, "gone": 1}
     assert dues(store) == {"0": 0, "1": 1, "2": 2, "4": 4}
+
+
+@pytest.mark.parametrize("method", ["sizes", "scan"])
+def test_messages_that_cannot_be_read_are_not_gone(
+    store: DelayStore, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """What a user may no longer read is an error, the other queues are done with, and the rest is when it is read."""
+    store.delivery.offer("q", *(task(f"{n}") for n in range(3)))
+    store.delivery.offer("other", *(task(f"other {n}") for n in range(2)))
+    bulk = Bulk(taken(store), CANCEL)
+    read = getattr(store.scan, method)
+
+    def refused(of: Any, *args: Any) -> Any:
+        """Reads all queues but one."""
+        if "q" in (of[0] if method == "sizes" else of.queue):
+            raise ResponseError("The user executing the script can't run this command or subcommand")
+        return read(of, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.scan, method, refused)
+        with pytest.raises(ResponseError, match=r"queue 'q': The user executing the script can't"):
+            bulk.run(store)
+    assert bulk.outcomes == {"cancelled": 2}
+    assert store.queues.size("q") == 3
+    assert bulk.run(store)
+    assert bulk.outcomes == {"cancelled": 5}
 
 
 @hash_only
