@@ -158,13 +158,18 @@ class _Results(dict[Any, Any]):
 
 
 def _wait_also_when_eager(patches: Patches) -> None:
-    """With ``task_always_eager``, lets calls and retries wait that have a delay. Celery would run them at once."""
+    """With ``task_always_eager``, lets calls and retries wait that have a delay. Celery would run them at once.
+
+    The other calls run as in a worker on our transport, so that a retry waits as its delay chain says.
+    """
     apply_async, apply = Task.apply_async, Task.apply
 
     def maybe_wait(task: Any, *args: Any, **options: Any) -> Any:
-        if not (task.app.conf.task_always_eager and _has_delay(options)):
-            return apply_async(task, *args, **options)
         conf, eager = task.app.conf, task.app.conf.task_always_eager
+        if eager and not _has_delay(options):
+            patches.extend(task.app)
+        if not (eager and _has_delay(options)):
+            return apply_async(task, *args, **options)
         conf.task_always_eager = False
         try:
             return apply_async(task, *args, **options)

@@ -8,6 +8,7 @@ from celery.app.control import Control
 from celery.app.task import Task
 from celery.exceptions import Retry
 
+from celery_ext import install
 from celery_ext.testing.delayed_tasks import DelayedTasks
 from celery_ext.testing.fixture import delayed_tasks as make
 from tests.integration.testing.conftest import Shop
@@ -42,10 +43,27 @@ def test_an_eager_task_waits_for_its_retry(eager: Shop, delayed_tasks: DelayedTa
     assert (eager.done, delayed_tasks.ran[-1].result) == ([0, 1, 2], "works")
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_an_eager_task_waits_as_its_delay_chain_says(eager: Shop, delayed_tasks: DelayedTasks, installed: bool) -> None:
+    """Whether the app calls ``install``, or only its workers do."""
+    if installed:
+        install(eager.app)
+
+    @eager.app.task(shared=False, name="shop.notify", bind=True, delay_chain="4m,10m", autoretry_for=(OSError,))
+    def notify(task: Any) -> None:
+        eager.done.append(task.request.retries)
+        raise OSError("not reached")
+
+    notify.delay()
+    assert delayed_tasks.has("shop.notify", in_="4m")
+    delayed_tasks.advance("4m")
+    assert delayed_tasks.has("shop.notify", in_="10m")
+    delayed_tasks.advance("10m", propagate=False)
+    assert (eager.done, delayed_tasks.waiting()) == ([0, 1, 2], [])
+
+
 def test_an_eager_call_with_a_level_waits(eager: Shop, delayed_tasks: DelayedTasks) -> None:
     """A level is a delay, too."""
-    from celery_ext import install
-
     install(eager.app)
     eager.remind.apply_async((1,), delay_level=5)
     assert eager.done == []
