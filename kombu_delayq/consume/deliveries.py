@@ -85,17 +85,23 @@ class Deliveries:
                 return message
         return None
 
-    def deliver_turn(self) -> bool:
-        """Delivers messages until an event loop has to turn. Returns whether there are more.
+    def deliver_turn(self, *, before_wait: bool) -> bool:
+        """Delivers messages until an event loop has to turn. Returns whether it has to turn soon.
 
         The loop turns after a message with an eta: Celery passes it to its timer, even one that is due, and of several
         with the same eta the timer would choose any. And it turns after a callback that took its time, such as with a
         task of a solo pool, because Celery acknowledges a message in the next turn.
+
+        Args:
+            before_wait: Whether the loop waits next, for as long as its timer has said before. Then it has to turn
+                soon also after the last message, if that has an eta.
         """
         begun = monotonic()
         while (message := self.deliver()) is not None:
             ended = monotonic()
-            if self._taken and (ended - begun > QUICK_S or eta_of(message) is not None):
+            if (self._taken or before_wait) and eta_of(message) is not None:
+                return True
+            if self._taken and ended - begun > QUICK_S:
                 return True
             begun = ended
         return False

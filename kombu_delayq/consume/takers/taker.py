@@ -126,7 +126,7 @@ class Taker:
             self._is_unsure = False
         if self.deliveries:
             self._send_acks()  # the rest may keep this thread busy
-            self._deliver()
+            self._deliver(before_wait=True)
         elif self._request is None:
             queues = self.queues
             if not (queues and self._among.credit.left):
@@ -147,7 +147,7 @@ class Taker:
             self._lookout.emptied(request.landings)
             self._note(found, credit)
         if self.deliveries and self._poller.loop_turns:
-            self._deliver()
+            self._deliver(before_wait=True)
 
     def deliver_one(self) -> bool:
         """Delivers the next message that was taken. Returns whether there was one."""
@@ -283,7 +283,7 @@ class Taker:
                 self._consumer.renew(self._store, self._share)
                 return
             if self._poller.loop_turns and not self._is_closed:
-                self._deliver()
+                self._deliver(before_wait=False)
 
     def _note(self, found: Sequence[Taken], most: int) -> None:
         self._lookout.may_have_more = len(found) == most
@@ -295,6 +295,6 @@ class Taker:
         if found and not self._is_closed and is_last:
             self._among.pause()
 
-    def _deliver(self) -> None:
-        if self.deliveries.deliver_turn():
+    def _deliver(self, *, before_wait: bool) -> None:
+        if self.deliveries.deliver_turn(before_wait=before_wait):
             self._poller.wake()

@@ -1,6 +1,7 @@
 """Waiting for messages of empty queues."""
 
 from collections.abc import Iterator
+from time import monotonic
 
 import pytest
 from kombu import Connection
@@ -177,3 +178,27 @@ def test_rights_that_are_missing_do_not_stop_a_consumer(
 def own_proj(make_proj: MakeProj, own_server: PrivateRedis) -> Proj:
     """An app on a server of this test alone."""
     return make_proj(own_server)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_the_loop_turns_after_a_message_with_an_eta(proj: Proj, sender: Connection, count: int) -> None:
+    """Celery passes such a message to its timer, which fires with the next turn: nothing may keep the loop until then.
+
+    Neither is any message acknowledged here: the reply to an acknowledgement would let the loop turn as well.
+    """
+    fired: list[float] = []
+    with Looped(proj.connection(), "a", acks=False) as looped:
+        looped.until(looped.waits_for("a"))
+        looped.hub.timer.call_after(60, bool)  # without any timer the loop looks every second
+        looped.hub.timer.max_interval = 60.0
+
+        def on_message(_: object) -> None:
+            looped.hub.timer.call_at(0, lambda: fired.append(monotonic()))
+
+        looped._on_message = on_message
+        publish(sender, "a", *range(count), headers={"eta": "2020-01-01T00:00:00+00:00"})
+        began, loop = monotonic(), looped.hub.create_loop()
+        while len(fired) < count:
+            next(loop)
+        assert fired[-1] - began < 0.5
+        assert looped.received == list(range(count))
