@@ -1,7 +1,6 @@
 """Who runs what is due: the test's process itself, or the worker that the test has started."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -104,10 +103,8 @@ class ByWorker:
 
     def _pushed(self, task: DelayedTask) -> bytes:
         """Returns the message of a task as the worker gets it: without an eta, by which it would look at its clock."""
-        body = json.loads(with_eta(task.message.body or b"", time.time() * 1000))
+        body = json.loads(with_eta(task.message.body or b"", None))
         headers = body["headers"]
-        if headers.get("eta"):
-            headers["eta"] = None
         if self._sending.is_expired(task.id, headers.get("expires")):
             headers["expires"] = EXPIRED
         return json.dumps(body).encode()

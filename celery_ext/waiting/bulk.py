@@ -244,17 +244,17 @@ class Bulk:
                 )
         words: list[str] = [""] * len(found)
         changes = dict[int, Change]()
-        now_ms = store.now_ms()
+        now_ms, runs_now = store.now_ms(), self._action.name == "run_now"
         for at, (_, message) in enumerate(found):
-            due_ms = now_ms if self._action.name == "run_now" else self._action.due_of(message)
+            due_ms = now_ms if runs_now else self._action.due_of(message)
             try:
                 store.options.check_delay((due_ms - now_ms) / 1000)
-                changes[at] = Change(message, due_ms, with_eta(message.body or b"", due_ms))
+                changes[at] = Change(message, due_ms, with_eta(message.body or b"", None if runs_now else due_ms))
             except DelayTooLong:
                 words[at] = "too_long"
             except UnreadableMessage:
                 words[at] = "unreadable"
-        act = by_id.push if self._action.name == "run_now" else by_id.move
+        act = by_id.push if runs_now else by_id.move
         if self._action.shift_s is not None:
             self._intended |= {found[at].slot: change.due_ms for at, change in changes.items()}
         for at, word in zip(changes, act(store, queue, list(changes.values())) if changes else [], strict=True):

@@ -119,16 +119,18 @@ def reschedule(store: WaitingStore, ids: Iterable[str], due_ms: float) -> Iterat
         AnswerLost: Redis did not answer while it transferred tasks whose new time is past.
     """
     store.options.check_delay((due_ms - store.now_ms()) / 1000)
-    return _change(store, ids, due_ms, partial(move, store))
+    return _change(store, ids, due_ms, due_ms, partial(move, store))
 
 
 def run_now(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
     """Transfers tasks to their queues before they are due.
 
+    They have no eta then: a worker whose clock is behind that of Redis would hold them until it.
+
     Raises:
         AnswerLost: Redis did not answer.
     """
-    return _change(store, ids, store.now_ms(), partial(push, store))
+    return _change(store, ids, store.now_ms(), None, partial(push, store))
 
 
 def move(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
@@ -188,7 +190,11 @@ def naming_ids(done: str, ids: Sequence[str]) -> Iterator[None]:
 
 
 def _change(
-    store: WaitingStore, ids: Iterable[str], due_ms: float, change: Callable[[str, list[Change]], list[str]]
+    store: WaitingStore,
+    ids: Iterable[str],
+    due_ms: float,
+    eta_ms: float | None,
+    change: Callable[[str, list[Change]], list[str]],
 ) -> Iterator[tuple[str, Outcome]]:
     queues = store.queues.names()
     for part in _parts(ids):
@@ -196,13 +202,14 @@ def _change(
         left: Sequence[str] = part
         missed: set[str] = set()
         while left:  # once more for messages that another client has just changed or moved to the other form of backup
-            left = _change_once(store.lookup.get(queues, left), due_ms, change, outcomes, missed)
+            left = _change_once(store.lookup.get(queues, left), due_ms, eta_ms, change, outcomes, missed)
         yield from ((task_id, outcomes.get(task_id, "not_delayed")) for task_id in part)
 
 
 def _change_once(
     found: dict[str, list[Waiting]],
     due_ms: float,
+    eta_ms: float | None,
     change: Callable[[str, list[Change]], list[str]],
     outcomes: dict[str, Outcome],
     missed: set[str],
@@ -217,7 +224,7 @@ def _change_once(
         for message in messages:
             try:
                 by_queue[message.queue].append(
-                    (identity, Change(message, due_ms, with_eta(message.body or b"", due_ms)))
+                    (identity, Change(message, due_ms, with_eta(message.body or b"", eta_ms)))
                 )
             except UnreadableMessage:
                 outcomes.setdefault(identity, "unreadable")

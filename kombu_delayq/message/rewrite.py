@@ -10,7 +10,7 @@ from kombu_delayq.message.due import content_of_protocol_1, eta_of, has_hidden_e
 from kombu_delayq.message.times import moment_of
 
 
-def with_eta(raw: bytes, due_ms: float) -> bytes:
+def with_eta(raw: bytes, due_ms: float | None) -> bytes:
     """Returns a message with another eta; a message without an eta as it is.
 
     An operation that moves a message to another time changes its eta too: a consumer that gets a message before the eta
@@ -18,12 +18,12 @@ def with_eta(raw: bytes, due_ms: float) -> bytes:
 
     Args:
         raw: A message as it is pushed to its queue.
-        due_ms: The new eta, ms since the epoch.
+        due_ms: The new eta, ms since the epoch; None for none.
 
     Raises:
         UnreadableMessage: The eta cannot be replaced.
     """
-    eta = moment_of(due_ms).isoformat()
+    eta = None if due_ms is None else moment_of(due_ms).isoformat()
     try:
         message = json.loads(raw)
         headers = message.get("headers") or {}

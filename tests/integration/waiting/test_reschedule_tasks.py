@@ -10,7 +10,9 @@ import kombu
 import pytest
 from kombu import Queue
 
-from celery_ext import browse, cancel, get, reschedule, run_now
+from celery_ext import browse, cancel, get, reschedule, run_now, select
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.fields import read
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -96,6 +98,21 @@ def test_an_adopted_message_is_moved_and_not_adopted_again(make_proj: MakeProj) 
     stays(lambda: (len(proj.runs()), proj.delayed()) == (2, 0), 1, "each once")
     until(lambda: proj.server.client().hlen("unacked") == 0)
     assert tasks[2].state == "REVOKED"
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_what_runs_now_has_no_eta(make_proj: MakeProj, protocol: int) -> None:
+    """No clock of a worker that is behind can hold it, whether it was found by its id or selected."""
+    proj = make_proj(task_protocol=protocol)
+    for value in ("by id", "selected"):
+        proj.send("record", value, countdown=300, task_id=value)
+    assert run_now(proj.app, "by id") == "transferred"
+    assert select(proj.app, queues=["celery"]).run_now() == {"transferred": 1}
+    messages = [read(one.encode()) for one in proj.server.client().lrange("celery", 0, -1)]
+    assert [eta_of(message) for message in messages] == [None, None]
+    assert {message["headers"].get("eta") for message in messages} == {None}
+    proj.worker(pool="solo")
+    proj.await_runs(2)
 
 
 def test_messages_of_every_form_run_now(make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ def test_the_eta_of_protocol_2_is_replaced_and_nothing_else(serializer: str, com
     )
     assert changed(message)["headers"]["eta"] == NEW_ETA
     assert changed(message)["headers"]["expires"] == ETA
+    assert with_eta(stored(message), None) == stored(message).replace(b'"eta": "%s"' % ETA.encode(), b'"eta": null')
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
