@@ -152,16 +152,17 @@ def clock(subject: Subject) -> Findings:
             continue
         way = "ahead of" if offset.ahead_s > 0 else "behind"
         by = in_words(off_s, plain=True)
+        late = "late" if offset.ahead_s > 0 else "early"
         if counted_by_broker:
             yield Finding(
-                Level.NOTICE,
+                Level.WARNING if late == "early" and off_s >= CLOCK_WRONG_S else Level.NOTICE,
                 f"the clock of this machine is {by} {way} that of {name}. Countdowns do not mind, with "
-                "countdown_by='broker'; an eta does",
-                "keep clocks in step, by NTP",
+                "countdown_by='broker'; an eta does, and with expires in seconds a task from here is discarded "
+                f"{by} too {late}",
+                "keep clocks in step, by NTP, or leave expires out on this machine",
                 "how-to/clocks.md",
             )
             continue
-        late = "late" if offset.ahead_s > 0 else "early"
         yield Finding(
             Level.ERROR if off_s >= CLOCK_WRONG_S else Level.WARNING,
             f"the clock of this machine is {by} {way} that of {name}: countdowns from here end {by} too {late}",
