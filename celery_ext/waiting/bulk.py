@@ -167,13 +167,17 @@ class Bulk:
             store.options.check_delay((due_ms - store.now_ms()) / 1000)
 
     def _parts(self, store: WaitingStore) -> Iterator[tuple[QueueForm, list[str]]]:
-        """Yields ids of messages to act on, a queue's at a time; none for a page without any, so that it can stop."""
+        """Yields ids of messages to act on, a queue's at a time, and none after each page, so that it can stop.
+
+        Ids of several pages come together: where few of many messages are meant, a page has few of them.
+        """
         selection = self._snapshot.selection
         forms, skipped = forms_of(store, selection)
         for queue, error in skipped:
             self._note_unread(queue, error)
         for form in forms:
             reading = pages(store, form, selection)
+            ids, size = list[str](), 0
             while self._snapshot.left:
                 try:
                     rows = next(reading, None)
@@ -182,7 +186,6 @@ class Bulk:
                     break
                 if rows is None:
                     break
-                ids, size = list[str](), 0
                 for identity, _, length in rows:
                     if self._snapshot.find(form.queue, identity) is None:
                         continue
@@ -191,7 +194,8 @@ class Bulk:
                         ids, size = [], 0
                     ids.append(identity)
                     size += length
-                yield form, ids
+                yield form, []
+            yield form, ids
 
     def _note_unread(self, queue: str, error: str) -> None:
         """Notes that messages of a queue cannot be read. Those of a key that has another type now are gone."""

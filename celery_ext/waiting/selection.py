@@ -10,6 +10,7 @@ from celery_ext.spreading.rows import Spreads
 from celery_ext.waiting.arguments import Argument, Sought, sought
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import quoted
+from kombu_delayq.message.fields import task_at_start
 from kombu_delayq.message.times import iso_of
 
 if TYPE_CHECKING:
@@ -105,7 +106,11 @@ class Selection:
             return False
         if self.task is None:
             return True
-        name = task.name
+        # Of many tasks few are meant, and to read a whole message takes long.
+        start = task_at_start(task.message.body)
+        return (start is None or self._is_named(start)) and self._is_named(task.name)
+
+    def _is_named(self, name: str | None) -> bool:
         return name is not None and (name == self.task if self._name is None else bool(self._name.match(name)))
 
     def as_json(self) -> dict[str, Any]:

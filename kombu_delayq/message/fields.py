@@ -5,6 +5,7 @@ is this dict as JSON. Any program may have written it, so any field may be missi
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii
 from typing import Any
@@ -19,6 +20,13 @@ CHAIN = "delay_chain"
 CHAIN_ID = "delay_chain_id"
 #: Message property: how often the message was in the hands of a consumer that died.
 DELIVERY_COUNT = "x-delivery-count"
+
+#: The beginning of a task's message, protocol 2, up to the name of the task. Its texts have no escapes, so no quote is
+#: within one.
+_BEGINNING = re.compile(
+    rb'\{"body": ?"[^"\\]*", ?"content-encoding": ?"[^"\\]*", ?"content-type": ?"[^"\\]*", ?'
+    rb'"headers": ?\{"lang": ?"[^"\\]*", ?"task": ?"([ !#-\[\]-~]*)"'
+)
 
 #: Writes any value as ``kombu.utils.json.dumps`` does, without a new encoder for each value.
 to_json: Callable[[Any], str] = JSONEncoder().encode
@@ -39,6 +47,16 @@ def read(raw: bytes | None) -> Message:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def task_at_start(raw: bytes | None) -> str | None:
+    """Returns the name of the task in a message as Celery writes it, in a fraction of the time of ``read``.
+
+    Only a message that begins as those of Celery do, with nothing escaped, has one. None means that ``read`` has to
+    tell. A message that is damaged further on has one, too.
+    """
+    found = _BEGINNING.match(raw or b"")
+    return None if found is None else found[1].decode("ascii")
 
 
 def headers_of(message: Message) -> dict[str, Any]:

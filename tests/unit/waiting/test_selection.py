@@ -51,6 +51,14 @@ def test_all_conditions_have_to_hold(conditions: dict[str, Any], expected: bool)
     assert Selection(**conditions).matches(task_of((ORDER,))) is expected
 
 
+@pytest.mark.parametrize(("name", "is_read"), [("proj.other", False), ("*.other", False), ("proj.task", True)])
+def test_a_message_of_another_task_is_not_read(name: str, is_read: bool) -> None:
+    """Of many messages few are meant: the beginning of each tells that it is another task's."""
+    task = task_of((ORDER,))
+    assert Selection(task=name).accepts(task) is is_read
+    assert ("body" in vars(task)) is is_read
+
+
 @pytest.mark.parametrize(
     ("q", "expected"),
     [
