@@ -9,6 +9,7 @@ from kombu.connection import Connection
 from kombu.utils.url import maybe_sanitize_url
 
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
+from celery_ext.dead_letters import bury
 from celery_ext.delays.declarations import idle_chains, own_tasks, unread
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor import facts
@@ -28,6 +29,8 @@ _VARIABLES = {
     "CELERY_BROKER_READ_URL": "broker_read_url",
     "CELERY_BROKER_WRITE_URL": "broker_write_url",
 }
+#: Settings of an app that kombu-delayq has added.
+SETTINGS = ("delayq_levels", bury.SETTING)
 _TRAPS = "how-to/broker-urls.md#traps"
 
 
@@ -167,6 +170,19 @@ def options(subject: Subject) -> Findings:
         )
 
 
+def settings(subject: Subject) -> Findings:
+    """Are the settings of kombu-delayq named as the app reads them?"""
+    app = subject.the_app
+    for name in [name for name in SETTINGS if getattr(app.conf, name, None) is None]:  # `in` would load no settings
+        if app.namespace and name.upper() in (app.loader.conf or ()):
+            yield Finding(
+                Level.WARNING,
+                f"the setting {name.upper()} is not read: the app has namespace={app.namespace!r}",
+                f"name it {app.namespace.upper()}_{name.upper()}",
+                "how-to/django.md#settings",
+            )
+
+
 def install(subject: Subject) -> Findings:
     """Was ``celery_ext.install`` called where something needs it?"""
     if subject.installed:
@@ -177,7 +193,7 @@ def install(subject: Subject) -> Findings:
         users.append(f"delay_chain or dead_letter_queue of {named(tasks)}")
     if subject.transport_options.get("countdown_by") == "broker":
         users.append("countdown_by='broker'")
-    if "delayq_levels" in app.conf:
+    if getattr(app.conf, "delayq_levels", None) is not None:
         users.append("delayq_levels")
     if users:
         yield Finding(

@@ -49,6 +49,7 @@ CHECKS = (
     Check("transport", app.transport, _APP),
     Check("broker-url", app.broker_url, _APP),
     Check("options", app.options, _APP),
+    Check("settings", app.settings, _APP),
     Check("install", app.install, _APP),
     Check("chains", app.chains, _APP),
     Check("visibility-timeout", app.visibility_timeout, _APP, at_start=True),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from celery import Celery
 
 import celery_ext
 from kombu_delayq.errors import DelayqError
@@ -103,6 +104,16 @@ def test_options_of_kombu_are_known() -> None:
     """What kombu reads is no finding, with Sentinel and in a cluster either."""
     options = {"visibility_timeout": 7200, "master_name": "main", "global_keyprefix": "shop.", "polling_interval": 1}
     assert look("options", app_with(broker_transport_options=options)) == []
+
+
+def test_a_setting_without_the_prefix_of_its_namespace_is_named() -> None:
+    """Celery reads only those with it; an app without a namespace needs none."""
+    app = Celery("shop", set_as_current=False)
+    app.config_from_object({"DELAYQ_LEVELS": "1s,5s", "CELERY_DELAYQ_DEAD_LETTER_ON": "failure"}, namespace="CELERY")
+    [found] = look("settings", app)
+    assert found.found == "the setting DELAYQ_LEVELS is not read: the app has namespace='CELERY'"
+    assert (found.level, found.do) == ("warning", "name it CELERY_DELAYQ_LEVELS")
+    assert look("settings", app_with(delayq_levels="1s,5s")) == []
 
 
 def test_install_is_missed_where_something_needs_it() -> None:
