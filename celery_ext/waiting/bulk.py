@@ -78,6 +78,8 @@ class Action:
 
 class _Found(NamedTuple):
     slot: Slot
+    #: The id under which the snapshot has it.
+    identity: str
     message: Waiting
 
 
@@ -90,14 +92,15 @@ class Bulk:
 
     Attributes:
         outcomes: How many messages each outcome had so far. ``gone`` is counted at the end.
-        of: How many messages there are.
+        of: How many messages there are. It grows when several are found under one entry of the snapshot: with one
+            custom id, in the journal or in Redisson's form. It acts on all of these that match.
     """
 
     def __init__(self, snapshot: Snapshot, action: Action) -> None:
         self.outcomes: Counter[Outcome] = Counter()
         self.of = len(snapshot)
         self._snapshot, self._action = snapshot, action
-        self._intended: dict[Slot, float] = {}
+        self._intended: dict[Slot, set[float]] = {}
         self._unread: dict[str, str] = {}
 
     @property
@@ -211,37 +214,52 @@ class Bulk:
                 return
             found = self._found(store, form.queue, left)
             words = self._change(store, form.queue, found) if found else []
-            left, cancelled = [], []
-            for (slot, message), word in zip(found, words, strict=True):
+            again, cancelled = list[_Found](), []
+            for one, word in zip(found, words, strict=True):
                 if word in ("changed", "not_delayed"):
-                    left.append(message.id)
+                    again.append(one)
                     continue
-                self._finish(slot, word)  # type: ignore[arg-type]  # the words of the Lua scripts
+                self._finish(one.slot, word)  # type: ignore[arg-type]  # the words of the Lua scripts
                 if word == "cancelled":
-                    cancelled.append(message)
+                    cancelled.append(one.message)
             if cancelled:
                 announce(cancelled)
+            left = self._left_of(form.queue, again)
+
+    def _left_of(self, queue: str, again: Sequence[_Found]) -> list[str]:
+        """Returns ids to look at once more. A message that shares its id with one that is done with is gone."""
+        left = dict[str, None]()
+        for one in again:
+            if self._snapshot.find(queue, one.identity) is None:
+                self.of += 1
+            else:
+                left[one.identity] = None
+        return list(left)
 
     def _found(self, store: WaitingStore, queue: str, ids: Sequence[str]) -> list[_Found]:
         """Reads those messages of some ids that are in the snapshot, have no outcome, and match."""
-        found = dict[Slot, _Found]()
+        found = list[_Found]()
         for identity, messages in store.lookup.get([queue], ids).items():
             slot = self._snapshot.find(queue, identity)
-            message = next((one for one in messages if one.id == identity), None)
-            if slot is None or message is None or not self._snapshot.selection.matches(DelayedTask(message)):
+            if slot is None:
                 continue
-            intended_ms = self._intended.get(slot)
-            if intended_ms is not None and message.due_ms in (intended_ms, ceil(intended_ms)):
-                # The answer to an earlier call was lost, and the message is where that call was to move it.
-                self._finish(slot, "rescheduled")
-                continue
-            found[slot] = _Found(slot, message)
-        return list(found.values())
+            intended = self._intended.get(slot, ())
+            for one in messages:
+                # In the default form each message has an id of its own in the snapshot.
+                is_other = one.backup == "hash" and one.id != identity
+                if is_other or not self._snapshot.selection.matches(DelayedTask(one)):
+                    continue
+                if one.due_ms in intended:
+                    # The answer to an earlier call was lost, and the message is where that call was to move it.
+                    self._finish(slot, "rescheduled")
+                else:
+                    found.append(_Found(slot, identity, one))
+        return found
 
     def _change(self, store: WaitingStore, queue: str, found: Sequence[_Found]) -> list[str]:
         """Acts on messages of one queue. Returns a word for each."""
         if self._action.name == "cancel":
-            messages = [message for _, message in found]
+            messages = [one.message for one in found]
             with by_id.naming_ids("cancelled", [message.id for message in messages]):
                 return store.lookup.discard(
                     queue, [(one, DelayedTask(one).id if is_step(one) else "") for one in messages]
@@ -249,7 +267,7 @@ class Bulk:
         words: list[str] = [""] * len(found)
         changes = dict[int, Change]()
         now_ms, runs_now = store.now_ms(), self._action.name == "run_now"
-        for at, (_, message) in enumerate(found):
+        for at, (_, _, message) in enumerate(found):
             due_ms = now_ms if runs_now else self._action.due_of(message)
             try:
                 store.options.check_delay((due_ms - now_ms) / 1000)
@@ -260,12 +278,13 @@ class Bulk:
                 words[at] = "unreadable"
         act = by_id.push if runs_now else by_id.move
         if self._action.shift_s is not None:
-            self._intended |= {found[at].slot: change.due_ms for at, change in changes.items()}
+            for at, change in changes.items():
+                self._intended.setdefault(found[at].slot, set()).update((change.due_ms, ceil(change.due_ms)))
         for at, word in zip(changes, act(store, queue, list(changes.values())) if changes else [], strict=True):
             words[at] = word
         return words
 
     def _finish(self, slot: Slot, outcome: Outcome) -> None:
-        self._snapshot.finish(slot)
+        self.of += not self._snapshot.finish(slot)
         self._intended.pop(slot, None)
         self.outcomes[outcome] += 1

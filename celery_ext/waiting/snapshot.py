@@ -86,10 +86,12 @@ class Snapshot:
         is_here = at < len(hashes) and hashes[at] == hashed and not self._is_done[bucket][at]
         return Slot(bucket, at) if is_here else None
 
-    def finish(self, slot: Slot) -> None:
-        """Notes that a message is done with."""
-        self._left -= not self._is_done[slot.bucket][slot.at]
+    def finish(self, slot: Slot) -> bool:
+        """Notes that a message is done with. Returns False if it was already."""
+        is_new = not self._is_done[slot.bucket][slot.at]
+        self._left -= is_new
         self._is_done[slot.bucket][slot.at] = 1
+        return is_new
 
     def _hash(self, queue: str, identity: str | bytes) -> int:
         name, hasher = self._hasher
@@ -110,7 +112,7 @@ def take(
 ) -> Snapshot | None:
     """Notes which messages a filter matches. It reads bodies only if the filter needs them.
 
-    In Redisson's form, messages that share a custom id count as one.
+    In Redisson's form and in the journal, messages that share a custom id count as one.
 
     Args:
         store: The broker's store.

@@ -258,6 +258,19 @@ def test_of_messages_that_share_an_id_each_stands_for_itself(store: DelayStore) 
     assert b"mail.send" in (left.body or b"")
 
 
+@pytest.mark.parametrize("action", [CANCEL, LATER, TO])
+def test_an_action_reaches_all_messages_of_one_id(store: DelayStore, action: Action) -> None:
+    """Of tasks with one custom id, all that match have an outcome, and those that do not match stay."""
+    offers = [task("i", FUTURE_MS + 1, n=1), task("i", FUTURE_MS + 2, n=2), task("i", FUTURE_MS + 3, "mail.send")]
+    store.delivery.offer("q", *offers)
+    bulk = Bulk(taken(store, Selection(task="shop.*")), action)
+    assert bulk.run(store)
+    assert (bulk.of, bulk.outcomes) == (2, {"cancelled" if action is CANCEL else "rescheduled": 2})
+    left = sorted(message.due_ms - FUTURE_MS for message in store.scan.browse("q").messages)
+    moved = {CANCEL: [], LATER: [1 + HOUR_MS, 2 + HOUR_MS], TO: [500, 500]}[action]
+    assert left == [3, *moved]
+
+
 def test_a_cancelled_step_ends_its_chain(store: DelayStore) -> None:
     """The delay chain of a step that is cancelled takes no further step, as after a cancel by id."""
     body = task("step").body

@@ -130,6 +130,30 @@ def test_an_action_on_a_filter_reaches_both_tiers(make_journaled: MakeJournaled)
     assert store.queues.size("q") == 0
 
 
+@pytest.mark.parametrize("in_redis", [True, False])
+@pytest.mark.parametrize("action", ["cancel", "reschedule", "run_now"])
+def test_an_action_reaches_all_messages_of_one_id(
+    make_journaled: MakeJournaled, in_redis: bool, action: bulk.ActionName
+) -> None:
+    """Of two tasks with one custom id, in one tier or in both, none is left out."""
+    store = make_journaled()
+    due_ms = clock_ms(store.client) + 40 * DAY_MS
+    if in_redis:
+        store.redis_alone.delivery.offer("q", offer("i", due_ms))
+    else:
+        store.journal.add([addition("i", due_ms)])
+    store.journal.add([addition("another body", due_ms + 1)._replace(id="i"), addition("other", due_ms)])
+    taken = snapshot.take(store, Selection(queues=("q",)))
+    assert taken is not None
+    work = bulk.Bulk(taken, bulk.Action(action, due_ms + HOUR_MS if action == "reschedule" else None))
+    assert work.run(store)
+    assert (work.of, work.outcomes.total(), work.outcomes["gone"]) == (3, 3, 0)
+    left = store.scan.browse("q").messages
+    assert [one.due_ms for one in left if one.due_ms > clock_ms(store.client)] == (
+        [due_ms + HOUR_MS] * 3 if action == "reschedule" else []
+    )
+
+
 def test_a_purge_empties_both_tiers(make_journaled: MakeJournaled) -> None:
     """A purge removes the messages of both tiers, and rows of messages that Redis has; it counts each message once."""
     store = make_journaled(journal="all")
