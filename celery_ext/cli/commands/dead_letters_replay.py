@@ -149,15 +149,16 @@ class _LetterJob:
         for queue, wanted in self.wanted.items():
             total = sum(self._store.letters.lists(queue).values())
             round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
-            printing = self._as_json or bool(self._selection.ids)
+            printing, sent = self._as_json or bool(self._selection.ids), False
             with audited(self._store.audit, self._name, {"queue": queue}) as done:
                 for letter, what in with_progress(round_, label, total, printing=printing):
                     if what.to != "back":
-                        done[what.queue] += 1
+                        done[what.queue or self._word] += 1
+                        sent = sent or bool(what.queue)
                         self._print_outcome(letter, what)
             if not self._as_json and not self._selection.ids:
-                where = ", ".join(f"{count:,} to {escaped(name)}" for name, count in done.items() if name)
-                click.echo(f"queue {escaped(queue)}: {done.total():,} {self._word}" + (f" ({where})" if where else ""))
+                where = ", ".join(f"{count:,} to {escaped(name)}" for name, count in done.items())
+                click.echo(f"queue {escaped(queue)}: {done.total():,} {self._word}" + (f" ({where})" if sent else ""))
             if done.total() < wanted:
                 print_stderr(
                     f"queue {queue!r}: {wanted - done.total():,} of {wanted:,} were taken by another meanwhile"

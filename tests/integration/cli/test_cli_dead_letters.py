@@ -143,6 +143,9 @@ def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client:
     ]
     assert ids(raw_client, DEAD) == ["a", "d"]
     run(broker, "dead-letters", "drop", DEAD, "--task", "proj.old", "--yes", code=1)
+    dropped, replayed = DelayStore(raw_client, KEYS).audit.recent()
+    assert (dropped.action, dropped.what) == ("drop", {"queue": DEAD, "outcomes": {"dropped": 1}})
+    assert (replayed.action, set(replayed.what["outcomes"])) == ("replay", {"orders"})
 
 
 def test_nothing_is_dropped_or_replayed_unasked(broker: PrivateRedis, raw_client: redis.Redis) -> None:
