@@ -15,6 +15,8 @@ from kombu_delayq.message.times import ms_of
 
 #: By how much sums of times may differ, in s.
 _ROUNDING_S = 0.001
+#: How many tasks that wait, and how many that have run, a text names.
+MOST_SHOWN = 50
 
 
 class DelayedTasks:
@@ -120,9 +122,9 @@ class DelayedTasks:
 
     def describe(self) -> str:
         """Returns what waits and what has run, as text."""
-        return f"waiting:\n  {self._in_words(chr(10) + '  ')}\nran:\n  " + (
-            "\n  ".join(map(repr, self._runs.all)) or "nothing"
-        )
+        ran, left_out = self._runs.all[-MOST_SHOWN:], len(self._runs.all) - MOST_SHOWN
+        shown = [f"{left_out:,} before", *map(repr, ran)] if left_out > 0 else map(repr, ran)
+        return f"waiting:\n  {self._in_words(chr(10) + '  ')}\nran:\n  " + ("\n  ".join(shown) or "nothing")
 
     def _run(self, is_due: Callable[[DelayedTask], bool], end_s: float, propagate: bool) -> list[Ran]:
         """Runs what is due, and moves the clock on to a time."""
@@ -142,4 +144,8 @@ class DelayedTasks:
         return sorted(self._broker.waiting(), key=Agenda(self._broker, self._sending).place)
 
     def _in_words(self, separator: str) -> str:
-        return separator.join(line(task, self._sending.left_s(task)) for task in self._in_order()) or "nothing"
+        tasks = self._in_order()
+        shown = [line(task, self._sending.left_s(task)) for task in tasks[:MOST_SHOWN]]
+        if len(tasks) > MOST_SHOWN:
+            shown.append(f"and {len(tasks) - MOST_SHOWN:,} more")
+        return separator.join(shown) or "nothing"
