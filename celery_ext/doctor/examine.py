@@ -7,7 +7,9 @@ from typing import cast
 
 from celery import Celery
 from kombu.connection import Connection
-from redis.exceptions import NoPermissionError
+from redis.exceptions import AuthenticationError, NoPermissionError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
 from celery_ext.doctor.checks import CHECKS, Check, Needs
@@ -17,10 +19,12 @@ from celery_ext.doctor.workers import ask
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.connection import pools
+from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import OperatorStore
 
 #: The check of the connection itself, which is made when another needs Redis.
 BROKER = "broker"
+_NO_START = "troubleshooting.md#a-worker-or-publisher-does-not-start-or-cannot-publish"
 #: How long to wait for workers to answer, in s.
 ANSWERS_S = 2.0
 
@@ -113,12 +117,31 @@ def _without_broker(connection: Connection, error: Exception, left: Sequence[Che
     yield Finding(
         Level.ERROR,
         at + _in_words(error),
-        "start it, or mend the URL, the password or the rights",
-        "troubleshooting.md#a-worker-or-publisher-does-not-start-or-cannot-publish",
+        *_mend_broker(error),
         BROKER,
     )
     skipped = ", ".join(check.name for check in left)
     yield Finding(Level.NOTICE, f"without it these were not checked: {skipped}", check=BROKER)
+
+
+def _mend_broker(error: Exception) -> tuple[str, str]:
+    """Returns what to do about a broker that cannot be used, and the page about it."""
+    if isinstance(error, (DelayqError, ValueError)):
+        return "mend the URL as the message says", "how-to/broker-urls.md#traps"
+    if isinstance(error, AuthenticationError):
+        return "mend the user and the password in the URL", "how-to/broker-urls.md#traps"
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return (
+            "name a certificate of who signed the server's: ?ssl_ca_certs=PATH at the end of the URL",
+            "how-to/broker-urls.md#tls",
+        )
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError)):
+        return (
+            "start it, or mend host, port and scheme of the URL: rediss:// or delayqs:// only where the server speaks "
+            "TLS, and always there",
+            _NO_START,
+        )
+    return "mend what the error says: the URL, the password or the rights", _NO_START
 
 
 def _make(subject: Subject, checks: Sequence[Check]) -> Iterator[Finding]:
