@@ -1,4 +1,4 @@
-"""``/v1/audit``: who did what through this server."""
+"""``/v1/audit``: who changed what waits, through this server or otherwise."""
 
 from redis.exceptions import ResponseError
 from starlette.requests import Request

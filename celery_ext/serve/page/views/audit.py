@@ -1,4 +1,4 @@
-"""The audit: who did what from here."""
+"""The audit: who changed what waits, here or elsewhere."""
 
 import json
 from dataclasses import dataclass
