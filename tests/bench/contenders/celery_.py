@@ -24,7 +24,7 @@ if backup := os.environ.get("BENCH_BACKUP"):
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
     app.conf.broker_transport_options = {"backup": backup}
     if os.environ.get("BENCH_LIGHT"):
-        app.conf.broker_transport_options |= {"text_bodies": True, "repr_maxsize": 100}
+        app.conf.broker_transport_options |= {"text_bodies": True, "repr_maxsize": 50, "omit_defaults": True}
         install(app, fast_publish=True)
 
 

@@ -19,7 +19,7 @@ def _celery(name: str, backup: str = "", *, light: bool = False) -> Contender:
         alone=python("celery", "-A", PROGRAM, "worker", "--loglevel=ERROR", "--pool=threads"),
         alone_settings="`--pool=threads`, a thread a core",
         settings="`celery worker` with its defaults: prefork, a child a core"
-        + (", `fast_publish=True`, `text_bodies`, `repr_maxsize=100`" if light else ""),
+        + (", `fast_publish=True`, `text_bodies`, `repr_maxsize=50`, `omit_defaults`" if light else ""),
         ways=("one", "bulk") if backup or hasattr(Producer, "batch") else ("one",),
         counts=bool(backup),
         quiet={"BENCH_QUIET": "1"},
