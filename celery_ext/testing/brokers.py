@@ -6,6 +6,7 @@ from itertools import count
 from os import getpid
 from typing import Any
 
+from celery import Celery
 from kombu.connection import Connection
 from kombu.message import Message
 from kombu.serialization import prepare_accept_content
@@ -110,6 +111,18 @@ class Broker:
     def _number(self, message: Message) -> int:
         call = self._sending.sent.get(str(message.properties.get("correlation_id")))
         return -1 if call is None else call.number
+
+
+def declare(app: Celery) -> None:
+    """Declares the queues of an app, as its workers do. Without it a message to an exchange would reach no queue.
+
+    On Redis a process takes each exchange for a direct one that it has not declared itself, so others are left out.
+    Source: kombu.transport.virtual.base.Channel.typeof
+    """
+    with app.connection_for_write() as connection:
+        for queue in app.amqp.queues.values():
+            if queue.exchange.type == "direct":
+                queue(connection.default_channel).declare()
 
 
 @contextmanager

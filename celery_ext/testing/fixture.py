@@ -37,7 +37,8 @@ def delayed_tasks(broker: str, worker: Any = None) -> Iterator[DelayedTasks]:
         OtherTransport: The worker's broker is neither in memory nor one of ours.
     """
     clock, runs = Clock(), Runs()
-    sending = Sending(clock, send_task_of_celery())
+    # A worker declares its queues itself.
+    sending = Sending(clock, send_task_of_celery(), brokers.declare if worker is None else lambda app: None)
     place = _place_of(worker.app, clock) if worker is not None else _place(broker, clock)
     with place as connect, pointed_at(connect, sending) as patches:
         connection = worker.app.connection_for_write() if connect is None else connect(None)

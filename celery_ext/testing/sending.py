@@ -50,9 +50,10 @@ class Sending:
     Args:
         clock: The clock of the test.
         send_task: Celery's own method.
+        prepare: Called with each app before its first call.
     """
 
-    def __init__(self, clock: Clock, send_task: Callable[..., Any]) -> None:
+    def __init__(self, clock: Clock, send_task: Callable[..., Any], prepare: Callable[[Any], None]) -> None:
         self.clock = clock
         #: The latest call of each task id.
         self.sent: dict[str, Sent] = {}
@@ -60,7 +61,7 @@ class Sending:
         self.immediate: list[str] = []
         #: The apps that have sent a call.
         self.senders: set[Callable[[], Celery | None]] = set()
-        self._send_task = send_task
+        self._send_task, self._prepare = send_task, prepare
         self._latest = -1, ""
         self._numbers = count()
 
@@ -70,6 +71,8 @@ class Sending:
         A countdown becomes an eta by the clock of the test. An eta comes later by all that the test has skipped,
         because whoever made it has read the clock of the process.
         """
+        if ref(app) not in self.senders:
+            self._prepare(app)
         options = {**dict(zip(_ARGUMENTS, given, strict=False)), **options}
         more = given[len(_ARGUMENTS) :]
         options.pop(COUNTDOWN, None)  # the server's clock knows nothing of what the test has skipped

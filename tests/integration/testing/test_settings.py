@@ -7,6 +7,7 @@ from celery import Celery
 from celery.app.control import Control
 from celery.app.task import Task
 from celery.exceptions import Retry
+from kombu import Exchange, Queue
 
 from celery_ext import install
 from celery_ext.testing.delayed_tasks import DelayedTasks
@@ -68,6 +69,18 @@ def test_an_eager_call_with_a_level_waits(eager: Shop, delayed_tasks: DelayedTas
     eager.remind.apply_async((1,), delay_level=5)
     assert eager.done == []
     assert delayed_tasks.has("shop.remind", in_="1m")
+
+
+def test_tasks_that_are_routed_by_an_exchange_come(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """The queues of the app are bound as its workers would bind them; a type of RabbitMQ's does not matter."""
+    direct, odd = Exchange("shop"), Exchange("odd", type="headers")
+    shop.app.conf.task_queues = [Queue("mail", direct, routing_key="soon"), Queue("odd", odd)]
+    shop.app.conf.task_routes = {"shop.remind": {"exchange": "shop", "routing_key": "soon"}}
+    shop.remind.apply_async((1,), countdown=60)
+    shop.remind.delay(2)
+    assert delayed_tasks.has(shop.remind, queue="mail", in_="1m")
+    delayed_tasks.advance("1m")
+    assert shop.done == [2, 1]
 
 
 def test_errors_of_eager_tasks_are_as_celery_has_them(eager: Shop, delayed_tasks: DelayedTasks) -> None:
