@@ -32,6 +32,11 @@ def escaped(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+def number_of(count: int, noun: str) -> str:
+    """Returns a number of things as text: ``1 message``, ``1,204 messages``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def size(count: float) -> str:
     """Returns a number of bytes as text: ``1.24 MB``."""
     unit = 0

@@ -16,7 +16,7 @@ from celery import Celery
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.criteria import Criteria, criteria_options
 from celery_ext.cli.options import confirm, ids_argument
-from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import complete_queue, known_queues
 from celery_ext.cli.stderr import print_stderr
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WORDS: Mapping[Outcome, str] = {
     "cancelled": "cancelled",
     "rescheduled": "rescheduled",
-    "transferred": "sent to their queues",
+    "transferred": "sent to be run",
     "unreadable": "left as they are, because their messages cannot be rewritten",
     "too_long": "left as they are, because max_delay forbids their new time",
     "gone": "no longer there: they came due, or were changed meanwhile",
@@ -103,7 +103,7 @@ def change(
         if not len(matched):
             print_stderr("no waiting task is selected")
             raise SystemExit(1)
-        tasks = f"{len(matched):,} {'task' if len(matched) == 1 else 'tasks'}"
+        tasks = number_of(len(matched), "task")
         confirm(f"{question} {tasks} ({in_words(selection, queues)}) on {broker_in_words(connection)}?", yes=yes)
         bulk = Bulk(matched, bulk_action)
         ended = _run(store, bulk, label, broker.app)
@@ -161,7 +161,9 @@ def _run(store: OperatorStore, bulk: Bulk, label: str, app: Celery | None) -> bo
             return bulk.run(store, progress=bar, stop=stop, announce=partial(revoke.announce_cancelled, app))
     except Exception:
         done: Counter[Outcome] = bulk.outcomes
-        print_stderr(f"{done.total():,} of {bulk.of:,} tasks were done when it failed: call it again for the rest")
+        print_stderr(
+            f"{done.total():,} of {number_of(bulk.of, 'task')} done when it failed: call it again for the rest"
+        )
         raise
 
 

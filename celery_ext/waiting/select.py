@@ -185,7 +185,8 @@ class Selected:
             stop: As of ``cancel``.
 
         Returns:
-            As of ``cancel``: ``transferred``, ``gone`` and ``unreadable``.
+            As of ``cancel``: ``transferred``, ``gone`` and ``unreadable``; ``rescheduled`` for those that wait in a
+            journal that nobody promotes, and run when the first worker does.
 
         Raises:
             AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.

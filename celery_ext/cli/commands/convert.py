@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
@@ -118,4 +118,4 @@ def _line(done: Conversion) -> str:
     of = f"queue {escaped(done.queue)}"
     if not done.moved:
         return f"{of}: nothing to move to the form {done.to!r}"
-    return f"{of}: {done.moved:,} messages moved to the form {done.to!r}"
+    return f"{of}: {number_of(done.moved, 'message')} moved to the form {done.to!r}"

@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.criteria import Criteria, criteria_options
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import report_unreadable
@@ -68,11 +68,10 @@ def export(
         for queue, count in work.counts.items():
             click.echo(json_line({"queue": queue, "messages": count}))
     elif output is not None:
-        click.echo(f"{work.counts.total():,} messages of {len(work.counts):,} queues written to {escaped(str(output))}")
+        what = f"{number_of(work.counts.total(), 'message')} of {number_of(len(work.counts), 'queue')}"
+        click.echo(f"{what} written to {escaped(str(output))}")
     if work.lost:
-        print_stderr(
-            f"{work.lost:,} messages are not in it, because their bodies are lost; `delayq repair` removes them"
-        )
+        print_stderr(f"not in it: {number_of(work.lost, 'message')} whose body is lost; `delayq repair` removes such")
     report_unreadable(work.unreadable)
     if work.failed or set(queues) - set(names):
         raise SystemExit(1)

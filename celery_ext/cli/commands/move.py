@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import complete_queue, known_queues
 from celery_ext.cli.selecting import stoppable
@@ -48,7 +48,7 @@ def move(broker: CliBroker, old: str, new: str, ready: bool, yes: bool, as_json:
         if not names:
             raise SystemExit(1)
         total = _size(store, names, ready=ready)
-        what = f"{total:,} {'message' if total == 1 else 'messages'} of queue {escaped(old)} to {escaped(new)}"
+        what = f"{number_of(total, 'message')} of queue {escaped(old)} to {escaped(new)}"
         confirm(f"Move {what} on {broker_in_words(connection)}?", yes=yes)
         work = [QueueMove(name, new) for name in names]
         ended = _run(store, work, old, total, ready=ready)
@@ -56,15 +56,13 @@ def move(broker: CliBroker, old: str, new: str, ready: bool, yes: bool, as_json:
     if as_json:
         click.echo(json_line({"queue": old, "to": new, "moved": moved, "left": left, "ended": ended}))
     else:
-        click.echo(
-            f"queue {escaped(old)}: {moved:,} {'message' if moved == 1 else 'messages'} moved to queue {escaped(new)}"
-        )
+        click.echo(f"queue {escaped(old)}: {number_of(moved, 'message')} moved to queue {escaped(new)}")
     if not ended:
-        print_stderr(f"stopped; {left:,} messages are left in queue {old!r}: call it again for the rest")
+        print_stderr(f"stopped; left in queue {old!r}: {number_of(left, 'message')}. Call it again for the rest")
     elif left:
         print_stderr(
-            f"{left:,} messages are left in queue {old!r}: they came meanwhile, or have no body. Call it again when "
-            f"nobody publishes to {old!r} any more"
+            f"left in queue {old!r}: {number_of(left, 'message')}, come meanwhile, or without a body. Call it again "
+            f"when nobody publishes to {old!r} any more"
         )
     raise SystemExit(int(not ended or bool(left)))
 
@@ -89,5 +87,5 @@ def _run(store: OperatorStore, work: list[QueueMove], old: str, total: int, *, r
             return not stop()
     except ResponseError:
         moved = sum(one.moved for one in work)
-        print_stderr(f"{moved:,} of {total:,} messages were moved when it failed: call it again for the rest")
+        print_stderr(f"moved {moved:,} of {number_of(total, 'message')} when it failed: call it again for the rest")
         raise

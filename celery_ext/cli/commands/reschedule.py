@@ -53,7 +53,7 @@ def reschedule(
             label="rescheduling",
             yes=yes,
             as_json=as_json,
-            words={**selecting.WORDS, "transferred": "due already, sent to their queues"},
+            words={**selecting.WORDS, "transferred": "due already, sent to be run"},
         )
     with broker.store() as (_, store):
         now_ms = store.now_ms()

@@ -139,7 +139,7 @@ def test_at_a_terminal_it_asks(shop: Proj) -> None:
         shell.read_until("[y/N]")
         shell.type("y")
         assert shell.wait() == 0
-        assert "1 sent to their queues" in shell.script
+        assert "1 sent to be run" in shell.script
     assert (shop.server.client().llen("q0"), shop.delayed("q0")) == (1, 3)
 
 
@@ -149,7 +149,7 @@ def test_reschedule_what_is_selected(shop: Proj) -> None:
     assert done.stdout == "4 rescheduled\n"
     assert _ids(shop, "--due-from", "9h") == ["t02", "t05", "t08", "t11"]
     done = run(shop.server, "reschedule", "--due-from", "9h", "--eta", "2020-01-01", "--yes")
-    assert done.stdout == "4 due already, sent to their queues\n"
+    assert done.stdout == "4 due already, sent to be run\n"
     assert list(_notes(shop)) == [("bulk reschedule", 4), ("bulk reschedule", 4)]
 
 
@@ -225,7 +225,7 @@ def test_a_redis_that_fails_half_way(proj: Proj) -> None:
         finally:
             client.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"])
     assert process.returncode == 1
-    assert f"{done:,} of 3,000 tasks were done when it failed" in err
+    assert f"{done:,} of 3,000 tasks done when it failed" in err
     until(lambda: proj.delayed("q") == 3000 - done)
 
 

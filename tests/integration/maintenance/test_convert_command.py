@@ -49,7 +49,7 @@ def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis,
     result = run(broker, "convert", "q", "nope", "r\x1b", "q", "--to", new, code=1)
     assert result.stdout.splitlines() == [
         f"queue q: 1,234 messages moved to the form '{new}'",
-        f"queue r\\x1b: 1 messages moved to the form '{new}'",
+        f"queue r\\x1b: 1 message moved to the form '{new}'",
     ]
     assert result.stderr == "queue 'nope' holds no delayed messages, and is not known\n"
     assert {each.backup for each in browsed(source)} == {new}
@@ -72,7 +72,7 @@ def test_messages_of_redisson_alone_are_moved_and_known(broker: PrivateRedis, ra
     keys = Keys()
     raw_client.zadd(keys.timeout("jvm"), {entry: FUTURE_MS})
     raw_client.rpush(keys.listed("jvm"), entry)
-    assert run(broker, "convert", "jvm", "--to", "hash").stdout == "queue jvm: 1 messages moved to the form 'hash'\n"
+    assert run(broker, "convert", "jvm", "--to", "hash").stdout == "queue jvm: 1 message moved to the form 'hash'\n"
     store = store_of(raw_client, "hash")
     assert store.queues.names() == ["jvm"]
     assert [each.body for each in store.scan.browse("jvm").messages] == [b"hello"]
@@ -87,7 +87,7 @@ def test_a_key_of_the_wrong_type_hides_no_other_queue(broker: PrivateRedis, raw_
     raw_client.delete(source.keys.due("b"))
     raw_client.set(source.keys.due("b"), "x")
     result = run(broker, "convert", "a", "b", "c", "--to", "list", code=1)
-    assert result.stdout == "queue c: 1 messages moved to the form 'list'\n"
+    assert result.stdout == "queue c: 1 message moved to the form 'list'\n"
     for queue, key in (("a", source.keys.timeout("a")), ("b", source.keys.due("b"))):
         assert f"queue '{queue}': WRONGTYPE" in result.stderr
         assert key in result.stderr
@@ -116,7 +116,7 @@ def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Re
     assert "queue 'q': 1 bodies without an index entry are left in the form 'hash'" in result.stderr
     assert "`delayq repair` finds their due times" in result.stderr
     run(broker, "-o", "backup=list", "repair", "--yes", "q")
-    assert run(broker, "convert", "q", "--to", "list").stdout == "queue q: 1 messages moved to the form 'list'\n"
+    assert run(broker, "convert", "q", "--to", "list").stdout == "queue q: 1 message moved to the form 'list'\n"
 
 
 @BOTH_WAYS
@@ -151,7 +151,7 @@ def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
             timeout=60,
         )
         assert done[to].returncode == 0, done[to].stderr
-        assert done[to].stdout == f"queue celery: 1 messages moved to the form '{to}'\n"
+        assert done[to].stdout == f"queue celery: 1 message moved to the form '{to}'\n"
     assert "the app has the transport option backup='hash'" in done["list"].stderr
     assert done["hash"].stderr == ""
 

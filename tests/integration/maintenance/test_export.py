@@ -322,7 +322,7 @@ def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store
     store.client.hdel("delayq:{q}:backup", "a")
     result = run(broker, "export")
     assert json.loads(result.stdout.splitlines()[-1])["messages"] == 1
-    assert "1 messages are not in it, because their bodies are lost" in result.stderr
+    assert "not in it: 1 message whose body is lost" in result.stderr
 
 
 @pytest.mark.long
