@@ -50,6 +50,9 @@ if word == 'aborted' and is_staged then
     end
   end
 end
+if fence and run ~= '0' then -- a run that ends before any of its tasks has begun
+  redis.call('HINCRBY', job, 'runs', 1)
+end
 redis.call('HSET', job, 'state', word, 'run', run, 'ended', string.format('%.17g', now))
 if word ~= 'aborted' and #ARGV > 4 then
   redis.call('HSET', job, unpack(ARGV, 5))

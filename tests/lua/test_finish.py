@@ -49,6 +49,18 @@ def test_an_aborted_job_keeps_its_guard(store: DelayStore) -> None:
     assert store.jobs.enqueue("q", begun(store), several(5)) == Enqueued("enqueued", 2, 3)
 
 
+def test_a_run_that_ends_before_its_tasks_begin_is_a_run(store: DelayStore) -> None:
+    """A run that fails before a task of it has begun is counted, as is the next one."""
+    run = JobRun("j", store.jobs.new_run(), TTL_MS)
+    assert [store.jobs.finish(run, "aborted") for _ in range(2)] == ["aborted"] * 2
+    first = store.jobs.find("j")
+    begun(store)
+    second = store.jobs.find("j")
+    assert first is not None
+    assert second is not None
+    assert (first.runs, second.runs, second.superseded) == (1, 2, 0)
+
+
 @pytest.mark.parametrize("staged", [False, True])
 def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, staged: bool) -> None:
     """What an aborted job has staged is never sent, and a later run stages it anew, or sends it."""
