@@ -1,7 +1,7 @@
 -- Puts rows of the journal that belong to one queue into the store, each once, until they are due.
 -- KEYS[1] journal        HASH         marker: id, term, epoch and beat of the journal that this Redis belongs to
--- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed), 'c' (claimed) or 'h' (held), since when, ms, and
--- ':' with the name of the hold
+-- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed), 'c' (claimed), 'h' (held) or 'm' (moving away),
+-- since when, ms, and ':' with the name of the hold
 -- KEYS[3] due            ZSET         message -> due time, ms since the epoch
 -- KEYS[4] bodies         HASH|LIST    bodies of the messages
 -- KEYS[5] notes          STRING|HASH  count of messages marked, and more
@@ -13,7 +13,7 @@
 -- ARGV[5] term     of the promoter
 -- ARGV[6] hold     name of a hold without which no row is put, of a caller that brings single rows; '' for a promoter
 -- ARGV[7...] five a row: number, id, due (ms since the epoch), priority (0-9), body
--- Returns {'promoted', then a word for each row: 'promoted', 'pushed' (it was put there before), 'claimed' (it was
+-- Returns {'promoted', then a word for each row: 'promoted', 'pushed' (it was there before), 'claimed' (it was
 -- taken out of the journal, and must not be put there) or 'free' (its hold has ended)}; or, with nothing changed,
 -- {'lost' | 'other' | 'superseded' | 'behind'}, when the promoter is not in office
 -- Atomic: a row is in the guard as pushed if and only if its message has been put into the store.
@@ -46,6 +46,9 @@ announce(keys, wake, queue, function()
     local kind = string.sub(known, 1, 1)
     if kind == 'p' or kind == 'c' then
       reply[n + 1] = kind == 'p' and 'pushed' or 'claimed'
+    elseif kind == 'm' then -- its message is there, and does not leave any more
+      noted[#noted + 1], noted[#noted + 2] = row, 'p' .. since
+      reply[n + 1] = 'pushed'
     elseif hold ~= '' and string.match(known, ':(.*)') ~= hold then
       reply[n + 1] = 'free'
     else

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from celery_ext.journal.store.bringing import Bringing
 from celery_ext.journal.store.jobs import count_cancelled
+from celery_ext.journal.store.leaving import Departure, Leaving
 from celery_ext.journal.store.losses import Losses
 from celery_ext.journal.store.matching import as_read, rows_as_read, rows_at_any_time
 from celery_ext.journal.store.queues import tally
@@ -35,6 +36,7 @@ class JournaledLookup(Lookup):
         self._journal = journal
         self._promotion = Promotion(client, registry)
         self._bringing = Bringing(journal, self._promotion)
+        self._leaving = Leaving(journal, self._promotion, self._bringing)
         self._losses = Losses(journal, self._promotion)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
@@ -125,8 +127,8 @@ class JournaledLookup(Lookup):
             if word == "rescheduled" and at in in_both:
                 self.take_over(queue, changes[at], in_both[at])
             self._follow(queue, changes[at], rows[at], word)
-            if word == "rescheduled" and changes[at].due_ms > far_ms:
-                self._send_away(queue, changes[at], rows[at])
+        far = [at for at in left if words[at] == "rescheduled" and changes[at].due_ms > far_ms]
+        self._leaving.send_away(queue, [self._departure(queue, changes[at], rows[at]) for at in far], now_ms)
         return words
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
@@ -205,22 +207,10 @@ class JournaledLookup(Lookup):
         elif word not in ("rescheduled", "changed") and later:
             self._journal.follow([(row.seq, _addition_of(row))])
 
-    def _send_away(self, queue: str, change: Change, row: Row | None) -> None:
-        """Moves a message that is due late by now from Redis to the journal.
-
-        In between it is in both, as while it is promoted.
-        """
+    def _departure(self, queue: str, change: Change, row: Row | None) -> Departure:
         addition = self.addition(queue, change, row)
-        seq = self._journal.replace([(row.seq, addition)], None)[0] if row else None
-        if seq is None:
-            [seq] = self._journal.add([addition])
-        if seq is None:
-            return
         message = self._as_in_redis(change.message)._replace(due_ms=addition.due_ms, body=change.body)
-        if super().discard(queue, [(message, "")]) == ["cancelled"]:
-            tally(self._client, self._keys, queue, "cancel", -1)
-        else:  # it was cancelled, or changed again
-            self._claimed(self._journal.delete_rows([seq]))
+        return Departure(message, addition, row.seq if row else None)
 
     def addition(self, queue: str, change: Change, row: Row | None) -> Addition:
         """Returns a changed message in the form that the journal takes, for a queue."""

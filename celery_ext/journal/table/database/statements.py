@@ -67,4 +67,7 @@ def next_numbers(connection: Connection, count: int) -> list[int]:
     numbers = table("sqlite_sequence", column("name"), column("seq"))
     taken = update(numbers).where(numbers.c.name == messages.name).values(seq=numbers.c.seq + count)
     last = connection.scalar(taken.returning(numbers.c.seq))
-    return [] if last is None else list(range(last - count + 1, last + 1))
+    if last is None:  # the table has never had a row
+        connection.execute(numbers.insert().values(name=messages.name, seq=count))
+        last = count
+    return list(range(last - count + 1, last + 1))

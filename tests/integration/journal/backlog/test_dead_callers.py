@@ -21,7 +21,15 @@ NEAR = ("before delete", "after delete", "after cancel")
 FAR = ("before delete", "after delete", "after claim_rows")
 #: Places of a move within the journal, and of one from Redis into it.
 LATER = ("before claim_rows", "after claim_rows", "after replace", "after claim_rows 2")
-AWAY = ("before follow", "after follow", "after reschedule", "after replace", "after discard")
+AWAY = (
+    "before follow",
+    "after follow",
+    "after reschedule",
+    "after reserve",
+    "after note_leaving",
+    "after let_wait",
+    "after send_away",
+)
 #: Places of a move from the journal to Redis.
 NEARER = ("before promote", "after promote", "after mark", "after reschedule")
 

@@ -50,16 +50,15 @@ class Callers:
 
     def in_between(self, work: Callable[[], object]) -> None:
         """Does some work when the first caller has made the row that waits, and the message is in Redis still."""
-        for name in ("replace", "add"):
-            real, owed = getattr(self.first.journal, name), [work]
+        real, owed = self.first.journal.let_wait, [work]
 
-            def made(*args: Any, real: Any = real, owed: Any = owed) -> Any:
-                found = real(*args)
-                if owed and found != [None]:
-                    owed.pop()()
-                return found
+        def made(*args: Any) -> bool:
+            waits = real(*args)
+            if owed and waits:
+                owed.pop()()
+            return waits
 
-            self._patch.setattr(self.first.journal, name, made)
+        self._patch.setattr(self.first.journal, "let_wait", made)
 
     def first_dies(self) -> None:
         """Begins to move the message, and leaves it in both."""
@@ -115,7 +114,7 @@ def test_the_message_waits_once_for_the_other_time(callers: Callers, delay: str)
 
 @TIERS
 @pytest.mark.parametrize("delay", DELAYS)
-@pytest.mark.parametrize("step", ["get", "mark", "follow", "replace"])
+@pytest.mark.parametrize("step", ["get", "mark", "follow", "replace", "let_wait"])
 def test_the_first_caller_ends_in_the_middle_of_the_other_one(
     callers: Callers, monkeypatch: pytest.MonkeyPatch, delay: str, step: str
 ) -> None:

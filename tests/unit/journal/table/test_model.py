@@ -58,17 +58,29 @@ class Model(RuleBasedStateMachine):
         for seq in gone:
             del self.rows[seq]
 
-    @rule(data=st.data(), due_ms=DUES, state=st.sampled_from([None, WAITING]))
-    def replace(self, data: st.DataObject, due_ms: float, state: int | None) -> None:
-        """A row changes if it is in the state."""
+    @rule(data=st.data(), due_ms=DUES)
+    def replace(self, data: st.DataObject, due_ms: float) -> None:
+        """A row changes if it waits."""
         seq = data.draw(st.sampled_from([*self.rows, 10**9]))
         queue, identity, _, before = self.rows.get(seq, ("orders", "id-0", 0.0, WAITING))
         changed = addition(int(identity[3:]), due_ms, queue)
-        [new] = self.journal.replace([(seq, changed)], state)
-        assert (new is not None) == (seq in self.rows and state in (None, before))
+        [new] = self.journal.replace([(seq, changed)])
+        assert (new is not None) == (seq in self.rows and before == WAITING)
         if new is not None:
             del self.rows[seq]
             self.rows[new] = queue, identity, due_ms, WAITING
+
+    @rule(data=st.data(), due_ms=DUES)
+    def let_wait(self, data: st.DataObject, due_ms: float) -> None:
+        """A row of any state waits under the number that was taken for it."""
+        if not self.rows:
+            return
+        seq = data.draw(st.sampled_from([*self.rows]))
+        queue, identity, _, _ = self.rows.pop(seq)
+        [new] = self.journal.reserve(1)
+        assert new > max((seq, *self.rows))
+        assert self.journal.let_wait(new, addition(int(identity[3:]), due_ms, queue), seq)
+        self.rows[new] = queue, identity, due_ms, WAITING
 
     @rule(before_ms=DUES, count=st.integers(1, 3))
     def promote(self, before_ms: float, count: int) -> None:
