@@ -57,7 +57,7 @@ class Sending:
         self.clock = clock
         #: The latest call of each task id.
         self.sent: dict[str, Sent] = {}
-        #: Ids of the calls without a delay.
+        #: Ids of the calls without a delay that were sent.
         self.immediate: list[str] = []
         #: The apps that have sent a call.
         self.senders: set[Callable[[], Celery | None]] = set()
@@ -85,11 +85,11 @@ class Sending:
         elif countdown is not None:
             options["countdown"] = countdown  # Celery says what is wrong with it
         expires_s = self._expire(options)
-        options["task_id"] = options.get("task_id") or uuid()
+        task_id = options.pop("task_id", None) or uuid()
         still_s, number = self.clock.still_s(), next(self._numbers)
         self._latest = number, name
         self.senders.add(ref(app))
-        self.sent[options["task_id"]] = Sent(
+        self.sent[task_id] = Sent(
             number,
             ref(app),
             eta.isoformat() if isinstance(eta, datetime) else None,
@@ -98,10 +98,11 @@ class Sending:
             is_countdown,
             expires_s,
         )
-        if not eta:
-            self.immediate.append(options["task_id"])
         places = [options.pop(argument, None) for argument in ("args", "kwargs", "countdown")]
-        return self._send_task(app, name, *places, eta, options.pop("task_id"), *more, **options)
+        result = self._send_task(app, name, *places, eta, task_id, *more, **options)
+        if not eta:  # not before: a call that cannot be sent never runs
+            self.immediate.append(task_id)
+        return result
 
     @property
     def latest_number(self) -> int:

@@ -10,6 +10,7 @@ import pytest
 from celery import Celery
 from celery.contrib.testing.app import TestApp
 from celery.contrib.testing.worker import start_worker
+from kombu.exceptions import EncodeError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.testing.delayed_tasks import DelayedTasks
@@ -165,6 +166,15 @@ def test_tasks_that_call_each_other_for_ever_are_an_error(
     works.forever.delay(30)
     with pytest.raises(RuntimeError, match=r"works\.forever.* for ever"):
         delayed.run_due()
+
+
+def test_a_call_that_cannot_be_sent_is_not_waited_for(works: Works, delayed: DelayedTasks) -> None:
+    """A test may show that its arguments are refused, and go on."""
+    with pytest.raises(EncodeError):
+        works.remind.delay(object())
+    works.remind.delay(1)
+    delayed.run_due()
+    assert works.done == [(1, True)]
 
 
 def test_a_task_that_the_worker_does_not_know_is_named(works: Works, delayed: DelayedTasks) -> None:
