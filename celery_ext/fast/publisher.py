@@ -122,32 +122,34 @@ class FastPublisher:
         self, name: str, options: Mapping[str, Any], expires: bool | None, headers: bool, task_type: Any
     ) -> Recipe | None:
         """Returns how messages with these options are made; None if Celery has to make them."""
+        recipes = self._recipes  # before the look: another thread may begin anew while this one makes a recipe
         if not self._watch.is_as_noted():
             self._begin_anew()
+            recipes = self._recipes
         if self._why_not:
             return None
         # With their types: 1, 1.0 and True are equal, and written differently.
         values = tuple(options.values())
         key = (name, expires, headers, task_type is None, *options, *values, *map(type, values))
         try:
-            found = self._recipes.get(key, "")
+            found = recipes.get(key, "")
         except TypeError:  # an option is a list or a dict
             return None
         if isinstance(found, Recipe) and found.still_holds(self._app, self._watch.queues):
             return found
         if found == "":
-            if len(self._recipes) >= _MOST_RECIPES:
-                self._recipes.clear()
-            self._recipes[key] = None
+            if len(recipes) >= _MOST_RECIPES:
+                recipes.clear()
+            recipes[key] = None
         elif not isinstance(found, str):
             more = {} if task_type is None else {"task_type": task_type}
-            found = self._recipes[key] = self._made(name, options, expires, headers, more)
+            found = recipes[key] = self._made(name, options, expires, headers, more)
             return found if isinstance(found, Recipe) else None
         return None
 
     def _begin_anew(self) -> None:
+        self._recipes = {}  # before the note: a call that finds all as noted finds no recipe from before
         self._watch.note()
-        self._recipes = {}
         conf = self._app.conf
         self._repr_levels = conf.get("task_repr_maxlevels", 3)
         self._timeout_s = conf.get("broker_pool_acquire_timeout")

@@ -16,7 +16,9 @@ from kombu.messaging import Producer
 
 from celery_ext import browse, install
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.fast import publisher
 from celery_ext.fast.publisher import FastPublisher
+from celery_ext.fast.recipe import recipe_of
 from kombu_delayq import DelayTooLong
 from tests.support.conditions import until
 from tests.support.servers.proxies import Proxy
@@ -292,6 +294,26 @@ def test_threads_share_templates(fast: Fast, redis_server: PrivateRedis) -> None
     assert len({body["properties"]["delivery_tag"] for body in bodies}) == 400
     assert len({body["headers"]["argsrepr"] for body in bodies}) == 400
     assert len(fast.published) > 300
+
+
+def test_a_template_that_was_made_meanwhile_is_forgotten(
+    fast: Fast, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a thread makes a template, the routes may change, and another thread may send a call by the new ones."""
+
+    def make_slowly(*args: Any, **more: Any) -> Any:
+        monkeypatch.setattr(publisher, "recipe_of", recipe_of)
+        made = recipe_of(*args, **more)
+        fast.app.conf.update(task_routes={"some.*": {"queue": "routed"}})
+        with ThreadPoolExecutor(1) as other:
+            other.submit(fast.task.delay).result()
+        return made
+
+    monkeypatch.setattr(publisher, "recipe_of", make_slowly)
+    for _ in range(2):
+        fast.task.delay()
+    assert [fast.is_fast() for _ in range(3)] == [True] * 3
+    assert redis_server.client().llen("routed") == 4
 
 
 def test_a_call_is_one_round_trip(fast: Fast, redis_server: PrivateRedis) -> None:
