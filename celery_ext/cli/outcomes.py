@@ -11,14 +11,14 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting.by_id import Outcome
 
-#: Each outcome in words.
+#: Each outcome in words, of one task or of many.
 WORDS: Mapping[Outcome, str] = {
     "cancelled": "cancelled",
-    "chain_ended": "not waiting, but its delay chain takes no further step",
+    "chain_ended": "not waiting, but the delay chain takes no further step",
     "rescheduled": "rescheduled",
-    "transferred": "sent to its queue",
+    "transferred": "sent to be run",
     "not_delayed": "not waiting",
-    "unreadable": "left as it is, because its message cannot be rewritten",
+    "unreadable": "not changed, because the message cannot be rewritten",
 }
 #: Outcomes of tasks that are as they were.
 NOT_DONE: tuple[Outcome, ...] = ("not_delayed", "unreadable")

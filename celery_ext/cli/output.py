@@ -32,9 +32,15 @@ def escaped(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def number_of(count: int, noun: str) -> str:
-    """Returns a number of things as text: ``1 message``, ``1,204 messages``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def number_of(count: int, one: str, many: str = "") -> str:
+    """Returns a number of things as text: ``1 message``, ``1,204 messages``.
+
+    Args:
+        count: The number.
+        one: The words for one thing.
+        many: The words for any other number of things; by default those for one with an s.
+    """
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def size(count: float) -> str:

@@ -30,14 +30,14 @@ from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Each outcome in words.
+#: Each outcome in words, of one task or of many.
 WORDS: Mapping[Outcome, str] = {
     "cancelled": "cancelled",
     "rescheduled": "rescheduled",
     "transferred": "sent to be run",
-    "unreadable": "left as they are, because their messages cannot be rewritten",
-    "too_long": "left as they are, because max_delay forbids their new time",
-    "gone": "no longer there: they came due, or were changed meanwhile",
+    "unreadable": "not changed, because the message cannot be rewritten",
+    "too_long": "not changed, because max_delay forbids the new time",
+    "gone": "no longer there: come due, or changed meanwhile",
 }
 _NOT_DONE: tuple[Outcome, ...] = ("unreadable", "too_long")
 
@@ -138,7 +138,7 @@ def report_unreadable(number: int) -> None:
     """Says how many tasks may be meant or not, if there are any."""
     if number:
         print_stderr(
-            f"{number:,} {'task is' if number == 1 else 'tasks are'} left out: arguments that cannot be read, such as "
+            f"{number_of(number, 'task is', 'tasks are')} left out: arguments that cannot be read, such as "
             "those in a pickle, which is never loaded"
         )
 

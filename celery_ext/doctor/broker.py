@@ -102,8 +102,9 @@ def moves(subject: Subject) -> Findings:
         ways = named([f"{queue} to {move.to}" for queue, move in stays.items()])
         yield Finding(
             Level.WARNING,
-            f"{count:,} messages are on their way from queue to queue, and no consumer sees them: {ways}",
-            "the leading transfer worker brings them within a minute, and `delayq repair` at once",
+            f"{counted(count, 'message is', 'messages are')} on the way from queue to queue, and no consumer sees "
+            f"{'it' if count == 1 else 'them'}: {ways}",
+            "the leading transfer worker ends such a move within a minute, and `delayq repair` at once",
             "how-to/manage.md#give-a-queue-another-name",
         )
 

@@ -9,7 +9,7 @@ from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.criteria import Criteria
 from celery_ext.cli.options import STDIN, confirm, json_option, read_ids, yes_option
 from celery_ext.cli.outcomes import NOT_DONE, exit_code, report
-from celery_ext.cli.output import escaped
+from celery_ext.cli.output import escaped, number_of
 from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import revoke
@@ -36,7 +36,7 @@ def cancel(
     if are_selected(ids, queues, criteria):
         action, label = lambda now_ms: Action("cancel"), "cancelling"
         change(broker, queues, criteria, action, question="Cancel", label=label, yes=yes, as_json=as_json)
-    named = f"task {escaped(ids[0])}" if len(ids) == 1 else f"{len(ids):,} tasks"
+    named = f"task {escaped(ids[0])}" if len(ids) == 1 else number_of(len(ids), "task")
     in_stdin = STDIN in ids
     with broker.store() as (connection, store):
         question = f"Cancel {'tasks' if in_stdin else named} on {broker_in_words(connection)}?"

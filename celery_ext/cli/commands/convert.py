@@ -66,7 +66,8 @@ class _Convert:
                 pass
         except BaseException:
             moved = sum(conversion.moved for conversion in work)
-            print_stderr(f"stopped; {moved:,} messages are moved. Run the command again for the rest")
+            so_far = number_of(moved, "message is", "messages are")
+            print_stderr(f"stopped; {so_far} moved. Run the command again for the rest")
             raise
 
     def _each(self, work: list[Conversion], *, as_json: bool) -> Iterator[None]:
@@ -100,17 +101,22 @@ class _Convert:
         [other] = {*BACKUPS} - {done.to}
         self.failed = self.failed or bool(done.lost or done.stranded)
         if done.lost:
-            print_stderr(f"{of}: {done.lost:,} index entries without a body are removed; these messages are lost")
+            what = number_of(
+                done.lost,
+                "index entry without a body is removed; this message is lost",
+                "index entries without a body are removed; these messages are lost",
+            )
+            print_stderr(f"{of}: {what}")
         if done.stranded:
+            what = number_of(done.stranded, "body without an index entry is", "bodies without an index entry are")
             print_stderr(
-                f"{of}: {done.stranded:,} bodies without an index entry are left in the form {other!r}; "
-                "`delayq repair` finds their due times, then run this again"
+                f"{of}: {what} left in the form {other!r}; `delayq repair` finds the due times, then run this again"
             )
         if done.came:
+            came = number_of(done.came, "message")
             print_stderr(
-                f"{of}: at least {done.came:,} messages came in the form {other!r} meanwhile, and are moved too. Who "
-                f"published them has the transport option backup={other!r}: set it to {done.to!r} there, then run "
-                "this again"
+                f"{of}: at least {came} came in the form {other!r} meanwhile, and moved too. Who publishes them has "
+                f"the transport option backup={other!r}: set it to {done.to!r} there, then run this again"
             )
 
 

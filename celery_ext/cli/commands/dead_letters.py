@@ -12,7 +12,17 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.commands.dead_letters_replay import drop, replay
 from celery_ext.cli.letter_options import dead_letter_queues, dead_letter_queues_argument, known_dead_letter_queues
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import ARGUMENTS_WIDTH, arguments, cell, escaped, fit_table, json_line, task_name, when
+from celery_ext.cli.output import (
+    ARGUMENTS_WIDTH,
+    arguments,
+    cell,
+    escaped,
+    fit_table,
+    json_line,
+    number_of,
+    task_name,
+    when,
+)
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import QuietGroup, print_stderr
 from celery_ext.dead_letters import replay as letters_of
@@ -71,7 +81,7 @@ def list_(broker: CliBroker, queues: tuple[str, ...], tasks: tuple[str, ...], li
 def _print(queue: str, found: Iterable[DeadLetter], total: int, *, as_json: bool, now_ms: float) -> None:
     shown = 0
     if not as_json:
-        click.echo(f"queue {escaped(queue)}: {total:,} dead letters")
+        click.echo(f"queue {escaped(queue)}: {number_of(total, 'dead letter')}")
     for part in chunks(iter(found), ROWS):
         shown += len(part)
         rows = [_row(letter, now_ms) for letter in part]

@@ -13,7 +13,7 @@ from celery_ext.cli.audited import audited, ids_in_words
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.colours import bad, warning
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import cell, escaped, fit_table, json_line, table, when
+from celery_ext.cli.output import cell, escaped, fit_table, json_line, number_of, table, when
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import complete
 from celery_ext.cli.stderr import QuietGroup, print_stderr
@@ -168,15 +168,15 @@ def _refusal(job: Job, now_ms: float) -> str:
 
 def _question(chosen: list[Job]) -> str:
     names = ", ".join(escaped(job.name) for job in chosen[:5]) + ("" if len(chosen) <= 5 else ", …")
-    sent = sum(job.enqueued for job in chosen)
+    sent = number_of(sum(job.enqueued for job in chosen), "message")
     parts = [
-        f"{names}: Redis forgets what it has sent, {sent:,} messages. The same job id may be written anew then, so "
+        f"{names}: Redis forgets what it has sent, {sent}. The same job id may be written anew then, so "
         "rows may be sent again."
     ]
     if staged := sum(job.staged for job in chosen):
-        parts.append(f"{staged:,} staged messages are lost.")
+        parts.append(f"{number_of(staged, 'staged message is', 'staged messages are')} lost.")
     if running := sum(job.state == "running" for job in chosen):
-        parts.append(f"{running:,} of them may still be written, and begin anew then.")
+        parts.append(f"{number_of(running, 'job')} may still be written, to begin anew then.")
     if any(job.tier for job in chosen):
         parts.append("Rows in a far tier stay committed: while they are there, the same id writes nothing.")
     return " ".join(parts)

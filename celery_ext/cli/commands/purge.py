@@ -6,7 +6,7 @@ from redis.exceptions import NoPermissionError
 from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
 from kombu_delayq.store import OperatorStore
@@ -33,7 +33,8 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
             with audited(store.audit, "purge", {"queue": name}) as counts:
                 counts["removed"] = removed = store.queues.purge(name)
             fields = {"queue": name, "removed": removed}
-            click.echo(json_line(fields) if as_json else f"queue {escaped(name)}: {removed:,} delayed messages removed")
+            text = f"queue {escaped(name)}: {number_of(removed, 'delayed message')} removed"
+            click.echo(json_line(fields) if as_json else text)
     if set(queues) - set(sizes):
         raise SystemExit(1)
 

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import queues_argument
 from celery_ext.cli.stderr import print_stderr
@@ -17,20 +17,45 @@ from celery_ext.maintenance.repair import Findings, all_queues, check
 from celery_ext.maintenance.strays import Search, Strays, find, forget
 from kombu_delayq.store import OperatorStore
 
-#: By kind of damage: its description, and what a repair does about it.
+#: By kind of damage: the words for one, those for many, and what a repair does about it.
 WORDS = {
-    "lost": ("index entries without a body: these messages are lost", "removed"),
-    "unindexed": (
-        "bodies without an index entry, which would never be delivered",
-        "indexed by the due time that is kept, or the eta that they have",
+    "lost": (
+        "index entry without a body: this message is lost",
+        "index entries without a body: these messages are lost",
+        "removed",
     ),
-    "undated": ("of these have no eta", "due now"),
-    "unnamed": ("messages that cannot be found by their ids", "mended"),
-    "landed": ("messages on their way to consumers that are gone", "next in the queue"),
-    "held": ("messages in the hands of consumers that are gone", "next in the queue"),
-    "renamed": ("messages under the names that keys have on a server without hash slots", "moved"),
-    "moving": ("messages on their way to another queue, from a `delayq move` that has not ended", "brought"),
-    "unreadable": ("bodies without an index entry that are no messages", "left alone"),
+    "unindexed": (
+        "body without an index entry, which would never be delivered",
+        "bodies without an index entry, which would never be delivered",
+        "indexed by the due time that is kept, or by the eta",
+    ),
+    "undated": ("of these has no eta", "of these have no eta", "due now"),
+    "unnamed": ("message that cannot be found by its id", "messages that cannot be found by their ids", "mended"),
+    "landed": (
+        "message on its way to a consumer that is gone",
+        "messages on their way to consumers that are gone",
+        "next in the queue",
+    ),
+    "held": (
+        "message in the hands of a consumer that is gone",
+        "messages in the hands of consumers that are gone",
+        "next in the queue",
+    ),
+    "renamed": (
+        "message under the name that a key has on a server without hash slots",
+        "messages under the names that keys have on a server without hash slots",
+        "moved",
+    ),
+    "moving": (
+        "message on its way to another queue, from a `delayq move` that has not ended",
+        "messages on their way to another queue, from a `delayq move` that has not ended",
+        "brought",
+    ),
+    "unreadable": (
+        "body without an index entry that is no message",
+        "bodies without an index entry that are no messages",
+        "left alone",
+    ),
 }
 
 
@@ -123,9 +148,8 @@ class _Repair:
             self._complain(f"what consumers hold cannot be searched: {error}")
             return Search({})
         if search.unread:
-            self._complain(
-                f"{len(search.unread)} notes of messages in hand cannot be read, among them {min(search.unread)}"
-            )
+            notes = number_of(len(search.unread), "note")
+            self._complain(f"{notes} of messages in hand cannot be read, such as {min(search.unread)}")
         return search
 
     def _complain(self, text: str) -> None:
@@ -163,18 +187,18 @@ def _print_findings(found: Iterable[Findings], given: Sequence[str], *, mended: 
 def _lines(findings: Findings, *, mended: bool) -> Iterator[str]:
     sound = not (findings.mendable or findings.beyond_repair)
     delayed = findings.delayed + (findings.unindexed if mended else 0)
-    title = f"queue {escaped(findings.queue)}: {delayed:,} delayed messages"
+    title = f"queue {escaped(findings.queue)}: {number_of(delayed, 'delayed message')}"
     yield f"{title}, all sound" if sound else title
     if findings.error is not None:
         yield f"  left: {escaped(findings.error)}"
     if findings.unknown:
         yield "  no transfer worker knows of it" + (": now they do" if mended else "")
-    for kind, (what, done) in WORDS.items():
+    for kind, (one, many, done) in WORDS.items():
         count = getattr(findings, kind)
         if not count:
             continue
         ids = findings.examples.get(kind, [])
         more = ", …" if count > len(ids) else ""
-        yield f"  {count:,} {what}" + (f": {done}" if mended else "")
+        yield f"  {number_of(count, one, many)}" + (f": {done}" if mended else "")
         if ids:
             yield f"    {', '.join(map(escaped, ids))}{more}"

@@ -61,7 +61,7 @@ def reschedule(
         words = {
             **WORDS,
             "rescheduled": f"rescheduled to {when(due_ms, now_ms)}",
-            "transferred": "due already, sent to its queue",
+            "transferred": "due already, sent to be run",
         }
         with audited(store.audit, "reschedule", {**ids_in_words(ids), "due": iso_of(due_ms)}, NOT_DONE) as counts:
             report(

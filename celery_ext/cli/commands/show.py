@@ -9,7 +9,7 @@ import click
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
-from celery_ext.cli.output import chain_of, escaped, json_line, summary, task_name, when_due
+from celery_ext.cli.output import chain_of, escaped, json_line, number_of, summary, task_name, when_due
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.delays.chain import DelayChain
@@ -96,7 +96,7 @@ def _text(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[st
         "args": task.argsrepr,
         "kwargs": task.kwargsrepr,
         "content": task.body.get("content-type"),
-        "size": f"{len(task.message.body or b''):,} bytes",
+        "size": number_of(len(task.message.body or b""), "byte"),
     }
     shown = {name: value if name == "due" else escaped(str(value)) for name, value in pairs.items()}
     lines = [f"{name:<9}  {value}" for name, value in shown.items() if pairs[name] not in (None, "")]
@@ -112,7 +112,8 @@ def _mapping(title: str, mapping: dict[str, Any]) -> Iterator[str]:
 
 
 def _position(task: DelayedTask, chain: DelayChain) -> str:
-    where = f"waits for step {task.retries} of {len(chain)}" if task.retries else f"first run, then {len(chain)} steps"
+    first = f"first run, then {number_of(len(chain), 'step')}"
+    where = f"waits for step {task.retries} of {len(chain)}" if task.retries else first
     delays = [in_words(delay, plain=True).removesuffix(" 0s") for delay in islice(_next_s(task, chain), NEXT_DELAYS)]
     more = len(chain) - task.retries - len(delays)
     then = ", ".join([*delays, *([f"… and {more:,} more"] if more > 0 else [])]) or "nothing"

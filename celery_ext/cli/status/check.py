@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import click
 
 from celery_ext.cli.colours import bad, good, warning
-from celery_ext.cli.output import escaped
+from celery_ext.cli.output import escaped, number_of
 from celery_ext.cli.param_types import DURATION
 from celery_ext.cli.status import cluster, journal
 from celery_ext.delays.durations import in_words
@@ -242,7 +242,8 @@ def _largest(rows: list[dict[str, Any]], measure: _Measure) -> list[dict[str, An
 
 def _above(row: dict[str, Any], measure: _Measure, limit: float | None) -> str:
     value = _in_words(row[measure.field], measure)
-    what = f"{measure.words} {value}" if measure.unit else f"{value} {measure.words}"
+    words = measure.words.removesuffix("s") if value == "1" else measure.words
+    what = f"{words} {value}" if measure.unit else f"{value} {words}"
     return f"{row['queue']}: {what} (limit {_in_words(limit or 0, measure)})"
 
 
@@ -262,7 +263,7 @@ def _summary(report: Mapping[str, Any]) -> str:
     held = sum(row["overdue"] for row in rows if row["held_back"])
     counts += [f"{held:,} of these held back by a transfer_rate"] if held else []
     leader = f"{report['leader']} leads" if report["leader"] else "nobody leads"
-    return f"{leader}, queues: {len(rows):,}, {', '.join(counts)}, {letters:,} dead letters"
+    return f"{leader}, queues: {len(rows):,}, {', '.join(counts)}, {number_of(letters, 'dead letter')}"
 
 
 def _data(report: Mapping[str, Any], limits: Limits) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from celery_ext.cli.colours import bad, good, warning
-from celery_ext.cli.output import escaped, local_time, size
+from celery_ext.cli.output import escaped, local_time, number_of, size
 from celery_ext.delays.durations import in_words
 from kombu_delayq.message.times import iso_of
 
@@ -58,7 +58,8 @@ def lines(journal: Mapping[str, Any] | None) -> Iterator[str]:
         yield "         what waits there is not counted below, and far messages cannot be published"
     else:
         space = "" if journal["size_bytes"] is None else f", {size(journal['size_bytes'])}"
-        rows = f"{journal['waiting']:,} messages wait there alone, {journal['offered']:,} rows of others{space}"
+        alone = number_of(journal["waiting"], "message waits", "messages wait")
+        rows = f"{alone} there alone, {number_of(journal['offered'], 'row')} of others{space}"
         yield f"journal  {journal['url']}: {rows}"
     yield f"promotes {_promoter(journal)}{_timing(journal)}"
     yield from (bad(f"LOST     {text}") for text in losses(journal))
@@ -68,8 +69,8 @@ def losses(journal: Mapping[str, Any]) -> Iterator[str]:
     """Yields a sentence for each loss of Redis, and for a fault of it."""
     for loss in journal["lost"]:
         yield (
-            f"Redis lost data, noticed at {local_time(loss['at'])}: about {loss['messages']:,} messages to restore, "
-            "with `delayq journal restore`"
+            f"Redis lost data, noticed at {local_time(loss['at'])}: about {number_of(loss['messages'], 'message')} to "
+            "restore, with `delayq journal restore`"
         )
     if journal["fault"]:
         yield _FAULTS[journal["fault"]]

@@ -5,7 +5,7 @@ from typing import Any
 
 from celery_ext.cli.colours import bad, good, warning
 from celery_ext.cli.hints import prefixes_in_words
-from celery_ext.cli.output import escaped, fit_table, local_time
+from celery_ext.cli.output import escaped, fit_table, local_time, number_of
 from celery_ext.cli.status import cluster, journal
 from celery_ext.delays.durations import in_words
 
@@ -85,7 +85,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
 
 def _name(row: dict[str, Any]) -> str:
     """Returns the name of a queue, and how many parts it has; the queue itself is one of the ``parts``."""
-    return f"{row['queue']} ({len(row['parts']) - 1} parts)" if "parts" in row else str(row["queue"])
+    return f"{row['queue']} ({number_of(len(row['parts']) - 1, 'part')})" if "parts" in row else str(row["queue"])
 
 
 def _number(count: int | None) -> str:
@@ -156,9 +156,9 @@ def _consumers(report: dict[str, Any]) -> Iterator[str]:
     if report["consumers_error"]:
         yield warning(escaped(f"consumers are not listed: {report['consumers_error']}"))
     if report["in_hand_of_stock"]:
-        yield f"{report['in_hand_of_stock']:,} messages are in the hands of consumers on the stock transport"
+        count = number_of(report["in_hand_of_stock"], "message is", "messages are")
+        yield f"{count} in the hands of consumers on the stock transport"
     if report["in_hand_of_nobody"]:
-        yield warning(
-            f"{report['in_hand_of_nobody']:,} messages are in the hands of consumers that nobody knows: "
-            "`delayq repair` gives them back"
-        )
+        count = number_of(report["in_hand_of_nobody"], "message is", "messages are")
+        those = "it" if report["in_hand_of_nobody"] == 1 else "them"
+        yield warning(f"{count} in the hands of consumers that nobody knows: `delayq repair` gives {those} back")

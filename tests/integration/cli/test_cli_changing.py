@@ -155,7 +155,7 @@ def test_tasks_run_when_the_commands_say_so(proj: Proj) -> None:
     for each in ("d", "e"):
         proj.send("record", each, countdown=3600, queue="q0", task_id=each)
     proj.worker("-Q", "q0,q1", pool="solo")
-    assert run(proj.server, "run-now", "a").stdout == "a: sent to its queue\n"
+    assert run(proj.server, "run-now", "a").stdout == "a: sent to be run\n"
     assert lines(proj.server, "reschedule", "b", "--eta", "2001-01-01") == [{"id": "b", "outcome": "transferred"}]
     run(proj.server, "cancel", "--yes", "c")
     run(proj.server, "reschedule", "d", "--countdown", "2")
@@ -176,7 +176,7 @@ def test_a_message_that_cannot_be_rewritten_is_left(proj: Proj) -> None:
     client.hset("delayq:{q1}:backup", "b", str(value).replace('"headers"', '"headers', 1))
     result = run(proj.server, "reschedule", "a", "b", "--countdown", "5", code=1)
     assert result.stdout.startswith("a: rescheduled")
-    assert result.stderr == "b: left as it is, because its message cannot be rewritten\n"
+    assert result.stderr == "b: not changed, because the message cannot be rewritten\n"
 
 
 def test_a_key_of_the_wrong_type_keeps_no_other_queue_from_being_changed(proj: Proj) -> None:
@@ -191,7 +191,7 @@ def test_a_key_of_the_wrong_type_keeps_no_other_queue_from_being_changed(proj: P
     assert result.stderr.count("cannot be searched for delayed messages") == 1
     assert f"{key} holds a string" in result.stderr
     result = run(proj.server, "purge", "--yes", "q1", "q0", code=1)
-    assert result.stdout == "queue q0: 1 delayed messages removed\n"
+    assert result.stdout == "queue q0: 1 delayed message removed\n"
     assert f"{key} holds a string" in result.stderr
     assert client.get(key) == "x"
 
@@ -209,7 +209,7 @@ def test_purge_names_unknown_queues(proj: Proj) -> None:
     """A queue that is not known is named on stderr, the others are purged, and the exit code is 1."""
     _three(proj)
     result = run(proj.server, "purge", "--yes", "q1", "q9", code=1)
-    assert result.stdout == "queue q1: 1 delayed messages removed\n"
+    assert result.stdout == "queue q1: 1 delayed message removed\n"
     assert "'q9'" in result.stderr
     run(proj.server, "purge", "--yes", code=2)
     assert _waiting(proj) == {"a", "c"}

@@ -82,7 +82,7 @@ def test_list_says_which_tier_has_each(store: JournaledStore, delayq: Delayq) ->
 def test_status_shows_both_tiers(store: JournaledStore, delayq: Delayq) -> None:
     """`status` counts over both, and says how many wait in the journal, who promotes, and when the next is promoted."""
     text = delayq("status").stdout
-    assert re.search(r"^journal +sqlite:\S+: 1 messages wait there alone, 1 rows of others, \d+ kB$", text, re.M)
+    assert re.search(r"^journal +sqlite:\S+: 1 message waits there alone, 1 row of others, \d+ kB$", text, re.M)
     assert re.search(r"^promotes host:1:promoter, next at .* \(in 8d 23h", text, re.M)
     assert re.search(r"^q +2 +1 +0 +0 ", text, re.M)
     report = json.loads(delayq("status", "--json").stdout)
@@ -116,7 +116,7 @@ def test_a_loss_is_told_loudly_until_it_is_restored(store: JournaledStore, delay
     assert "no promoter has noted it yet" in delayq("status", "--check", code=2).stdout
     Promoter(store).beat()
     assert "Redis lost data, noticed at" in delayq("status").stdout
-    assert "about 1 messages to restore" in delayq("status", "--check", code=2).stdout
+    assert "about 1 message to restore" in delayq("status", "--check", code=2).stdout
     assert "to restore" in delayq("journal", "check", code=1).stderr
     assert "give --yes" in delayq("journal", "restore", code=2).stderr
     assert "1 would wait again" in delayq("journal", "restore", "--dry-run").stdout
@@ -159,7 +159,7 @@ def test_a_restore_that_fails_half_way_is_noted(
 def test_check_names_what_is_missing(store: JournaledStore, delayq: Delayq) -> None:
     """A message that somebody deleted in Redis is missing, with exit code 1."""
     store.client.delete("delayq:{q}:due", "delayq:{q}:backup")
-    assert "queue q: 1 messages compared, 1 missing in Redis, such as near" in delayq("journal", "check", code=1).stdout
+    assert "queue q: 1 message compared, 1 missing in Redis, such as near" in delayq("journal", "check", code=1).stdout
     [found] = delayq("journal", "check", "--json", code=1).stdout.splitlines()
     assert json.loads(found)["missing_ids"] == ["near"]
 
@@ -167,10 +167,10 @@ def test_check_names_what_is_missing(store: JournaledStore, delayq: Delayq) -> N
 def test_trim_deletes_what_has_left(store: JournaledStore, delayq: Delayq) -> None:
     """Rows behind the watermark and older than the retention go; what waits stays."""
     store.journal.set_watermarks(clock_ms(store.client) + 2 * DAY_MS, {})
-    assert delayq("journal", "trim", "--dry-run").stdout == "1 rows would be deleted\n"
+    assert delayq("journal", "trim", "--dry-run").stdout == "1 row would be deleted\n"
     assert "give --yes" in delayq("journal", "trim", code=2).stderr
     assert noted(store) == []
-    assert delayq("journal", "trim", "--yes").stdout == "1 rows deleted\n"
+    assert delayq("journal", "trim", "--yes").stdout == "1 row deleted\n"
     assert noted(store) == [("journal trim", 1, {"deleted": 1})]
     assert [row.id for row in store.journal.browse("q")] == ["far"]
 

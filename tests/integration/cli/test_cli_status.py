@@ -144,7 +144,7 @@ def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -
     rows = [line.split() for line in text.splitlines() if line.startswith("host ")]
     assert rows[0] == ["host", "2", "2", "ended:", "these", "go", "back", "other"]
     assert (rows[1][:3], rows[1][-3:]) == (["host", "1", "1"], ["left", "q,", "ü"])
-    assert "1 messages are in the hands of consumers on the stock transport" in text
+    assert "1 message is in the hands of consumers on the stock transport" in text
     assert "3 messages are in the hands of consumers that nobody knows: `delayq repair` gives them back" in text
     raw_client.lpush("other", "{}")
     of_queue = json.loads(run(broker, "status", "--json", "other").stdout)

@@ -77,7 +77,7 @@ def test_a_destructive_command_asks_and_takes_a_yes(proj: Proj) -> None:
         process.read_until("[y/N]")
         process.type("y")
         assert process.wait() == 0
-        assert "queue orders: 1 delayed messages removed" in process.script
+        assert "queue orders: 1 delayed message removed" in process.script
     assert _waiting(proj) == set()
 
 

@@ -167,7 +167,7 @@ def test_a_poison_task_ends_among_the_dead_letters(make_proj: MakeProj) -> None:
     assert [run["deaths"] for run in proj.runs(name="poison")] == [None, 1]
     until(lambda: "1 went to the dead letters in 'graves', because of delivery_limit=2" in lives.log)
     listed = proj.celery("delayq", "dead-letters", "list")
-    assert "queue graves: 1 dead letters" in listed
+    assert "queue graves: 1 dead letter" in listed
     assert sent.id in listed
     assert "2 consumers died with it in their hands" in listed
     proj.celery("delayq", "dead-letters", "replay", "--all")

@@ -46,11 +46,11 @@ def test_a_running_step_is_told_from_an_unknown_id(make_proj: MakeProj) -> None:
     run(proj.server, "run-now", sent.id)
     proj.await_runs(2)
     result = run(proj.server, "cancel", "--yes", sent.id, "unknown")
-    assert result.stdout == f"{sent.id}: not waiting, but its delay chain takes no further step\n"
+    assert result.stdout == f"{sent.id}: not waiting, but the delay chain takes no further step\n"
     assert result.stderr == "unknown: not waiting\n"
     assert lines(proj.server, "cancel", "--yes", sent.id) == [{"id": sent.id, "outcome": "chain_ended"}]
     assert run(proj.server, "cancel", "--yes", "-", stdin=f"{sent.id}\nunknown\n").stdout == (
-        "1 not waiting, but its delay chain takes no further step, 1 not waiting\n"
+        "1 not waiting, but the delay chain takes no further step, 1 not waiting\n"
     )
     assert cancel(proj.app, [sent.id, "unknown"]) == {sent.id: "chain_ended", "unknown": "not_delayed"}
     proj.journal.rpush(f"fail {sent.id}", 1)

@@ -112,9 +112,9 @@ def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Re
     raw_client.zrem(source.keys.due("q"), "i2")
     result = run(broker, "convert", "q", "--to", "list", code=1)
     assert result.stdout == "queue q: 2 messages moved to the form 'list'\n"
-    assert "queue 'q': 1 index entries without a body are removed; these messages are lost" in result.stderr
-    assert "queue 'q': 1 bodies without an index entry are left in the form 'hash'" in result.stderr
-    assert "`delayq repair` finds their due times" in result.stderr
+    assert "queue 'q': 1 index entry without a body is removed; this message is lost" in result.stderr
+    assert "queue 'q': 1 body without an index entry is left in the form 'hash'" in result.stderr
+    assert "`delayq repair` finds the due times" in result.stderr
     run(broker, "-o", "backup=list", "repair", "--yes", "q")
     assert run(broker, "convert", "q", "--to", "list").stdout == "queue q: 1 message moved to the form 'list'\n"
 

@@ -148,7 +148,7 @@ def test_repair_brings_what_a_killed_command_left(proj: Proj) -> None:
     assert (proj.delayed("old"), proj.delayed("new")) == (0, 0)
     with proj.connection() as connection:
         [found] = look("moves", proj.app, connection.default_channel.store)
-    assert found.found.startswith("20 messages are on their way")
+    assert found.found.startswith("20 messages are on the way")
     assert found.found.endswith("old to new")
     [dry] = lines(proj.server, *_form(proj), "repair", "--dry-run", "--json", code=1)
     assert (dry["queue"], dry["moving"], dry["mended"]) == ("old", 20, False)

@@ -227,7 +227,7 @@ def test_nothing_is_mended_unasked(broker: PrivateRedis, store: DelayStore) -> N
         shell.read_until("Mend this on")
         shell.type("y")
         assert shell.wait() == 0
-        assert "indexed by the due time that is kept, or the eta that they have" in shell.script
+        assert "indexed by the due time that is kept, or by the eta" in shell.script
     assert delivered(store) == expected()
     run(broker, "repair")
 

@@ -121,7 +121,7 @@ def test_a_note_that_cannot_be_read_is_named_and_left_alone(broker: PrivateRedis
     left_behind(store, "q")
     store.client.hset(UNACKED, f"{ME}.1", "no note")
     done = run(broker, "repair", "--yes", code=1)
-    assert done.stderr == f"1 notes of messages in hand cannot be read, among them {ME}.1\n"
+    assert done.stderr == f"1 note of messages in hand cannot be read, such as {ME}.1\n"
     assert store.client.hkeys(UNACKED) == [f"{ME}.1".encode()]
     assert numbers(store, "q") == [3, 1, 4]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from celery_ext.cli.output import table
+from celery_ext.cli.output import number_of, table
 from celery_ext.delays.durations import in_words
 
 
@@ -28,6 +28,12 @@ def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None
 def test_a_plain_duration_has_no_direction() -> None:
     """A plain duration says how long, not when."""
     assert in_words(-3.2, plain=True) == "3.2s"
+
+
+def test_one_thing_is_counted_in_the_singular() -> None:
+    """One thing has the words for one, and none or many have those for many, by default with an s."""
+    assert [number_of(count, "row") for count in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
+    assert [number_of(count, "task is", "tasks are") for count in (1, 2)] == ["1 task is", "2 tasks are"]
 
 
 def test_a_table_is_as_wide_as_its_cells() -> None:

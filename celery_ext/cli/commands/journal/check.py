@@ -8,7 +8,7 @@ import click
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.commands.journal.opened import opened, refuse_other
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.progress import by_row, with_progress
 from celery_ext.cli.queues import queues_argument
 from celery_ext.cli.status.journal import losses, values_of
@@ -66,7 +66,7 @@ def _by_queue(pages: "Iterable[Checked | None]") -> dict[str, dict[str, Any]]:
 
 
 def _text(queue: str, values: dict[str, Any]) -> str:
-    said = [f"queue {escaped(queue)}: {values['looked']:,} messages compared"]
+    said = [f"queue {escaped(queue)}: {number_of(values['looked'], 'message')} compared"]
     for kind, where in (("missing", "missing in Redis"), ("unknown", "not in the journal")):
         if count := values[kind]:
             ids = ", ".join(map(escaped, values[f"{kind}_ids"]))

@@ -6,7 +6,7 @@ from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.commands.journal.opened import by_page, opened
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import json_line
+from celery_ext.cli.output import json_line, number_of
 from celery_ext.cli.progress import with_progress
 
 
@@ -34,4 +34,4 @@ def move(broker: CliBroker, target: str, in_use: bool, as_json: bool) -> None:
         if as_json:
             click.echo(json_line({"rows": count, "target": to.url}))
         else:
-            click.echo(f"{count:,} rows moved from {store.journal.url} to {to.url}")
+            click.echo(f"{number_of(count, 'row')} moved from {store.journal.url} to {to.url}")

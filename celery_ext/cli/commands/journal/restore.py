@@ -10,7 +10,7 @@ from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.commands.journal.opened import opened, refuse_other
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import json_line
+from celery_ext.cli.output import json_line, number_of
 from celery_ext.cli.param_types import MOMENT, Moment
 from celery_ext.cli.progress import by_row, with_progress
 from celery_ext.cli.stderr import print_stderr
@@ -68,7 +68,7 @@ def restore(
             return
         count = sum(store.journal.count_lost(loss.epoch) for loss in losses)
         if not dry_run:
-            confirm(f"Restore about {count:,} messages for {broker_in_words(connection)}?", yes=yes)
+            confirm(f"Restore about {number_of(count, 'message')} for {broker_in_words(connection)}?", yes=yes)
         given = {
             "queues": queues,
             "from_ms": due_from.at(store.now_ms()) if due_from else -inf,
@@ -105,12 +105,13 @@ def _restore(store: "JournaledStore", given: dict[str, Any], total: int, done: C
 
 
 def _text(done: Counter[str], *, dry_run: bool) -> str:
-    parts = [f"{done['restored']:,} {'would wait' if dry_run else 'wait'} again"]
+    one, many = ("would wait", "would wait") if dry_run else ("waits", "wait")
+    parts = [f"{number_of(done['restored'], one, many)} again"]
     for name, words in (
         ("skipped", "overdue and left away"),
-        ("dead_letters", "overdue and dead letters"),
+        ("dead_letters", "overdue and sent to the dead letters"),
         ("in_redis", "still in Redis"),
     ):
         if done[name]:
             parts.append(f"{done[name]:,} {words}")
-    return f"{done['looked']:,} messages looked at: {', '.join(parts)}"
+    return f"{number_of(done['looked'], 'message')} looked at: {', '.join(parts)}"

@@ -6,7 +6,7 @@ from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.commands.journal.opened import by_page, opened
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import json_line
+from celery_ext.cli.output import json_line, number_of
 from celery_ext.cli.progress import with_progress
 from celery_ext.delays.durations import in_words
 
@@ -28,7 +28,8 @@ def trim(broker: CliBroker, dry_run: bool, yes: bool, as_json: bool) -> None:
         if not dry_run and count:
             age = in_words(retention_s, plain=True)
             confirm(
-                f"Delete {count:,} rows of messages that left more than {age} ago from {store.journal.url}?", yes=yes
+                f"Delete {number_of(count, 'row')} of messages that left more than {age} ago from {store.journal.url}?",
+                yes=yes,
             )
             from celery_ext.journal.upkeep import trim as pages_of
 
@@ -39,4 +40,4 @@ def trim(broker: CliBroker, dry_run: bool, yes: bool, as_json: bool) -> None:
         if as_json:
             click.echo(json_line({"rows": count, "dry_run": dry_run}))
         else:
-            click.echo(f"{count:,} rows {'would be ' if dry_run else ''}deleted")
+            click.echo(f"{number_of(count, 'row')} {'would be ' if dry_run else ''}deleted")
