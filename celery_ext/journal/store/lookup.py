@@ -95,6 +95,7 @@ class JournaledLookup(Lookup):
         asked = [(self._as_in_redis(messages[at][0]), messages[at][1]) for at in in_redis]
         for at, word in zip(in_redis, super().discard(queue, asked) if asked else [], strict=True):
             words[at] = "cancelled" if words[at] == "cancelled" else word
+        self._delete_rows_behind(queue, [messages[at][0] for at in in_redis if words[at] == "cancelled"])
         return words
 
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
@@ -245,6 +246,13 @@ class JournaledLookup(Lookup):
             bodies = {(one.queue, one.body) for one in removed}
             rows = [row.seq for row in self._journal.get(ids, None) if (row.queue, row.body) in bodies]
             self._claimed(self._journal.delete_rows(rows, None) if rows else [])
+
+    def _delete_rows_behind(self, queue: str, removed: Sequence[Waiting]) -> None:
+        """Deletes rows of messages that were removed from Redis: those marked, or moved, since they were looked for."""
+        if removed:
+            rows = self.rows_of(queue, [self._as_in_redis(message) for message in removed], at_any_time=True)
+            left = [row.seq for row in rows if row]
+            self._claimed(self._journal.delete_rows(left, None) if left else [])
 
     def _note_end(self, chain: str) -> None:
         ttl_ms = round(self._client.options.cancelled_ttl * 1000)

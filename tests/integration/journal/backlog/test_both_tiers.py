@@ -140,3 +140,31 @@ def test_a_message_that_leaves_between_two_steps_of_a_cancel_is_cancelled_once(
     assert change(late, theirs, Action("cancel")) == {"gone": 1}
     assert words == ["sent_away"]
     assert everything(make_journaled, journal) == [*by_id.browse(store, "q")] == []
+
+
+def test_of_a_message_that_is_promoted_while_it_is_cancelled_no_row_is_left(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, journal: str
+) -> None:
+    """A promoter marks the row between two steps of a cancel: a restore brings no message back that was cancelled."""
+    store, due_ms = sent(make_journaled, journal)
+    promoter = Promoter(make_journaled(journal=journal, journal_lead=90 * DAY_MS / 1000)).beat()
+    assert [*by_id.reschedule(store, ["i"], due_ms)] == [("i", "rescheduled")]
+    snapshot = read(store)
+    during(store.lookup, "get", promoter.round, monkeypatch)
+    assert change(store, snapshot, Action("cancel")) == {"cancelled": 1}
+    assert store.journal.get(["i"], None) == everything(make_journaled, journal) == []
+
+
+def test_of_a_message_that_is_put_off_while_it_is_cancelled_no_row_is_left(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, journal: str
+) -> None:
+    """Another caller has put the row off, and not yet its message: the cancel takes both."""
+    store, due_ms = sent(make_journaled, journal)
+    for time_ms in (due_ms, due_ms - 29 * DAY_MS - 12 * HOUR_MS):  # to the journal and back, so that it has a row
+        assert [*by_id.reschedule(store, ["i"], time_ms)] == [("i", "rescheduled")]
+    other, outcomes = make_journaled(journal=journal), list[dict[str, int]]()
+    snapshot = read(other)
+    during(store.journal, "follow", lambda: outcomes.append(change(other, snapshot, Action("cancel"))), monkeypatch)
+    assert [*by_id.reschedule(store, ["i"], due_ms)] == [("i", "not_delayed")]
+    assert outcomes == [{"cancelled": 1}]
+    assert store.journal.get(["i"], None) == everything(make_journaled, journal) == []
