@@ -200,7 +200,7 @@ def _change(
     for part in _parts(ids):
         outcomes: dict[str, Outcome] = {}
         left: Sequence[str] = part
-        missed: set[str] = set()
+        missed: set[tuple[str, str]] = set()
         while left:  # once more for messages that another client has just changed or moved to the other form of backup
             left = _change_once(store.lookup.get(queues, left), due_ms, eta_ms, change, outcomes, missed)
         yield from ((task_id, outcomes.get(task_id, "not_delayed")) for task_id in part)
@@ -212,12 +212,13 @@ def _change_once(
     eta_ms: float | None,
     change: Callable[[str, list[Change]], list[str]],
     outcomes: dict[str, Outcome],
-    missed: set[str],
+    missed: set[tuple[str, str]],
 ) -> list[str]:
     """Changes the messages found, and notes in ``outcomes`` what became of their tasks.
 
-    Notes in ``missed`` the ids whose message is no longer where it was found. Returns the ids to look up once more:
-    another client has changed their message meanwhile, or it is missed for the first time.
+    Notes in ``missed`` the ids whose message is no longer where it was found, and its form of backup there. Returns the
+    ids to look up once more: another client has changed their message meanwhile, or it is missed in this form for the
+    first time.
     """
     by_queue: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
     for identity, messages in found.items():
@@ -230,13 +231,14 @@ def _change_once(
                 outcomes.setdefault(identity, "unreadable")
     changed = []
     for queue, changes in by_queue.items():
-        for (identity, _), word in zip(changes, change(queue, [wanted for _, wanted in changes]), strict=True):
-            if word == "changed" or (word == "not_delayed" and identity not in missed):
+        words = change(queue, [wanted for _, wanted in changes])
+        for (identity, (message, _, _)), word in zip(changes, words, strict=True):
+            if word == "changed" or (word == "not_delayed" and (identity, message.backup) not in missed):
                 changed.append(identity)
             elif word != "not_delayed":
                 outcomes[identity] = word  # type: ignore[assignment]  # the words of the Lua scripts
             if word == "not_delayed":
-                missed.add(identity)
+                missed.add((identity, message.backup))
     return list(dict.fromkeys(changed))  # each id once: looking it up finds all its messages
 
 

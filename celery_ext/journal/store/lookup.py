@@ -44,7 +44,11 @@ class JournaledLookup(Lookup):
         names = set(queues)
         # Before Redis: a message that is promoted meanwhile is seen there.
         rows = [row for row in self._journal.get(ids) if row.queue in names] if ids else []
-        return _merged(super().get(queues, ids), [row.waiting for row in rows])
+        found = _merged(super().get(queues, ids), [row.waiting for row in rows])
+        missing = [identity for identity in ids if identity not in found]
+        # And behind Redis: one that has left Redis for the journal meanwhile is seen here.
+        left = [row for row in self._journal.get(missing) if row.queue in names] if missing else []
+        return found | _merged({}, [row.waiting for row in left])
 
     def cancel(
         self,
@@ -75,7 +79,9 @@ class JournaledLookup(Lookup):
         for queue in {row.queue for row in taken}:
             tally(self._client, self._keys, queue, "cancel", sum(row.queue == queue for row in taken))
         count_cancelled(self._client, self._keys, job, [row for row in (*taken, *lost) if row.id not in in_redis])
-        return found
+        missing = [identity for identity in ids if identity not in found]
+        left = dict.fromkeys(row.id for row in self._journal.get(missing)) if missing else ()
+        return self.cancel(queues, list(left), found, job=job)  # of messages that have left Redis meanwhile
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""
@@ -179,14 +185,17 @@ class JournaledLookup(Lookup):
             super().discard(row.queue, [(self._as_in_redis(row.waiting), "")])
 
     def replace(self, queue: str, row: Row | None, change: Change) -> str:
-        """Changes a message that waits in the journal, for a queue: its own or another. Returns the word for it."""
+        """Changes a message that waits in the journal, for a queue: its own or another. Returns the word for it.
+
+        ``changed`` says that its row was changed, marked or deleted since the message was read.
+        """
         if row is None:
-            return "not_delayed"
+            return "changed"
         if self._promotion.claim_rows([row])[row.seq] == "pushed":  # it is in Redis by now, or has left it
             return "not_delayed"
         [seq] = self._journal.replace([(row.seq, self.addition(queue, change, row))])
         if seq is None:
-            return "not_delayed"
+            return "changed"
         # Again, because a promoter may have dropped the claim before the row was replaced.
         if self._promotion.claim_rows([row])[row.seq] == "pushed":
             if super().discard(row.queue, [(self._as_in_redis(row.waiting), "")]) != ["cancelled"]:

@@ -27,7 +27,7 @@ class JournaledMoving(Moving):
     def move_to(self, queue: str, to: str, moves: Sequence[Move]) -> list[str]:
         """Moves messages of one queue to another; see ``Moving.move_to``.
 
-        A message that a promoter brings to Redis meanwhile is ``not_delayed``: it is found there then.
+        A message that a promoter brings to Redis meanwhile is ``not_delayed`` or ``changed``: it is found there then.
         """
         self._keys.check_queue(to)
         changes = [Change(message, message.due_ms, body) for message, body in moves]

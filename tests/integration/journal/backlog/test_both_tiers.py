@@ -31,9 +31,9 @@ def sent(make: MakeJournaled, journal: str) -> tuple[JournaledStore, float]:
     return store, now_ms + 30 * DAY_MS
 
 
-def during(owner: object, name: str, work: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
-    """Does some work once, behind an operation."""
-    real, owed = getattr(owner, name), [work]
+def during(owner: object, name: str, work: Callable[[], object], patch: pytest.MonkeyPatch, times: int = 1) -> None:
+    """Does some work behind the first calls of an operation."""
+    real, owed = getattr(owner, name), [work] * times
 
     def then(*args: Any, **keywords: Any) -> Any:
         found = real(*args, **keywords)
@@ -168,3 +168,42 @@ def test_of_a_message_that_is_put_off_while_it_is_cancelled_no_row_is_left(
     assert [*by_id.reschedule(store, ["i"], due_ms)] == [("i", "not_delayed")]
     assert outcomes == [{"cancelled": 1}]
     assert store.journal.get(["i"], None) == everything(make_journaled, journal) == []
+
+
+@pytest.mark.parametrize("operation", ["cancel", "reschedule", "run_now"])
+def test_a_message_that_leaves_redis_while_it_is_looked_for_is_found(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, journal: str, operation: str
+) -> None:
+    """The journal is looked at before the message waits there, and Redis when it has left: it is found all the same."""
+    mover, due_ms = sent(make_journaled, journal)
+    store = make_journaled(journal=journal)
+    step = "delete" if operation == "cancel" else "get"
+    during(store.journal, step, lambda: [*by_id.reschedule(mover, ["i"], due_ms)], monkeypatch)
+    if operation == "cancel":
+        assert [one.outcome for one in by_id.cancel(store, ["i"])] == ["cancelled"]
+    elif operation == "reschedule":
+        assert [*by_id.reschedule(store, ["i"], due_ms + DAY_MS)] == [("i", "rescheduled")]
+    else:
+        assert [*by_id.run_now(store, ["i"])] == [("i", "transferred")]
+    left = [due_ms + DAY_MS] if operation == "reschedule" else []
+    assert [one.due_ms for one in by_id.browse(store, "q")] == left
+    assert everything(make_journaled, journal) == ["i"] * len(left)
+
+
+def test_a_message_that_others_change_again_and_again_is_moved(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, journal: str
+) -> None:
+    """Other callers move the message each time it has been read: no caller takes it for one that does not wait."""
+    other, due_ms = sent(make_journaled, journal)
+    store, times = make_journaled(journal=journal), iter(range(1, 9))
+    moved: list[object] = []
+
+    def moves() -> None:
+        moved.extend(by_id.reschedule(other, ["i"], due_ms + next(times) * DAY_MS))
+
+    moves()
+    during(store.lookup, "get", moves, monkeypatch, 3)
+    assert [*by_id.reschedule(store, ["i"], due_ms)] == [("i", "rescheduled")]
+    assert moved == [("i", "rescheduled")] * 4
+    assert [one.due_ms for one in by_id.browse(store, "q")] == [due_ms]
+    assert everything(make_journaled, journal) == ["i"]
