@@ -36,20 +36,20 @@ def test_tasks_that_change_nothing_are_read_once(
 
 def test_a_task_that_changes_what_waits(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     """A running task may cancel others, move them before or behind others, send them, or let them run with the next."""
-    ids = [shop.remind.apply_async((n,), countdown=60 + n, queue=f"q{n % 3}").id for n in range(10)]
+    ids = [shop.remind.apply_async((n,), countdown=60 * (60 + n), queue=f"q{n % 3}").id for n in range(10)]
 
     @shop.app.task(shared=False, name="shop.change")
     def change() -> None:
         assert celery_ext.cancel(shop.app, ids[2]) == "cancelled"
-        assert celery_ext.reschedule(shop.app, ids[9], countdown=1.5) == "rescheduled"
-        assert celery_ext.reschedule(shop.app, ids[4], countdown=600) == "rescheduled"
+        assert celery_ext.reschedule(shop.app, ids[9], countdown=90) == "rescheduled"
+        assert celery_ext.reschedule(shop.app, ids[4], countdown=36_000) == "rescheduled"
         assert celery_ext.run_now(shop.app, ids[7]) == "transferred"
-        shop.remind.apply_async(("sent",), countdown=2.2)
+        shop.remind.apply_async(("sent",), countdown=132)
 
-    change.apply_async(countdown=60.5)
-    delayed_tasks.advance("70s")
+    change.apply_async(countdown=60 * 60.5)
+    delayed_tasks.advance("70m")
     assert shop.done == [0, 7, 1, 9, "sent", 3, 5, 6, 8]
-    delayed_tasks.advance("1h")
+    delayed_tasks.advance("12h")
     assert shop.done[-1] == 4
     assert not delayed_tasks.waiting()
 

@@ -1,5 +1,6 @@
 """Waiting tasks that are cancelled, rescheduled, revoked or run now, and delay chains, by the library's own API."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def test_a_rescheduled_task_runs_at_its_new_time(delayed_tasks: DelayedTasks, sh
     late, now = (shop.remind.apply_async((n,), countdown=3600) for n in range(2))
     delayed_tasks.advance("30m")
     assert celery_ext.reschedule(shop.app, late, countdown=7200) == "rescheduled"
-    assert delayed_tasks.has(task_id=late.id, in_="2h")
+    assert delayed_tasks.has(task_id=late.id)
     assert celery_ext.run_now(shop.app, now) == "transferred"
     assert shop.done == []
     delayed_tasks.run_due()
@@ -58,10 +59,11 @@ def test_what_is_selected_is_changed(delayed_tasks: DelayedTasks, shop: Shop, ca
     odd, even = (celery_ext.select(shop.app, task="shop.*", args={"0": n}) for n in (1, 0))
     assert (odd.count(), len(list(even))) == (600, 600)
     assert odd.cancel() == {"cancelled": 600}
-    assert even.reschedule(countdown=60) == {"rescheduled": 600}
-    assert delayed_tasks.has("shop.remind", in_="1m", args=(0,), count=600)
+    soon = delayed_tasks.now + timedelta(minutes=1)
+    assert even.reschedule(eta=soon) == {"rescheduled": 600}
+    assert delayed_tasks.has("shop.remind", at=soon, args=(0,), count=600)
     assert celery_ext.select(shop.app).run_now() == {"transferred": 600}
-    assert not delayed_tasks.waiting(in_="1m")
+    assert not delayed_tasks.waiting()
     assert [record.audit["count"] for record in caplog.records if hasattr(record, "audit")] == [600, 600, 600]
 
 
@@ -154,10 +156,10 @@ def test_transport_options_of_the_app_hold(delayed_tasks: DelayedTasks, shop: Sh
 def test_many_calls_at_once_wait_too(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     """``send_many`` sends by the clock of the test."""
     delayed_tasks.advance("1h")
-    calls = [celery_ext.Call((n,), countdown=60 + n) for n in range(5)]
+    calls = [celery_ext.Call((n,), countdown=60 * (60 + n)) for n in range(5)]
     assert celery_ext.send_many(shop.app, shop.remind, calls) == 5
     assert delayed_tasks.has("shop.remind", count=5)
-    delayed_tasks.advance(62)
+    delayed_tasks.advance("62m")
     assert shop.done == [0, 1, 2]
 
 
