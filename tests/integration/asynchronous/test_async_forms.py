@@ -82,8 +82,8 @@ def test_workers_run_what_async_functions_send(proj: Proj) -> None:
     result = asyncio.run(work())
     proj.worker()
     assert {run["value"] for run in proj.await_runs(6)} == {"one", *range(5)}
-    assert result.get(timeout=10) == "one"
-    assert proj.app.AsyncResult(ids[3]).get(timeout=10) == 3
+    assert result.get(timeout=30) == "one"
+    assert proj.app.AsyncResult(ids[3]).get(timeout=30) == 3
 
 
 def test_more_than_a_page_is_listed(proj: Proj) -> None:

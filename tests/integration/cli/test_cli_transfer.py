@@ -44,7 +44,7 @@ def test_the_roll_back_delivers_what_waits_under_a_key_prefix(make_proj: MakePro
         proj.await_runs(1, value="before")
     finally:
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     assert json.loads(proj.celery("delayq", "status", "--json"))["queues"][0]["delayed"] == 0
 
 
@@ -63,7 +63,7 @@ def test_a_transfer_worker_of_its_own_delivers_and_stops_cleanly(proj: Proj) -> 
         proj.send("record", countdown=1)
         proj.await_runs(1)
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0
@@ -124,7 +124,7 @@ def test_a_transfer_worker_looks_after_queues_that_it_is_given(proj: Proj, known
         assert not client.exists("not ours")
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +196,10 @@ def test_a_transfer_worker_stops_while_nobody_answers(own_server: PrivateRedis) 
     """SIGTERM ends it at once, although it waits for an answer, and that wait ends by itself too."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
-        with start_transfer(url) as process:
+        with start_transfer(url, "-o", "redis_timeout=600") as process:
             silent.accept()
             process.terminate()
-            assert process.wait(3) == 0
+            assert process.wait(60) == 0
         read_until(
             start_transfer(url, "-o", "redis_timeout=0.3"), "Redis cannot be used, delayed messages wait: Timeout"
         )

@@ -39,7 +39,7 @@ def test_workers_answer_revoke_and_send_events(clustered: Proj, workers: list[Wo
         until(lambda: any(event["type"] == "task-succeeded" and event["uuid"] == done.id for event in seen))
     waiting = clustered.send("record", "waits", queue="q0", countdown=3600)
     kept = clustered.send("record", "kept", queue="q1", countdown=3600)
-    scheduled = clustered.app.control.inspect(timeout=5).scheduled()
+    scheduled = clustered.app.control.inspect([worker.node for worker in workers], timeout=30).scheduled()
     found = {node: [task["request"]["id"] for task in tasks] for node, tasks in scheduled.items()}
     assert found == {workers[0].node: [waiting.id], workers[1].node: [kept.id]}
     clustered.app.control.revoke(waiting.id)

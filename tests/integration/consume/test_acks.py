@@ -79,4 +79,4 @@ def test_rejected_and_lost_tasks_come_again_without_their_countdown(proj: Proj) 
     for first, *more in runs.values():
         assert first["at"] >= due
         assert all(run["at"] < first["at"] + 3 for run in more)
-    assert sent["lost"].get(timeout=10) is None
+    assert sent["lost"].get(timeout=30) is None

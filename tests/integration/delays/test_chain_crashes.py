@@ -96,7 +96,7 @@ def test_a_restarted_redis_knows_the_step(make_proj: MakeProj) -> None:
         before = waiting_step(proj, sent.id, 1)
         proj.await_answers()
         # A worker that loses Redis amid a task may forget that its pool is free by then.
-        until(lambda: proj.app.control.inspect(timeout=5).active() == {worker.node: []})
+        until(lambda: proj.app.control.inspect([worker.node], timeout=5).active() == {worker.node: []})
         server.stop(signal.SIGKILL)
         server.start()
         assert waiting_step(proj, sent.id, 1).message == before.message

@@ -363,5 +363,5 @@ def test_workers_run_what_is_published_fast(proj: Proj) -> None:
     proj.worker()
     runs = proj.await_runs(20)
     assert {run["id"]: run["value"] for run in runs} == {result.id: at for at, result in enumerate(results)}
-    assert results[7].get(timeout=10) == 7
+    assert results[7].get(timeout=30) == 7
     until(lambda: len(proj.runs()) == 20)

@@ -86,7 +86,9 @@ def test_workers_consume_all_parts_also_of_retries_and_of_publishers_that_know_o
     runs = proj.await_runs(len(ids) + 4)
     assert sorted({run["id"] for run in runs}) == sorted([*ids, "unspread", "flaky"])
     assert {run["queue"] for run in runs} == {"orders"}
-    consumed = {queue["name"] for queue in proj.app.control.inspect(timeout=5).active_queues()[worker.node]}
+    consumed = {
+        queue["name"] for queue in proj.app.control.inspect([worker.node], timeout=30).active_queues()[worker.node]
+    }
     assert consumed == {"orders", *ORDERS.parts}
 
 

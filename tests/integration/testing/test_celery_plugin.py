@@ -50,7 +50,7 @@ TEST = """
         assert [ran.state for ran in delayed_tasks.ran] == ["RETRY", "RETRY"]
         assert not result.ready()
         delayed_tasks.advance("1m")
-        assert result.get(timeout=10) is {in_main_thread}
+        assert result.get(timeout=30) is {in_main_thread}
 """
 
 

@@ -103,7 +103,7 @@ def test_the_worker_runs_what_comes_due(works: Works, delayed: DelayedTasks) -> 
     assert works.done == []
     delayed.advance("20m")
     assert works.done == [(2, True), (1, True)]
-    assert (early.get(timeout=10), late.get(timeout=10)) == (2, 1)
+    assert (early.get(timeout=30), late.get(timeout=30)) == (2, 1)
 
 
 def test_what_a_task_sends_is_waited_for(works: Works, delayed: DelayedTasks) -> None:

@@ -55,7 +55,7 @@ def test_a_killed_leader_is_stood_in_for_at_once(make_proj: MakeProj) -> None:
     assert proj.delayed() > 0
 
     _await_each_once(proj, dues)
-    until(lambda: _leader(proj) in {worker.process.pid for worker in others}, 10, "another one leads")
+    until(lambda: _leader(proj) in {worker.process.pid for worker in others}, what="another one leads")
 
 
 def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
@@ -69,7 +69,7 @@ def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
     dues = _send_spread(proj, 40, first_s=1, every_s=0.05)
     proj.await_runs(5)
     assert first.stop() == 0
-    until(lambda: _leader(proj) == second.process.pid, 20, "the other one leads")
+    until(lambda: _leader(proj) == second.process.pid, what="the other one leads")
     _await_each_once(proj, dues)
 
 

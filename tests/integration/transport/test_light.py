@@ -77,7 +77,7 @@ def test_workers_run_light_messages(make_proj: MakeProj) -> None:
     chain(proj.app.signature("proj.add", (1, 2)), proj.app.signature("proj.add", (3,)).set(countdown=1)).apply_async()
     proj.worker()
     proj.await_runs(4, name="record")
-    assert {result.get(timeout=10) for result in results} == {LONG["payload"]}
+    assert {result.get(timeout=30) for result in results} == {LONG["payload"]}
     assert [run["value"] for run in proj.await_runs(2, name="add")] == [3, 6]
     proj.await_runs(2, name="flaky")
 
@@ -109,7 +109,7 @@ def test_plain_messages_and_protocol_1_are_light_too(redis_server: PrivateRedis)
         queue = connection.SimpleQueue("plain")
         for content in ({"a": "ü"}, "text", b"\xff\x00"):
             queue.put(content)
-            assert queue.get(timeout=5).payload == content
+            assert queue.get(timeout=30).payload == content
     app = light_app(redis_server, task_protocol=1)
     app.send_task("some.task", (1,), eta=ETA, task_id="one")
     found = get(app, "one")

@@ -80,7 +80,7 @@ def test_what_was_removed_before_the_connection_was_lost_is_told(
         with pytest.raises(AnswerLost):
             cancel(proj.app, [told.id, lost.id])
     with pytest.raises(TaskRevokedError):
-        told.get(timeout=10)
+        told.get(timeout=30)
     assert lost.state == "PENDING"
 
 

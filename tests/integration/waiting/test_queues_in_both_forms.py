@@ -111,7 +111,7 @@ def test_a_worker_tells_and_revokes_both(proj: Proj) -> None:
     """Remote control names what waits in either form, and a revoke removes it."""
     worker = proj.worker(pool="solo")
     proj.await_answers()
-    inspect = proj.app.control.inspect([worker.node], timeout=10)
+    inspect = proj.app.control.inspect([worker.node], timeout=30)
     assert [each["request"]["id"] for each in inspect.scheduled()[worker.node]] == IDS
     assert {*inspect.query_task(*IDS[:2])[worker.node]} == {*IDS[:2]}
     proj.app.control.revoke(IDS[:4])

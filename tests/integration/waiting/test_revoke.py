@@ -52,7 +52,7 @@ def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
         until(lambda: proj.delayed() == 1)
         until(lambda: [task.state for task in tasks] == ["REVOKED"] * 5)
         with pytest.raises(TaskRevokedError):
-            tasks[0].get(timeout=5)
+            tasks[0].get(timeout=30)
         assert kept.state == "PENDING"
         until(lambda: sum(event["type"] == "task-revoked" for event in seen) >= 5)
         assert [worker.stop() for worker in workers] == [0, 0]
@@ -73,7 +73,7 @@ def test_revoke_and_inspect_in_every_pool(proj: Proj, pool: str) -> None:
     """In each pool a worker removes revoked tasks and tells of waiting ones, over the connections that it has."""
     worker = proj.worker(pool=pool)
     proj.await_answers()
-    inspect = proj.app.control.inspect(destination=[worker.node], timeout=10)
+    inspect = proj.app.control.inspect(destination=[worker.node], timeout=30)
 
     def revoke_one() -> None:
         task = proj.send("record", "x", countdown=60)
@@ -88,7 +88,7 @@ def test_revoke_and_inspect_in_every_pool(proj: Proj, pool: str) -> None:
     for _ in range(10):
         revoke_one()
     assert _sockets(worker.process.pid) <= before + 2
-    assert proj.send("record", "alive").get(timeout=10) == "alive"
+    assert proj.send("record", "alive").get(timeout=30) == "alive"
     assert worker.stop() == 0
     assert "Traceback" not in worker.log
 
@@ -195,7 +195,7 @@ def test_a_store_that_fails_costs_no_worker(proj: Proj) -> None:
     client.sadd("delayq:queues", "other")
     _revoke(proj, waiting)
     assert (proj.delayed(), waiting.state) == (0, "REVOKED")
-    assert proj.send("record", "alive").get(timeout=10) == "alive"
+    assert proj.send("record", "alive").get(timeout=30) == "alive"
     assert "Traceback" not in worker.log
 
 
@@ -206,7 +206,7 @@ def test_a_stock_worker_revokes_as_ever(make_proj: MakeProj) -> None:
     proj.await_answers()
     task = proj.send("record", "x", countdown=3)
     until(lambda: f"{task.id}] received" in worker.log)
-    inspect = proj.app.control.inspect(destination=[worker.node], timeout=10)
+    inspect = proj.app.control.inspect(destination=[worker.node], timeout=30)
     [told] = inspect.scheduled()[worker.node]
     assert told["request"]["hostname"] == worker.node
     [reply] = _revoke(proj, task)

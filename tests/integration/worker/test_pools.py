@@ -56,7 +56,7 @@ def test_transfer_goes_on_beside_a_long_solo_task(proj: Proj) -> None:
     until(lambda: proj.delayed("long") == 0)
     assert not long.ready()
     [third] = proj.await_runs(1, value="third")
-    assert long.get(timeout=10) is None
+    assert long.get(timeout=30) is None
     assert third["pid"] == solo.process.pid
 
 

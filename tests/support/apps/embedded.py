@@ -75,7 +75,7 @@ def forked() -> dict[str, Any]:
     worker = app.WorkController(pool="prefork", concurrency=1, ready_callback=lambda consumer: ready.set())
     Thread(target=worker.start, daemon=True).start()
     ready.wait(60)
-    inspect = app.control.inspect(timeout=10)
+    inspect = app.control.inspect([worker.hostname], timeout=10)
     report = {"retry": until(lambda: (inspect.scheduled() or {}).get(worker.hostname))}
     worker.terminate()
     return report
