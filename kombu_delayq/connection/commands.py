@@ -10,7 +10,7 @@ from redis import Redis
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.connection.replies import checked
-from kombu_delayq.connection.text import Command, as_sent
+from kombu_delayq.connection.text import Command, as_sent, packed
 
 
 class RedisCommands:
@@ -27,18 +27,23 @@ class RedisCommands:
         """Sends one command. Returns its reply as the Redis client reads it."""
         return self.redis.execute_command(*as_sent(command))
 
-    def ask_directly(self, *command: Any) -> Any:
+    def ask_directly(self, start: Command, *rest: Any) -> Any:
         """Sends one command as ``ask`` does, in less time. Returns its reply as it is.
+
+        Args:
+            start: Name and first arguments of the command, the same in many calls.
+            *rest: The other arguments: texts, bytes and integers.
 
         The client's own metrics do not see it. A tracer that has replaced ``execute_command`` does.
         """
         pool = self.redis.connection_pool
         if pools.has_nodes(pool) or _is_traced(self.redis):
-            return self.ask(*command)
+            return self.ask(*start, *rest)
+        command = [packed(start, rest)]
         connection: Any = pool.get_connection(*pools.OF_USE)
 
         def act() -> Any:
-            connection.send_packed_command(connection.pack_command(*as_sent(command)))
+            connection.send_packed_command(command)
             return connection.read_response()
 
         try:

@@ -1,5 +1,6 @@
 """Turns names, ids and commands into the bytes that Redis gets, and replies into text."""
 
+from functools import lru_cache
 from hashlib import sha1
 from typing import Any
 
@@ -15,6 +16,28 @@ def as_sent(command: Command) -> Command:
     """
     name, *args = command
     return name, *[as_bytes(argument) if isinstance(argument, str) else argument for argument in args]
+
+
+def packed(start: Command, rest: Command) -> bytes:
+    """Returns a command as it goes over the wire, in less time than the Redis client where many have the same start.
+
+    Args:
+        start: Name and first arguments: texts, bytes and integers. Their bytes are kept for the next command.
+        rest: The other arguments.
+
+    Source: RESP, an array of bulk strings; https://redis.io/docs/latest/develop/reference/protocol-spec/
+    """
+    return b"".join((b"*%d\r\n" % (len(start) + len(rest)), _packed_start(start), *map(_packed, rest)))
+
+
+@lru_cache(maxsize=1000)
+def _packed_start(start: Command) -> bytes:
+    return b"".join(map(_packed, start))
+
+
+def _packed(argument: str | bytes | int) -> bytes:
+    sent = b"%d" % argument if isinstance(argument, int) else as_bytes(argument)
+    return b"$%d\r\n%b\r\n" % (len(sent), sent)
 
 
 def as_text(reply: Any) -> str:

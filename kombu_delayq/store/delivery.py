@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
@@ -51,7 +52,9 @@ class Delivery(Heads):
         elif registers:
             _, reply, _ = self._client.send(self.offer_commands(queue, offers, expire_ms))
         else:
-            reply = self._client.run("offer", *self._offer_call(queue, offers, expire_ms))
+            reply = self._client.run_directly(
+                "offer", *self._offer_start(queue, expire_ms), *chain.from_iterable(offers)
+            )
         offered = Offered(as_text(reply[0]), *reply[1:])
         self._registry.note(queue, offered.place, registered=registers)
         return offered
@@ -65,11 +68,11 @@ class Delivery(Heads):
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
         lists = self._ready(queue)
-        command = ("LPUSH", lists[self._client.list_of_priority[offer.priority]], offer.body)
+        command = ("LPUSH", lists[self._client.list_of_priority[offer.priority]])
         if expire_ms:
-            self._client.send([command, *(("PEXPIRE", name, expire_ms) for name in lists)])
+            self._client.send([(*command, offer.body), *(("PEXPIRE", name, expire_ms) for name in lists)])
         else:
-            self._client.ask_directly(*command)
+            self._client.ask_directly(command, offer.body)
 
     def place(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None) -> Placed:
         """Writes messages to where they belong beside Redis, before Redis gets its part by commands.
@@ -240,11 +243,13 @@ class Delivery(Heads):
         return [*most, self._keys.counts(queue)]
 
     def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[Any], list[Any]]:
+        keys, args = self._offer_start(queue, expire_ms)
+        return keys, [*args, *chain.from_iterable(offers)]
+
+    def _offer_start(self, queue: str, expire_ms: int) -> tuple[list[Any], list[Any]]:
+        """Returns KEYS of the script ``offer``, and those of ARGV that are the same for all messages of a queue."""
         keys, announced = self._address(queue)
-        args: list[Any] = [*announced, expire_ms]
-        for offer in offers:
-            args += offer
-        return keys, args
+        return keys, [*announced, expire_ms]
 
     def _address_of(self, queue: str) -> tuple[list[Any], list[Any]]:
         """Returns the keys of a queue, and where and how its new heads are announced, as Redis gets them."""
