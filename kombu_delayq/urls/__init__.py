@@ -36,6 +36,7 @@ from kombu_delayq.urls.schemes import (
 
 __all__ = [
     "CLUSTER",
+    "CLUSTER_SCHEMES",
     "OUR_SCHEMES",
     "STOCK_SCHEMES",
     "describe",

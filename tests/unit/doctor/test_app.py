@@ -6,6 +6,7 @@ import pytest
 from celery import Celery
 
 import celery_ext
+from celery_ext.connection import bypasses
 from kombu_delayq.errors import DelayqError
 from tests.support.examining import app_with, levels, look
 
@@ -50,6 +51,15 @@ def test_traps_of_broker_urls_are_found(url: str, said: str) -> None:
     found = look("broker-url", app_with(broker_url=url))
     assert any(said in each.found + each.do and each.level == "error" for each in found), found
     assert not any("s3cr" in each.found + each.do for each in found)
+
+
+@pytest.mark.parametrize("transport", ["kombu_delayq.cluster:Transport", "kombu_delayq.transport:Transport"])
+def test_a_url_of_a_cluster_may_stand_beside_a_transport_of_ours(transport: str) -> None:
+    """Both lead to the transport for a cluster, so nothing is wrong, and a worker starts."""
+    app = app_with(broker_url="delayq+cluster://localhost:7001,localhost:7002/0", broker_transport=transport)
+    assert look("transport", app) == look("broker-url", app) == []
+    assert list(bypasses(app.conf)) == []
+    assert app.connection_for_write().transport.client.transport_cls == "kombu_delayq.cluster:Transport"
 
 
 def test_sentinels_need_the_name_of_a_primary() -> None:
