@@ -41,8 +41,11 @@ def examine(
         timeout_s: How long to wait for workers to answer, s.
     """
     subject = Subject(app)
+    said = []
     if app is not None:
-        yield from _make(subject, [check for check in checks if check.needs == (Needs.APP,)])
+        for finding in _make(subject, [check for check in checks if check.needs == (Needs.APP,)]):
+            said.append(finding.found)
+            yield finding
     left = [check for check in checks if Needs.APP not in check.needs]
     if not left:
         return
@@ -52,7 +55,10 @@ def examine(
             subject.store, subject.channel = open_store(connection), connection.default_channel
             answers = f"{connection.as_uri()} answers"
         except Exception as error:  # an error of any kind is a finding
-            yield from _without_broker(connection, error, left)
+            if str(error) not in said:  # a URL that cannot be used is found by a check of the app already
+                yield _no_broker(connection, error)
+            skipped = ", ".join(check.name for check in left)
+            yield Finding(Level.NOTICE, f"without a broker these were not checked: {skipped}", check=BROKER)
             return
         yield Finding(Level.OK, answers, check=BROKER)
         if any(check.asks for check in left):
@@ -110,18 +116,12 @@ def _can_be_made(check: Check, subject: Subject) -> bool:
     return Needs.WORKERS not in check.needs or subject.workers is not None
 
 
-def _without_broker(connection: Connection, error: Exception, left: Sequence[Check]) -> Iterator[Finding]:
+def _no_broker(connection: Connection, error: Exception) -> Finding:
+    """Returns why the broker cannot be used."""
     at = ""
     with suppress(Exception):  # a URL that cannot be read cannot be shown either; the error says what is wrong with it
         at = f"{connection.as_uri()}: "
-    yield Finding(
-        Level.ERROR,
-        at + _in_words(error),
-        *_mend_broker(error),
-        BROKER,
-    )
-    skipped = ", ".join(check.name for check in left)
-    yield Finding(Level.NOTICE, f"without it these were not checked: {skipped}", check=BROKER)
+    return Finding(Level.ERROR, at + _in_words(error), *_mend_broker(error), BROKER)
 
 
 def _mend_broker(error: Exception) -> tuple[str, str]:

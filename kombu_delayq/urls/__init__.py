@@ -251,6 +251,10 @@ def _parse(url: str) -> dict[str, Any]:
             "the broker URL cannot be read: what stands in the place of its port is no number. Write special "
             "characters of a password percent-encoded, such as %23 for # and %2F for /"
         ) from None
+    except KeyError as error:  # the one parameter whose value kombu looks up
+        raise InvalidBrokerURL(
+            f"the broker URL has ssl_cert_reqs={error.args[0]}; write required, optional or none"
+        ) from None
     return parsed
 
 

@@ -95,6 +95,15 @@ def test_a_broker_that_is_away_is_one_error() -> None:
     server.close()
 
 
+@pytest.mark.parametrize("url", ["delayq://localhost:abc/0", "delayqs://localhost:1/0?ssl_cert_reqs=bogus"])
+def test_a_url_that_cannot_be_used_is_one_error(url: str, make_proj: MakeProj) -> None:
+    """The check of the URL says what is wrong with it, and nothing says it again."""
+    report = json.loads(celery(make_proj(broker_url=url), "--json", code=1))
+    assert [each["check"] for each in report["findings"] if each["level"] == "error"] == ["broker-url"]
+    [skipped] = [each["found"] for each in report["findings"] if each["check"] == "broker"]
+    assert skipped.startswith("without a broker these were not checked: redis-version, ")
+
+
 def test_quiet_shows_what_is_bad_alone(broker: PrivateRedis) -> None:
     """The last line still counts all."""
     out = run(broker, "doctor", "--quiet", code=1).stdout

@@ -44,6 +44,7 @@ def test_a_transport_that_does_not_exist_is_named() -> None:
         ("redis://:s3cret@localhost/shop", "names the database 'shop', which is no number"),
         ("redis://:s3cr#et@localhost:6379/0", "has the character '#'"),
         ("delayq://a;delayqs://b", "a list of broker URLs must be all"),
+        ("delayqs://:s3cret@localhost?ssl_cert_reqs=bogus", "ssl_cert_reqs=bogus; write required, optional or none"),
     ],
 )
 def test_traps_of_broker_urls_are_found(url: str, said: str) -> None:
