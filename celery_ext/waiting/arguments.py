@@ -88,8 +88,11 @@ class Argument:
             return found == self.text or found == self.value
         if found is None or isinstance(found, (bool, int, float, list, tuple, dict)):
             return self.value is not NotImplemented and _is_equal(found, self.value)
-        # What the app's serializer makes of JSON, such as a UUID, a Decimal or a datetime.
-        shown = found.isoformat() if hasattr(found, "isoformat") else str(found)
+        # What the app's serializer makes of JSON, such as a UUID, a Decimal or a datetime; bytes are met as text.
+        if isinstance(found, bytes):
+            shown = found.decode(errors="backslashreplace")
+        else:
+            shown = found.isoformat() if hasattr(found, "isoformat") else str(found)
         if self.text in (shown, str(found)) or self.value in (shown, str(found)):
             return True
         return type(found) is type(self.value) and bool(found == self.value)

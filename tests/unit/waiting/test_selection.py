@@ -116,6 +116,13 @@ def test_a_uuid_is_found_as_text() -> None:
     assert not Selection(q="args.1=1.5").matches(task)
 
 
+@pytest.mark.parametrize("given", ["0=x-1", '0="x-1"', "0=b'x-1'", "1=\\xff", "1=b'\\xff'"])
+def test_bytes_are_found_as_text(given: str) -> None:
+    """Bytes, which JSON, YAML and msgpack may bring back, are found by their text, and as Python writes them."""
+    assert Argument.parse(given).is_in(task_of((b"x-1", b"\xff")))
+    assert not Argument.parse(given).is_in(task_of((b"x-2", b"\xfe")))
+
+
 @pytest.mark.parametrize(
     ("given", "shown", "expected"),
     [
