@@ -18,7 +18,7 @@ from kombu_delayq.store.viewing.figures import Figures
 #: Key of ``context.meta`` under which ``-q`` leaves its queues for the argument.
 _OPTION = "delayq.queues"
 #: How long the completion of a name may wait for the broker, in s.
-COMPLETION_S = 1.0
+_COMPLETION_S = 1.0
 
 
 def complete_queue(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -36,10 +36,10 @@ def complete(context: click.Context, incomplete: str, names: Callable[[DelayStor
     """
 
     def find() -> list[str]:
-        timeouts = {"socket_connect_timeout": COMPLETION_S, "socket_timeout": COMPLETION_S}
+        timeouts = {"socket_connect_timeout": _COMPLETION_S, "socket_timeout": _COMPLETION_S}
         connection = CliBroker.of_completion(context).connection(timeouts)
         connection.get_transport_cls()  # what has to be imported is not the broker's fault
-        return within(COMPLETION_S, lambda: names(open_store(connection)))
+        return within(_COMPLETION_S, lambda: names(open_store(connection)))
 
     return offer(find, incomplete)
 
