@@ -55,7 +55,7 @@ def open_store(
         on_error: Gets the error of each broker that does not answer, but not the last error, which is raised.
 
     Raises:
-        OtherTransport: The connection uses another transport.
+        OtherTransport: The connection uses another transport, or with a pool that in memory of tests.
         kombu.exceptions.OperationalError: With a retry policy: no broker answered.
         RedisError, OSError: Without a retry policy: no broker answered; this is the error of the last one.
     """
@@ -72,8 +72,13 @@ def open_store(
             f"{connection.as_uri()} does not use kombu-delayq, so no task waits there; "
             f'set broker_transport = "{TRANSPORT}"'
         )
-    if pool is None or not isinstance(channel, DelayedChannel):
+    if pool is None:
         return _store_of(channel)
+    if not isinstance(channel, DelayedChannel):
+        raise OtherTransport(
+            "the broker of this test is in memory, and has only what apps and tasks use; `delayq`, the page and Spark "
+            'need a Redis: let the fixture delayed_tasks_broker return "redis"'
+        )
     return connect_store(channel, pool(channel))
 
 

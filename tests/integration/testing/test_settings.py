@@ -138,3 +138,19 @@ def test_nothing_is_left_for_the_next_test(shop: Shop) -> None:
             shop.remind.delay(1)
             shop.remind.apply_async((2,), countdown=60)
     assert shop.done == []
+
+
+def test_the_page_needs_a_redis(shop: Shop, delayed_tasks: DelayedTasks, delayed_tasks_broker: str) -> None:
+    """The page and the API of an app in a test work on a Redis, and say over memory what they need."""
+    testclient = pytest.importorskip("starlette.testclient", reason="the extra `serve` brings it")
+    from celery_ext.serve import asgi
+
+    client = testclient.TestClient(asgi(shop.app, anonymous=True))
+    shop.remind.apply_async((1,), countdown=60)
+    for path, accept in (("/", "text/html"), ("/v1/queues", "application/json"), ("/healthz", "*/*")):
+        answer = client.get(path, headers={"Accept": accept})
+        if delayed_tasks_broker == "redis":
+            assert answer.status_code == 200, answer.text
+        else:
+            assert answer.status_code == 422, answer.text
+            assert "let the fixture delayed_tasks_broker return" in answer.text
