@@ -112,6 +112,8 @@ class Runs:
             self.errors.append(exception)
 
     def _note_revoked(self, sender: Any, request: Any, **more: Any) -> None:
+        if request.hostname is None:
+            return  # it was cancelled while it waited: no worker has had it
         args, kwargs = getattr(request, "args", None) or (), getattr(request, "kwargs", None) or {}
         self._note(Ran(sender.name, request.id, tuple(args), dict(kwargs), "REVOKED", None))
 

@@ -18,6 +18,7 @@ def test_a_cancelled_task_does_not_run(delayed_tasks: DelayedTasks, shop: Shop) 
     second.revoke()
     delayed_tasks.advance("2m")
     assert shop.done == [2]
+    assert [ran.id for ran in delayed_tasks.ran] == [third.id]
     assert (first.state, second.state, third.state) == ("REVOKED", "REVOKED", "SUCCESS")
     assert celery_ext.cancel(shop.app, third) == "not_delayed"
 
