@@ -95,7 +95,8 @@ class DelayedTasks:
         end_s = self._clock.still_s() + seconds_of(duration)
 
         def is_due(task: DelayedTask) -> bool:
-            return self._sending.left_s(task) <= end_s - self._clock.still_s() + _ROUNDING_S
+            left_s = end_s - self._clock.still_s() + self._sending.slack_s(task)
+            return self._sending.left_s(task) <= left_s + _ROUNDING_S
 
         return self._run(is_due, end_s, propagate)
 
@@ -114,7 +115,7 @@ class DelayedTasks:
             return self.advance(0, propagate=propagate)
         end_ms = ms_of(checked_moment(now))
         end_s = self._clock.still_s() + (end_ms - self._clock.now_ms()) / 1000
-        return self._run(lambda task: task.message.due_ms <= end_ms, end_s, propagate)
+        return self._run(lambda task: self._sending.due_ms(task) <= end_ms, end_s, propagate)
 
     def clear(self) -> None:
         """Removes all that waits. Nothing of it runs."""
@@ -137,7 +138,7 @@ class DelayedTasks:
             if task is None:
                 self._clock.skip(end_s - self._clock.still_s())
                 return self._runs.all[before:]
-            self._clock.skip(self._sending.left_s(task))
+            self._clock.skip(min(self._sending.left_s(task), end_s - self._clock.still_s()))
             self._runner.run(task, propagate)
 
     def _in_order(self) -> list[DelayedTask]:

@@ -17,6 +17,8 @@ from kombu_delayq.message.times import in_utc
 
 #: If tasks send more calls than these while the test runs what is due, it is taken for one that would never end.
 MOST_SENT = 10_000
+#: By how much a task may run early when somebody moves the process's clock, in s.
+_MOST_SLACK_S = 1.0
 #: Places of arguments of ``send_task`` that may come without their names.
 _ARGUMENTS = ("args", "kwargs", "countdown", "eta", "task_id")
 
@@ -33,6 +35,8 @@ class Sent(NamedTuple):
         is_countdown: Whether the delay was given as a countdown.
         expires_s: When it expires, by the clock that stands still, s since the epoch; None if it does not, or at a
             given moment.
+        moves: How often somebody had moved the process's clock before.
+        ticked_s: How long at most that clock had gone on by itself since, s.
     """
 
     number: int
@@ -42,6 +46,8 @@ class Sent(NamedTuple):
     delay_s: float
     is_countdown: bool
     expires_s: float | None
+    moves: int
+    ticked_s: float
 
 
 class Sending:
@@ -97,6 +103,8 @@ class Sending:
             countdown if is_countdown else _seconds_of(eta) - self.clock.now_s() if eta else 0.0,
             is_countdown,
             expires_s,
+            self.clock.moves,
+            self.clock.ticked_s,
         )
         places = [options.pop(argument, None) for argument in ("args", "kwargs", "countdown")]
         result = self._send_task(app, name, *places, eta, task_id, *more, **options)
@@ -134,6 +142,22 @@ class Sending:
         """Returns in how many s a waiting task would be due if the test itself took no time."""
         call = self.call_of(task)
         return self.left_s(task) if call is None else call.sent_s + call.delay_s - self.clock.still_s()
+
+    def due_ms(self, task: DelayedTask) -> float:
+        """Returns when a waiting task is due, ms since the epoch; with a countdown by the clock that stands still."""
+        call = self.call_of(task)
+        if call is not None and call.is_countdown:
+            return (call.sent_s + call.delay_s) * 1000
+        return task.message.due_ms
+
+    def slack_s(self, task: DelayedTask) -> float:
+        """Returns by how many s a waiting task may run early after somebody has moved the process's clock.
+
+        A clock that ticks goes on between a move and the sending of a task. A test that moves it to 12:00, sends a
+        task with a countdown of an hour and moves it to 13:00 would be a moment too early for the task.
+        """
+        call = self.call_of(task)
+        return 0.0 if call is None or call.moves == self.clock.moves else min(call.ticked_s, _MOST_SLACK_S)
 
     def call_of(self, task: DelayedTask) -> Sent | None:
         """Returns the call that sent a waiting task; None if it was sent elsewhere, or rescheduled since."""

@@ -44,6 +44,15 @@ def test_what_a_task_sends_runs_at_its_time(delayed_tasks: DelayedTasks, shop: S
     assert delayed_tasks.has(shop.follow, in_=60, count=1)
 
 
+def test_a_countdown_is_over_after_as_long_from_the_begin_of_the_test(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``run_due`` until an hour after the test has begun runs what was sent a moment later for in an hour."""
+    begun = datetime.now(UTC)
+    shop.remind.apply_async((1,), countdown=3600)
+    shop.remind.apply_async((2,), countdown=3601)
+    delayed_tasks.run_due(begun + timedelta(hours=1))
+    assert shop.done == [1]
+
+
 def test_calls_without_a_delay_run_with_the_next_step(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     """A call without a delay waits in its queue, and so does what it sends without one; ``run_due`` runs both."""
     shop.follow.delay(2, None)

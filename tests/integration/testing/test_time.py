@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from celery_ext.testing.clock import Clock
+from celery_ext.testing.clock import _monotonic_s as monotonic_s
 from celery_ext.testing.delayed_tasks import DelayedTasks
 from tests.integration.testing.conftest import Shop
 
@@ -45,6 +46,25 @@ def test_the_clock_moves_along(delayed_tasks: DelayedTasks, shop: Shop, travel: 
         moved.move_to(MONDAY)
         assert len(delayed_tasks.run_due()) == 1
         assert [moment.replace(second=0, microsecond=0) for moment in seen] == [FRIDAY + timedelta(hours=1), MONDAY]
+
+
+@pytest.mark.parametrize("delayed_tasks_broker", ["memory"], indirect=True)
+def test_what_a_ticking_clock_has_gone_on_does_not_count(delayed_tasks: DelayedTasks, shop: Shop, travel: Any) -> None:
+    """After a move of an hour, what was sent for in an hour runs, though a clock that ticks has not got there yet."""
+    begun_s = monotonic_s()
+    with travel(FRIDAY) as moved:
+        delayed_tasks.run_due()
+        while monotonic_s() - begun_s < 0.05:
+            pass
+        shop.remind.apply_async(("countdown",), countdown=3600)
+        shop.remind.apply_async(("eta",), eta=datetime.now(UTC) + timedelta(hours=1))
+        shop.remind.apply_async(("later",), countdown=3602)
+        moved.move_to(FRIDAY + timedelta(hours=1))
+        delayed_tasks.run_due()
+        assert sorted(shop.done) == ["countdown", "eta"]
+        shop.remind.apply_async(("soon",), countdown=0.5)  # sent since: nothing is early
+        delayed_tasks.run_due()
+        assert sorted(shop.done) == ["countdown", "eta"]
 
 
 @pytest.mark.parametrize("delayed_tasks_broker", ["memory"], indirect=True)
