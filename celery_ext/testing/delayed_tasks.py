@@ -77,7 +77,9 @@ class DelayedTasks:
             count: How many there should be; None for at least one.
             **wanted: As for ``waiting``.
         """
-        return Found(self.waiting(task, **wanted), count, self._in_words("; "))
+        ready = self._sending.ready(self._runs.ended)
+        text = self._in_words("; ") + (f"; sent without a delay, and not run yet: {_shortened(ready)}" if ready else "")
+        return Found(self.waiting(task, **wanted), count, text)
 
     def advance(self, duration: Duration, *, propagate: bool = True) -> list[Ran]:
         """Moves the clock on, and runs what comes due meanwhile, in order, each at its time.
@@ -120,12 +122,16 @@ class DelayedTasks:
     def clear(self) -> None:
         """Removes all that waits. Nothing of it runs."""
         self._broker.clear()
+        self._sending.immediate.clear()
 
     def describe(self) -> str:
         """Returns what waits and what has run, as text."""
         ran, left_out = self._runs.all[-MOST_SHOWN:], len(self._runs.all) - MOST_SHOWN
         shown = [f"{left_out:,} before", *map(repr, ran)] if left_out > 0 else map(repr, ran)
-        return f"waiting:\n  {self._in_words(chr(10) + '  ')}\nran:\n  " + ("\n  ".join(shown) or "nothing")
+        ready = self._sending.ready(self._runs.ended)
+        in_queues = f"sent without a delay, and not run yet:\n  {_shortened(ready)}\n" if ready else ""
+        waiting = f"waiting:\n  {self._in_words(chr(10) + '  ')}\n"
+        return f"{waiting}{in_queues}ran:\n  " + ("\n  ".join(shown) or "nothing")
 
     def _run(self, is_due: Callable[[DelayedTask], bool], end_s: float, propagate: bool) -> list[Ran]:
         """Runs what is due, and moves the clock on to a time."""
@@ -150,3 +156,8 @@ class DelayedTasks:
         if len(tasks) > MOST_SHOWN:
             shown.append(f"and {len(tasks) - MOST_SHOWN:,} more")
         return separator.join(shown) or "nothing"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = [f"and {len(names) - MOST_SHOWN:,} more"] if len(names) > MOST_SHOWN else []
+    return ", ".join([*names[:MOST_SHOWN], *more])

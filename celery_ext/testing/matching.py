@@ -108,9 +108,10 @@ class Found(list[DelayedTask]):
         return len(self) > 0 if self._count is None else len(self) == self._count
 
     def __repr__(self) -> str:
-        if self._count is not None:
-            return f"<{len(self)} of {self._count} such tasks wait; all that waits: {self._waiting}>"
-        return f"<{len(self)} such tasks wait>" if self else f"<no such task waits, but: {self._waiting}>"
+        such = f"{len(self) or 'no'} such {'tasks wait' if len(self) > 1 else 'task waits'}"
+        if self._count not in (None, len(self)):
+            such += f", not {self._count}"
+        return f"<{such}; all that waits: {self._waiting}>"
 
 
 def line(task: DelayedTask, left_s: float) -> str:

@@ -1,5 +1,6 @@
 """What the apps of a process send during a test: by the test's clock, and with a note of each call."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -35,6 +36,7 @@ class Sent(NamedTuple):
         is_countdown: Whether the delay was given as a countdown.
         expires_s: When it expires, by the clock that stands still, s since the epoch; None if it does not, or at a
             given moment.
+        name: The name of the task.
         moves: How often somebody had moved the process's clock before.
         ticked_s: How long at most that clock had gone on by itself since, s.
     """
@@ -46,6 +48,7 @@ class Sent(NamedTuple):
     delay_s: float
     is_countdown: bool
     expires_s: float | None
+    name: str
     moves: int
     ticked_s: float
 
@@ -103,6 +106,7 @@ class Sending:
             countdown if is_countdown else _seconds_of(eta) - self.clock.now_s() if eta else 0.0,
             is_countdown,
             expires_s,
+            name,
             self.clock.moves,
             self.clock.ticked_s,
         )
@@ -130,6 +134,15 @@ class Sending:
                 )
 
         return check
+
+    def ready(self, ended: Callable[[str], int]) -> list[str]:
+        """Returns the names of the tasks that were sent without a delay and have not run, in the order of sending.
+
+        Args:
+            ended: Returns how many runs of an id have ended.
+        """
+        calls = Counter(self.immediate)
+        return [self.sent[task_id].name for task_id, count in calls.items() if ended(task_id) < count]
 
     def left_s(self, task: DelayedTask) -> float:
         """Returns in how many s a waiting task is due; negative if it was due."""

@@ -93,19 +93,37 @@ def test_a_failed_test_says_what_waits(project: pytest.Pytester) -> None:
             remind.delay(0)
             remind.apply_async((1,), countdown=1800)
             delayed_tasks.run_due()
+            remind.delay(2)
             assert delayed_tasks.has("shop.remind", in_="20m")
+
+        def test_none(delayed_tasks):
+            assert delayed_tasks.has("shop.remind")
+
+        def test_two(delayed_tasks):
+            remind.apply_async((1,), countdown=1800)
+            assert delayed_tasks.has("shop.remind", count=2)
+
+        def test_found(delayed_tasks):
+            remind.apply_async((1,), countdown=1800)
+            assert not delayed_tasks.has("shop.remind")
         """
     )
     result = run(project)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=4)
     result.stdout.fnmatch_lines(
         [
-            "*no such task waits, but: shop.remind(1) in 30m 0s, queue celery*",
+            "*<no such task waits; all that waits: shop.remind(1) in 30m 0s, queue celery; sent without a delay, *: "
+            "shop.remind>*",
             "*- Delayed tasks -*",
             "waiting:",
             "  shop.remind(1) in 30m 0s, queue celery",
+            "sent without a delay, and not run yet:",
+            "  shop.remind",
             "ran:",
             "  <shop.remind(0) SUCCESS>",
+            "*<no such task waits; all that waits: nothing>*",
+            "*<1 such task waits, not 2; all that waits: shop.remind(1) in 30m 0s, queue celery>*",
+            "*assert not <1 such task waits; all that waits: shop.remind(1) in 30m 0s, queue celery>*",
         ]
     )
 
