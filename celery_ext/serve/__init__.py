@@ -17,7 +17,7 @@ from celery_ext.serve.settings import ServeSettings
 __all__ = ["DelayqCollector", "ServeSettings", "asgi", "wsgi"]
 
 
-def asgi(app: Celery, **settings: Any) -> ASGIApp:
+def asgi(app: "Celery[Any]", **settings: Any) -> ASGIApp:
     """Returns an ASGI application for an app's broker, to mount into FastAPI, Starlette and the like.
 
     The app around it decides who may call: by ``identify``, by tokens, or by a header of a proxy. It also decides by
@@ -39,7 +39,7 @@ def asgi(app: Celery, **settings: Any) -> ASGIApp:
     return make_app(ServeBroker(app, lambda: connection_of(app)), given)
 
 
-def wsgi(app: Celery, **settings: Any) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
+def wsgi(app: "Celery[Any]", **settings: Any) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
     """Returns the same for WSGI, to mount into Flask and the like."""
     from celery_ext.serve.mounts.wsgi import AsWSGI
 

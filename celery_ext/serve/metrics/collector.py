@@ -39,7 +39,7 @@ class OwnBroker:
         app: Declares queues; None for none.
     """
 
-    def __init__(self, connect: Callable[[], Connection], app: Celery | None = None) -> None:
+    def __init__(self, connect: Callable[[], Connection], app: "Celery[Any] | None" = None) -> None:
         self.app = app
         self._broker = ServeBroker(app or Celery("delayq", set_as_current=False), connect)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import uuid4
 
 import tasks
@@ -22,7 +22,7 @@ PATIENCE_S = 5.0
 QUEUE = "celery"
 
 
-def celery_app() -> Celery:
+def celery_app() -> "Celery[Any]":
     """Returns the app that sends tasks. Tests put another in its place."""
     return tasks.app
 

@@ -1,6 +1,7 @@
 """What mypy says to users who have ``celery-types``: what is right passes, and what is wrong is an error."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,14 @@ def test_the_page_about_types_is_right(tmp_path: Path) -> None:
     """Its code passes, but for the lines that it says are errors."""
     kinds = [block for block in blocks(PAGE, "python") if "DjangoTask" not in block]
     check("\n".join(kinds), tmp_path)
+
+
+@pytest.mark.long
+def test_the_example_for_fastapi_is_right(tmp_path: Path) -> None:
+    """Its code passes, with an app whose tasks have our options."""
+    for name in ("main.py", "tasks.py"):
+        shutil.copy(ROOT / "docs/examples/fastapi" / name, tmp_path)
+    assert mypy("import main\n", tmp_path) == {}
 
 
 @pytest.mark.long
