@@ -147,10 +147,9 @@ class DelayedChannel(ConnectedChannel):
         return page_by_part(self.options, queue, page, offers)
 
     def _note_spread(self, queue: str) -> None:
-        """Notes the parts of a queue in Redis, once a channel."""
-        if queue not in self._spread_noted:
+        """Notes the parts of a queue in Redis, once a channel, or with each message until Redis takes the note."""
+        if queue not in self._spread_noted and self.store.queues.note_spread(queue):
             self._spread_noted.add(queue)
-            self.store.queues.note_spread(queue)
 
     def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
         """Stores a step of a delay chain, even one that is due at once, so that a cancelled chain ends."""

@@ -164,13 +164,22 @@ class Queues(QueueUse):
             self._client.ask("SREM", self._keys.spread, queue)
         return count
 
-    def note_spread(self, queue: str) -> None:
+    def note_spread(self, queue: str) -> bool:
         """Notes the parts of a queue, so that processes without the option ``queue_parts`` show them as one queue.
 
         Parts of earlier are kept: they may hold messages. A Redis that refuses the note is no error.
+
+        Returns:
+            False if Redis may take the note later, such as when it has memory again; True if it has it, or if the
+            user has not the right.
         """
-        with suppress(ResponseError):
+        try:
             self._client.ask("SADD", self._keys.spread, *self._client.options.parts_of(queue))
+        except NoPermissionError:
+            return True
+        except ResponseError:
+            return False
+        return True
 
     def spread(self) -> dict[str, list[str]]:
         """Returns the queues that are spread over several, with their parts: those of the options and those noted."""

@@ -117,9 +117,10 @@ class MemoryQueues:
         """Removes a queue's delayed messages, as ``purge``."""
         return self.purge(queue)
 
-    def note_spread(self, queue: str) -> None:
-        """Notes the parts of a queue."""
+    def note_spread(self, queue: str) -> bool:
+        """Notes the parts of a queue. Returns True, because memory refuses nothing."""
         self._noted.update(self._options().parts_of(queue))
+        return True
 
     def spread(self) -> dict[str, list[str]]:
         """Returns the queues that are spread over several, with their parts."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kombu import Connection
 from kombu.entity import Queue
+from redis.exceptions import ResponseError
 
 from celery_ext import Call, browse, cancel, count, get, send_many, spread
 from celery_ext.connection import open_store
@@ -214,3 +215,18 @@ def test_the_note_of_the_parts_is_one_key(spread_proj: Proj) -> None:
         assert proj.server.client().smembers(key) == {*ORDERS.parts}
         store.queues.delete("orders.7")
         assert not proj.server.client().sismember(key, "orders.7")
+
+
+def test_parts_that_a_full_redis_did_not_note_are_noted_later(own_server: PrivateRedis, make_proj: MakeProj) -> None:
+    """A publisher that began while Redis was full notes the parts with its first message after that."""
+    proj, client = make_proj(own_server, broker_transport_options=ORDERS.transport_options), own_server.client()
+    key = Keys(slots=own_server.slots).spread
+    client.config_set("maxmemory", 1)
+    with proj.connection() as connection:
+        producer = connection.Producer()
+        with pytest.raises(ResponseError, match="maxmemory"):
+            producer.publish({"n": 1}, routing_key="orders")
+        assert not client.exists(key)
+        client.config_set("maxmemory", 0)
+        producer.publish({"n": 1}, routing_key="orders")
+    assert client.smembers(key) == {*ORDERS.parts}
