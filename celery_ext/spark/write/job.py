@@ -128,7 +128,7 @@ class JobWriter:
             if state == "publishing":
                 retry.also = store.database_errors
                 publish(store, job, retry)
-            found = store.jobs.find(name)
+            found = retry.until_done(lambda: store.jobs.find(name))
         finally:
             store.close()
         if self.options.on_committed == "fail" and found is not None and found.run != run and state == "committed":
@@ -148,9 +148,10 @@ class JobWriter:
 
     def abort_stream(self, stream: str, batch: int) -> None:
         """Aborts the job of a stream's batch if it has begun. Spark passes neither query nor run on here."""
-        store = Retry(min(self.options.write_timeout, ABORT_S)).until_done(self.broker.connect)
+        retry = Retry(min(self.options.write_timeout, ABORT_S))
+        store = retry.until_done(self.broker.connect)
         try:
-            name = store.jobs.of_stream(stream)
+            name = retry.until_done(lambda: store.jobs.of_stream(stream))
         finally:
             store.close()
         if name is not None and name.endswith(f"/{batch}"):
