@@ -1,6 +1,6 @@
 """Finishes moves between queues whose process has died, beside the other work of a leading transfer worker."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from time import monotonic
 
@@ -21,7 +21,7 @@ class Resuming:
 
     def __init__(self) -> None:
         self._next_at = -inf
-        self._errors: dict[str, str] = {}  # by queue, what was logged last
+        self._errors: dict[str, str] = {}  # by queue, those of the last look
 
     def stop(self) -> None:
         """Looks anew when the worker leads again."""
@@ -37,21 +37,23 @@ class Resuming:
         if not store.keys.slots or monotonic() < self._next_at:
             return
         self._next_at = monotonic() + EVERY_S
+        reported, self._errors = self._errors, {}
         try:
             unfinished = store.moving.unfinished(sorted(registered))
         except ResponseError as error:
-            self._report("any queue", error)
+            self._report("any queue", error, reported)
             return
         for queue in unfinished:
             try:
                 count = store.moving.resume(queue)
             except ResponseError as error:
-                self._report(f"queue {queue!r}", error)
+                self._report(f"queue {queue!r}", error, reported)
                 continue
             if count:
                 logger.info("%d messages were on their way from queue %r to another one, and have come", count, queue)
 
-    def _report(self, queue: str, error: ResponseError) -> None:
-        if self._errors.get(queue) != str(error):
-            self._errors[queue] = str(error)
+    def _report(self, queue: str, error: ResponseError, reported: Mapping[str, str]) -> None:
+        """Logs an error, unless the last look had the same one."""
+        self._errors[queue] = str(error)
+        if reported.get(queue) != str(error):
             logger.error("messages stay on their way from %s to another one: %s", queue, readable(error))

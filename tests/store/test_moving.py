@@ -118,7 +118,7 @@ def test_a_message_that_came_late_to_its_end_is_not_brought_again(store: DelaySt
 
 @pytest.mark.skipif(not SLOTS, reason="a plain server has nothing on its way")
 def test_the_leader_finishes_what_others_have_begun(store: DelayStore, caplog: pytest.LogCaptureFixture) -> None:
-    """It brings all moves that have died, each once, and says once which it cannot bring and why."""
+    """It brings all moves that have died, each once, and says which it cannot bring and why: once until it can."""
     for queue in ("a", "b", "c"):
         store.delivery.offer(queue, waiting(f"of {queue}"))
         store.moving.depart(queue, f"to {queue}", moves_of(store, queue), f"m {queue}")
@@ -138,6 +138,13 @@ def test_the_leader_finishes_what_others_have_begun(store: DelayStore, caplog: p
     resuming.go_on(store, ["a", "b", "c"])
     assert store.queues.size("to b") == 1
     assert store.moving.unfinished(["a", "b", "c"]) == []
+    store.delivery.offer("b", waiting("later"))
+    store.moving.depart("b", "to b", moves_of(store, "b"), "m b 2")
+    store.client.unlink(*store.keys.stored("to b", store.backup))
+    store.client.set(key, "somebody else's")
+    resuming.stop()
+    resuming.go_on(store, ["b"])
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [error, error]
 
 
 @pytest.mark.skipif(not SLOTS, reason="a plain server has nothing on its way")
