@@ -34,7 +34,8 @@ def leader(subject: Subject) -> Findings:
         by = in_words(max(stats.overdue_ms for stats in late) / 1000, plain=True)
         yield Finding(
             Level.WARNING,
-            f"a transfer worker leads, and messages are overdue by up to {by}: {named([each.queue for each in late])}",
+            f"a transfer worker leads, and messages are overdue by up to {by}: "
+            f"{named([stats.queue for stats in late])}",
             "look for errors in the log of the leading transfer worker",
             "troubleshooting.md#a-task-is-late",
         )
@@ -55,7 +56,7 @@ def consumers(subject: Subject) -> Findings:
         yield Finding(
             Level.WARNING,
             f"{counted(count, 'message is', 'messages are')} ready or due, and no consumer is known: "
-            f"{named([each.queue for each in idle])}",
+            f"{named([stats.queue for stats in idle])}",
             "start a worker with --queues that names them. A stock consumer that is no Celery worker is not known here",
             "troubleshooting.md#nothing-is-delivered",
         )
@@ -114,7 +115,8 @@ def prefixes(subject: Subject) -> Findings:
     store = subject.the_store
     found = store.queues.other_prefixes()
     # Where transfer workers lead under both, two apps share the database. Else the messages may stay where they are.
-    led = {prefix for prefix in found if store.leases.leader() is not None and store.leases.leads_under(prefix)}
+    leads = bool(found) and store.leases.leader() is not None
+    led = {prefix for prefix in found if leads and store.leases.leads_under(prefix)}
     page = "troubleshooting.md#messages-are-under-another-prefix-or-database"
     own = f"its own is {store.keys.prefix!r}" if store.keys.prefix else "it has none itself"
     if left := {prefix: count for prefix, count in found.items() if prefix not in led}:
