@@ -44,7 +44,7 @@ class Patches:
         """Gives an app delay chains, levels and dead letters, as a worker on our transport gives its own app."""
         if is_installed(app):
             return
-        registry, had = app._tasks, dict(vars(app))
+        registry, send_task = app._tasks, vars(app).get("send_task")
         kinds = [(task, type(task)) for task in (registry, *registry.values())]
         extend_app(app)
 
@@ -52,7 +52,8 @@ class Patches:
             for one, kind in kinds:
                 one.__class__ = kind
             vars(app).pop("send_task", None)
-            vars(app).update({name: had[name] for name in ("send_task",) if name in had})
+            if send_task is not None:
+                app.send_task = send_task
 
         self._undo.append(take_back)
 

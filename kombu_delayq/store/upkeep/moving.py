@@ -18,10 +18,6 @@ from kombu_delayq.store.types import Waiting, hidden
 REMEMBERED_S = 86_400
 
 
-#: Commands that tell what is on its way: how much, and the name of the move with that of the other queue.
-_LENGTH_AND_HEAD = ("LLEN",), ("LRANGE", 0, 1)
-
-
 class Move(NamedTuple):
     """A waiting message that goes to another queue.
 
@@ -147,7 +143,8 @@ class Moving(StorePart):
         """Returns what is on its way out of a queue; one round trip, none on a plain server."""
         if not self._keys.slots:
             return None
-        size, head = self._client.send([(name, self._keys.moving(queue), *at) for name, *at in _LENGTH_AND_HEAD])
+        moving = self._keys.moving(queue)
+        size, head = self._client.send([("LLEN", moving), ("LRANGE", moving, 0, 1)])  # name of the move, other queue
         return Underway(as_text(head[0]), as_text(head[1]), (size - 2) // 4) if head else None
 
     def _move(self, queue: str, to: str, part: Sequence[Move]) -> list[str]:

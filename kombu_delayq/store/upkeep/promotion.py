@@ -23,10 +23,10 @@ class Promotion(StorePart):
     """Puts rows of a journal into the store, and tells whether Redis has lost data.
 
     The marker in Redis has the number of the term in office, which fences off promoters of earlier terms. The guard has
-    the rows that were pushed and not yet marked in the journal, and those that were claimed: taken out of the journal
-    while a promoter may still have them at hand; and those whose messages are about to leave the store for the journal.
-    Where Redis has hash slots, each queue has a marker and a guard of its
-    own, in its slot, behind the marker of all, which has the term.
+    the rows that were pushed and not yet marked in the journal; those that were claimed, because they were taken out of
+    the journal while a promoter may still have them at hand; and those whose messages are about to leave the store for
+    the journal. Where Redis has hash slots, each queue has a marker and a guard of its own, in its slot, behind the
+    marker of all, which has the term.
     """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
