@@ -41,7 +41,8 @@ def _messages(made: Sequence[Check]) -> list[checks.CheckMessage]:
     try:
         app = _celery_app()
     except LookupError as error:
-        missing = Finding(Level.WARNING, str(error), 'set DELAYQ_APP = "proj.celery:app"', check="app")
+        level = Level.WARNING if _given() is None else Level.ERROR
+        missing = Finding(level, str(error), 'set DELAYQ_APP = "proj.celery:app"', check="app")
         return list(_as_django([missing]))
     return list(_as_django(examine_app(app, made)))
 
@@ -52,11 +53,16 @@ def _celery_app() -> Celery:
     Celery's ``current_app`` is that of a thread, and ``runserver`` makes checks in a thread of its own.
 
     Raises:
-        LookupError: No app is named, and there is none or more than one.
+        LookupError: No app is named, and there is none or more than one; or what is named is no app.
     """
-    given = getattr(settings, "DELAYQ_APP", None)
+    given = _given()
     if given is not None:
-        named: Celery = find_app(given) if isinstance(given, str) else given
+        try:
+            named = find_app(given) if isinstance(given, str) else given
+        except (ImportError, AttributeError) as error:
+            raise LookupError(f"DELAYQ_APP = {given!r} cannot be imported: {error}") from error
+        if not isinstance(named, Celery):
+            raise LookupError(f"DELAYQ_APP = {given!r} names no Celery app")
         return named
     # Celery makes an app of this name where it needs one and there is none.
     found = [app for app in _state._get_active_apps() if app.main != "default"]
@@ -65,6 +71,10 @@ def _celery_app() -> Celery:
         raise LookupError(f"which Celery app? There are {names}" if found else "no Celery app is imported")
     [only] = found
     return only
+
+
+def _given() -> Any:
+    return getattr(settings, "DELAYQ_APP", None)
 
 
 def _as_django(findings: Iterable[Finding]) -> Iterable[checks.CheckMessage]:

@@ -92,3 +92,14 @@ def test_an_app_that_is_not_clear_has_to_be_named(tmp_path: Path, celery: str, s
         with (site / "shop" / "settings.py").open("a") as settings:
             settings.write('\nDELAYQ_APP = "shop.celery:app"')
         assert "no issues" in check(site)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["'shop.celry:app'", "'shop.celery:nope'", "'shop.settings'", "'shop.celery:Celery'", "5"]
+)
+def test_a_wrong_name_is_an_error(tmp_path: Path, wrong: str) -> None:
+    """It is one error of the check among others, not the end of all checks."""
+    out = check(project(tmp_path, f"DELAYQ_APP = {wrong}"), code=1)
+    assert f"(delayq.app) DELAYQ_APP = {wrong} " in out
+    assert 'HINT: set DELAYQ_APP = "proj.celery:app"' in out
+    assert "Traceback" not in out
