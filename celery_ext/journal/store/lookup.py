@@ -87,8 +87,8 @@ class JournaledLookup(Lookup):
         """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""
         words = ["not_delayed"] * len(messages)
         rows = self.rows_of(queue, [message for message, _ in messages])
-        mine = [row for (message, _), row in zip(messages, rows, strict=True) if row]
-        taken = {row.seq for row in self._claimed(self._journal.delete_rows([row.seq for row in mine], state=None))}
+        waiting = [row.seq for row in rows if row and row.state == WAITING]
+        taken = {row.seq for row in self._claimed(self._journal.delete_rows(waiting) if waiting else [])}
         in_redis = []
         for at, ((message, chain), row) in enumerate(zip(messages, rows, strict=True)):
             if row is not None and row.seq in taken:
@@ -257,7 +257,10 @@ class JournaledLookup(Lookup):
             self._claimed(self._journal.delete_rows(rows, None) if rows else [])
 
     def _delete_rows_behind(self, queue: str, removed: Sequence[Waiting]) -> None:
-        """Deletes rows of messages that were removed from Redis: those marked, or moved, since they were looked for."""
+        """Deletes rows of messages that were removed from Redis, also those marked, or moved, since they were read.
+
+        Not before: the row of a message that stays, because another caller has changed it, has to stay as well.
+        """
         if removed:
             rows = self.rows_of(queue, [self._as_in_redis(message) for message in removed], at_any_time=True)
             left = [row.seq for row in rows if row]

@@ -170,6 +170,23 @@ def test_of_a_message_that_is_put_off_while_it_is_cancelled_no_row_is_left(
     assert store.journal.get(["i"], None) == everything(make_journaled, journal) == []
 
 
+def test_a_message_that_a_cancel_leaves_keeps_its_row(
+    make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, journal: str
+) -> None:
+    """Another caller moves a message out of the range that is cancelled: it stays, and so does its row."""
+    store, due_ms = sent(make_journaled, journal)
+    near_ms = due_ms - 29 * DAY_MS - 12 * HOUR_MS
+    for time_ms in (due_ms, near_ms):  # to the journal and back, so that it has a row
+        assert [*by_id.reschedule(store, ["i"], time_ms)] == [("i", "rescheduled")]
+    other = make_journaled(journal=journal)
+    snapshot = take(store, Selection(queues=("q",), from_ms=near_ms))
+    assert snapshot is not None
+    during(store.lookup, "rows_of", lambda: [*by_id.reschedule(other, ["i"], near_ms - HOUR_MS)], monkeypatch)
+    assert change(store, snapshot, Action("cancel")) == {"gone": 1}
+    assert in_redis(store) == ["i"]
+    assert [row.due_ms for row in store.journal.get(["i"], None)] == [near_ms - HOUR_MS]
+
+
 @pytest.mark.parametrize("operation", ["cancel", "reschedule", "run_now"])
 def test_a_message_that_leaves_redis_while_it_is_looked_for_is_found(
     make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, journal: str, operation: str
