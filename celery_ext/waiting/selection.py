@@ -111,7 +111,8 @@ class Selection:
         return (start is None or self._is_named(start)) and self._is_named(task.name)
 
     def _is_named(self, name: str | None) -> bool:
-        return name is not None and (name == self.task if self._name is None else bool(self._name.match(name)))
+        # A name may have the characters of a pattern itself.
+        return name is not None and (name == self.task or (self._name is not None and bool(self._name.match(name))))
 
     def as_json(self) -> dict[str, Any]:
         """Returns the conditions that are given as JSON values, with times in ISO 8601, such as for an audit line."""

@@ -51,6 +51,15 @@ def test_all_conditions_have_to_hold(conditions: dict[str, Any], expected: bool)
     assert Selection(**conditions).matches(task_of((ORDER,))) is expected
 
 
+@pytest.mark.parametrize("name", ["shop.sync[eu]", "shop.sync [*]?", "[!"])
+def test_a_name_with_the_characters_of_a_pattern_means_itself(name: str) -> None:
+    """A task whose name has such characters is meant by its name as it is."""
+    message = task_message()
+    message["headers"]["task"] = name
+    assert Selection(task=name).matches(DelayedTask(Waiting("q", "i", 1000.0, 0, json.dumps(message).encode())))
+    assert not Selection(task=name).matches(task_of())
+
+
 @pytest.mark.parametrize(("name", "is_read"), [("proj.other", False), ("*.other", False), ("proj.task", True)])
 def test_a_message_of_another_task_is_not_read(name: str, is_read: bool) -> None:
     """Of many messages few are meant: the beginning of each tells that it is another task's."""
