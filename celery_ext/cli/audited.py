@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.cli.options import STDIN
 from kombu_delayq.audit import logger, this_user
@@ -35,7 +37,7 @@ def audited(
     lost: dict[str, bool] = {}
     try:
         yield counts
-    except AnswerLost:
+    except (AnswerLost, RedisConnectionError, RedisTimeoutError):
         lost = {"answer_lost": True}
         raise
     finally:

@@ -3,7 +3,6 @@
 from itertools import chain
 
 import click
-from redis.exceptions import ResponseError
 
 from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
@@ -53,17 +52,18 @@ def move(broker: CliBroker, old: str, new: str, ready: bool, yes: bool, as_json:
         work = [QueueMove(name, new) for name in names]
         ended = _run(store, work, old, total, ready=ready)
         moved, left = sum(one.moved for one in work), _size(store, names, ready=ready)
-    if as_json:
-        click.echo(json_line({"queue": old, "to": new, "moved": moved, "left": left, "ended": ended}))
-    else:
-        click.echo(f"queue {escaped(old)}: {number_of(moved, 'message')} moved to queue {escaped(new)}")
-    if not ended:
-        print_stderr(f"stopped; left in queue {old!r}: {number_of(left, 'message')}. Call it again for the rest")
-    elif left:
-        print_stderr(
-            f"left in queue {old!r}: {number_of(left, 'message')}, come meanwhile, or without a body. Call it again "
-            f"when nobody publishes to {old!r} any more"
-        )
+        # Leaving the store ends the command if anything was logged as an error, such as a note that Redis refused.
+        if as_json:
+            click.echo(json_line({"queue": old, "to": new, "moved": moved, "left": left, "ended": ended}))
+        else:
+            click.echo(f"queue {escaped(old)}: {number_of(moved, 'message')} moved to queue {escaped(new)}")
+        if not ended:
+            print_stderr(f"stopped; left in queue {old!r}: {number_of(left, 'message')}. Call it again for the rest")
+        elif left:
+            print_stderr(
+                f"left in queue {old!r}: {number_of(left, 'message')}, come meanwhile, or without a body. Call it "
+                f"again when nobody publishes to {old!r} any more"
+            )
     raise SystemExit(int(not ended or bool(left)))
 
 
@@ -85,7 +85,7 @@ def _run(store: OperatorStore, work: list[QueueMove], old: str, total: int, *, r
                     counts["moved"] += count
                     bar(counts["moved"], total)
             return not stop()
-    except ResponseError:
+    except Exception:  # such as a Redis that refuses a write, or does not answer
         moved = sum(one.moved for one in work)
         print_stderr(f"moved {moved:,} of {number_of(total, 'message')} when it failed: call it again for the rest")
         raise

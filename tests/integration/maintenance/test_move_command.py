@@ -7,13 +7,17 @@ import time
 from base64 import b64decode
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from celery_ext import browse
 from kombu_delayq.message.fields import info_of
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.upkeep.moving import Moving
 from tests.support.commands.shell import lines, run
 from tests.support.examining import look
 from tests.support.slots import SLOTS
@@ -183,6 +187,40 @@ def test_while_workers_run(proj: Proj, tmp_path: Path) -> None:
     runs = proj.await_runs(400, timeout_s=90)
     assert Counter(one["id"] for one in runs) == {f"t{n}": 1 for n in range(400)}
     assert proj.delayed("old") == proj.delayed("new") == 0
+
+
+def test_what_has_moved_is_said_also_if_redis_refuses_the_note(proj: Proj) -> None:
+    """The audit cannot be written: the command fails, and says nevertheless how many messages have moved."""
+    proj.send("record", 1, eta=DUE, queue="old")
+    with proj.connection() as connection:
+        store: DelayStore = connection.default_channel.store
+        store.client.set(store.keys.audit, "no stream")
+    done = run(proj.server, *_form(proj), "move", "old", "new", "--yes", code=1)
+    assert done.stdout == "queue old: 1 message moved to queue new\n"
+    assert "is not noted in Redis" in done.stderr
+
+
+def test_a_connection_that_is_lost_half_way(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how far it is, and its line in the audit that more may have moved; a second call does the rest."""
+    fill(proj, "old", ((f"t{n}", DUE) for n in range(300)))
+    move_to, calls = Moving.move_to, count()
+
+    def lost(self: Moving, *args: Any) -> list[str]:
+        if next(calls) == 1:
+            raise redis.exceptions.ConnectionError("Connection closed by server.")
+        return move_to(self, *args)
+
+    monkeypatch.setattr(Moving, "move_to", lost)
+    assert (
+        "moved 100 of 300 messages when it failed"
+        in run(proj.server, *_form(proj), "move", "old", "new", "--yes", code=1).stderr
+    )
+    with proj.connection() as connection:
+        store: DelayStore = connection.default_channel.store
+        [line] = store.audit.recent()
+    assert (line.action, line.count, line.what["answer_lost"]) == ("move", 100, True)
+    done = run(proj.server, *_form(proj), "move", "old", "new", "--yes")
+    assert done.stdout == "queue old: 200 messages moved to queue new\n"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import redis
 
 from celery_ext.cli.audited import audited
 from kombu_delayq.errors import AnswerLost
@@ -19,11 +20,14 @@ class _Audit:
         return True
 
 
-def test_an_answer_that_was_lost_is_noted() -> None:
+@pytest.mark.parametrize(
+    "error", [AnswerLost("cancelled", ["a"]), redis.exceptions.ConnectionError(), redis.exceptions.TimeoutError()]
+)
+def test_an_answer_that_was_lost_is_noted(error: Exception) -> None:
     """Some tasks may have changed, so there is a line, which says that more may have changed than were counted."""
     audit: Any = _Audit()
-    with pytest.raises(AnswerLost), audited(audit, "cancel", {"ids": ["a"]}):
-        raise AnswerLost("cancelled", ["a"])
+    with pytest.raises(type(error)), audited(audit, "cancel", {"ids": ["a"]}):
+        raise error
     assert audit.lines == [("cancel", {"ids": ["a"], "outcomes": {}, "answer_lost": True}, 0)]
 
 
