@@ -1,6 +1,7 @@
 """The options that choose dead letters, and the argument that names their queues."""
 
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import click
@@ -25,13 +26,13 @@ class LetterFilter:
 
     Args:
         ids: Task ids; none for any.
-        tasks: Task names; none for any.
+        tasks: Task names, or patterns of such; none for any.
     """
 
     def __init__(self, ids: Iterable[str], tasks: Sequence[str]) -> None:
         self.ids = frozenset(ids)
         self.met: set[str] = set()
-        self._tasks = frozenset(tasks)
+        self._tasks = tasks
 
     @property
     def narrow(self) -> bool:
@@ -40,19 +41,29 @@ class LetterFilter:
 
     def __call__(self, letter: DeadLetter) -> bool:
         """Whether a letter is chosen."""
-        chosen = (not self.ids or letter.id in self.ids) and (not self._tasks or letter.name in self._tasks)
+        chosen = (not self.ids or letter.id in self.ids) and is_of(letter, self._tasks)
         if chosen and self.ids:
             self.met.add(letter.id)
         return chosen
+
+
+def is_of(letter: DeadLetter, tasks: Sequence[str]) -> bool:
+    """Whether a letter is of one of the tasks, which may be patterns; of any if there are none."""
+    name = letter.name
+    return not tasks or (name is not None and any(name == task or fnmatchcase(name, task) for task in tasks))
+
+
+def letter_task_option(command: F) -> F:
+    """Adds ``--task``: the argument ``tasks``."""
+    text = "Only dead letters of this task; the name may be a pattern, such as 'shop.*'. May be repeated."
+    return click.option("-t", "--task", "tasks", metavar="NAME", multiple=True, help=text)(command)
 
 
 def letter_filter_options(command: F) -> F:
     """Adds ``--id``, ``--task`` and ``--all``: the arguments ``ids``, ``tasks`` and ``every`` of ``letter_filter``."""
     for option in (
         click.option("-a", "--all", "every", is_flag=True, help="All dead letters."),
-        click.option(
-            "-t", "--task", "tasks", metavar="NAME", multiple=True, help="Dead letters of this task. May be repeated."
-        ),
+        letter_task_option,
         click.option(
             "-i",
             "--id",

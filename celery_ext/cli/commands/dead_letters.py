@@ -10,7 +10,13 @@ from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.commands.dead_letters_replay import drop, replay
-from celery_ext.cli.letter_options import dead_letter_queues, dead_letter_queues_argument, known_dead_letter_queues
+from celery_ext.cli.letter_options import (
+    dead_letter_queues,
+    dead_letter_queues_argument,
+    is_of,
+    known_dead_letter_queues,
+    letter_task_option,
+)
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import (
     ARGUMENTS_WIDTH,
@@ -45,7 +51,7 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @dead_letter_queues_argument
-@click.option("-t", "--task", "tasks", metavar="NAME", multiple=True, help="Only this task. May be repeated.")
+@letter_task_option
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -68,7 +74,7 @@ def list_(broker: CliBroker, queues: tuple[str, ...], tasks: tuple[str, ...], li
         for queue in known:
             try:
                 total = sum(store.letters.lists(queue).values())
-                wanted = (letter for letter in letters_of.browse(store, queue) if not tasks or letter.name in tasks)
+                wanted = (letter for letter in letters_of.browse(store, queue) if is_of(letter, tasks))
                 found = with_progress(islice(wanted, limit or None), "listing", None if tasks else total, printing=True)
                 _print(queue, found, total, as_json=as_json, now_ms=store.now_ms())
             except ResponseError as error:  # such as for a key of another type; the other queues go on
