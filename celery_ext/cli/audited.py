@@ -21,9 +21,11 @@ IDS_NAMED = 20
 
 @contextmanager
 def audited(
-    audit: Audit, action: str, what: Mapping[str, Any], unchanged: Collection[str] = ()
+    audit: Audit, action: str, what: Mapping[str, Any], unchanged: Collection[str] = (), of: int = 0
 ) -> Iterator[Counter[Any]]:
     """Yields counts by outcome. At the end, also after an error, it notes them, if anything has changed.
+
+    A change of many messages is noted when it begins, too.
 
     If Redis did not answer, it may have changed more than is counted. Then there is a line, too, which says so.
 
@@ -32,7 +34,9 @@ def audited(
         action: What is done, such as ``cancel``.
         what: To what it is done: values that JSON can have, by name.
         unchanged: Outcomes of messages that are as they were.
+        of: How many messages are to change, if that is known.
     """
+    audit.note_begin(this_user(), action, what, of)
     counts: Counter[Any] = Counter()
     lost: dict[str, bool] = {}
     try:

@@ -215,11 +215,15 @@ class Selected:
 def noted(store: "WaitingStore", who: str, bulk: Bulk) -> Iterator[None]:
     """Notes in the audit what a bulk action has changed, also if it fails half way; nothing if it has changed nothing.
 
+    An action on many messages is noted when it begins, too.
+
     Args:
         store: The broker's store.
         who: Who acts.
         bulk: The action. If Redis did not answer, it may have changed more than it knows; the line says so.
     """
+    name, times = f"bulk {bulk.action.name}", bulk.action.times()
+    store.audit.note_begin(who, name, {"filter": bulk.selection.as_json(), **times}, bulk.of)
     lost: dict[str, bool] = {}
     try:
         yield
@@ -230,7 +234,7 @@ def noted(store: "WaitingStore", who: str, bulk: Bulk) -> Iterator[None]:
         changed = sum(count for word, count in bulk.outcomes.items() if word in CHANGES)
         if changed or lost:
             what = {"filter": bulk.selection.as_json(), "of": bulk.of, "outcomes": dict(bulk.outcomes)}
-            store.audit.note(who, f"bulk {bulk.action.name}", {**what, **bulk.action.times(), **lost}, changed)
+            store.audit.note(who, name, {**what, **times, **lost}, changed)
 
 
 @contextmanager

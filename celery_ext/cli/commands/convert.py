@@ -84,7 +84,8 @@ class _Convert:
             self._report_problems(conversion)
 
     def _one(self, conversion: Conversion) -> Iterator[None]:
-        with audited(self._store.audit, "convert", {"queue": conversion.queue, "to": self._to}) as counts:
+        what = {"queue": conversion.queue, "to": self._to}
+        with audited(self._store.audit, "convert", what, of=self._size(conversion.queue)) as counts:
             try:
                 yield from convert_queue(self._store, conversion)
             finally:

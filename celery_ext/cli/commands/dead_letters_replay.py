@@ -150,7 +150,7 @@ class _LetterJob:
             total = sum(self._store.letters.lists(queue).values())
             round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
             printing, sent = self._as_json or bool(self._selection.ids), False
-            with audited(self._store.audit, self._name, {"queue": queue}) as done:
+            with audited(self._store.audit, self._name, {"queue": queue}, of=wanted) as done:
                 for letter, what in with_progress(round_, label, total, printing=printing):
                     if what.to != "back":
                         done[what.queue or self._word] += 1

@@ -79,9 +79,10 @@ def import_(
 
 def _run(store: OperatorStore, work: Import, file: BinaryIO) -> None:
     problems = 0
-    with audited(store.audit, "import", {"file": str(getattr(file, "name", "-"))}) as counts:
+    of = _count_of_lines(file)
+    with audited(store.audit, "import", {"file": str(getattr(file, "name", "-"))}, of=of or 0) as counts:
         try:
-            for problem in with_progress(work.run(file), "importing", _count_of_lines(file)):
+            for problem in with_progress(work.run(file), "importing", of):
                 problems += problem is not None
                 if problem is not None and problems <= LINES:
                     print_stderr(problem)

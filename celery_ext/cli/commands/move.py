@@ -77,7 +77,7 @@ def _run(store: OperatorStore, work: list[QueueMove], old: str, total: int, *, r
         with (
             stoppable() as stop,
             Bar("moving", total) as bar,
-            audited(store.audit, "move", {"queue": old, "to": work[0].to}) as counts,
+            audited(store.audit, "move", {"queue": old, "to": work[0].to}, of=total) as counts,
         ):
             for one in work:
                 ready_ones = move_ready(store, one, stop) if ready else ()

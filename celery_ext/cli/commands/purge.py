@@ -29,8 +29,8 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
         if sizes:
             of = ", ".join(f"{size:,} of queue {escaped(name)}" for name, size in sizes.items())
             confirm(f"Remove all delayed messages, now {of}, on {broker_in_words(connection)}?", yes=yes)
-        for name in sizes:
-            with audited(store.audit, "purge", {"queue": name}) as counts:
+        for name, size in sizes.items():
+            with audited(store.audit, "purge", {"queue": name}, of=size) as counts:
                 counts["removed"] = removed = store.queues.purge(name)
             fields = {"queue": name, "removed": removed}
             text = f"queue {escaped(name)}: {number_of(removed, 'delayed message')} removed"

@@ -17,6 +17,9 @@ logger = get_logger(__name__)
 #: About how many lines Redis keeps. A line has some hundred bytes.
 MOST_LINES = 10_000
 
+#: A change of so many messages notes that it begins.
+MANY = 1000
+
 
 @dataclass(frozen=True)
 class AuditLine:
@@ -44,6 +47,20 @@ class Audit(StorePart):
 
     Redis keeps the latest ``MOST_LINES`` or a few more.
     """
+
+    def note_begin(self, who: str, action: str, what: Mapping[str, Any], of: int) -> None:
+        """Notes that somebody begins to change many messages, because a process that is killed notes no end.
+
+        The line counts no message, and its ``what`` has ``begun``. Fewer than ``MANY`` messages leave none.
+
+        Args:
+            who: As of ``note``.
+            action: As of ``note``.
+            what: As of ``note``.
+            of: How many messages are to change.
+        """
+        if of >= MANY:
+            self.note(who, action, {**what, "of": of, "begun": True}, 0)
 
     def note(self, who: str, action: str, what: Mapping[str, Any], count: int) -> bool:
         """Notes what somebody has done: a line of the log ``kombu_delayq.audit``, and one in Redis.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kombu_delayq.audit import this_user
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
@@ -212,7 +213,18 @@ def test_a_command_that_is_stopped_says_how_far_it_went_and_goes_on(proj: Proj, 
     assert f"stopped after {done:,} of 3,000" in err
     assert proj.delayed("q") == 3000 - done
     assert run(proj.server, "cancel", "-q", "q", "--yes").stdout == f"{3000 - done:,} cancelled\n"
-    assert list(_notes(proj)) == [("bulk cancel", 3000 - done), ("bulk cancel", done)]
+    assert list(_notes(proj)) == [("bulk cancel", count) for count in (3000 - done, 0, done, 0)]
+
+
+def test_a_command_that_is_killed_has_noted_that_it_began(proj: Proj) -> None:
+    """SIGKILL leaves no line of what was done, but one of what was to be done, and who wanted it."""
+    with slow_cancel(proj) as (process, _):
+        process.kill()
+    with proj.connection() as connection:
+        store: DelayStore = connection.default_channel.store
+        [line] = store.audit.recent()
+    assert (line.who, line.action, line.count) == (this_user(), "bulk cancel", 0)
+    assert line.what == {"filter": {"queues": ["q"]}, "of": 3000, "begun": True}
 
 
 def test_a_redis_that_fails_half_way(proj: Proj) -> None:

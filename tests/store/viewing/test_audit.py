@@ -28,6 +28,16 @@ def test_what_was_noted_is_read_the_newest_first(store: DelayStore) -> None:
     assert store.audit.recent(9, lines[-1].id) == store.audit.recent(0) == []
 
 
+def test_a_change_of_many_messages_notes_that_it_begins(store: DelayStore) -> None:
+    """The line counts none; a change of fewer is over soon, and notes nothing before its end."""
+    store.audit.note_begin("ada", "move", WHAT, audit.MANY - 1)
+    assert store.audit.recent() == []
+    store.audit.note_begin("ada", "move", WHAT, audit.MANY)
+    [line] = store.audit.recent()
+    assert (line.who, line.action, line.count) == ("ada", "move", 0)
+    assert line.what == {**WHAT, "of": audit.MANY, "begun": True}
+
+
 def test_no_line_and_somebody_elses_line(store: DelayStore) -> None:
     """Nothing is noted at first; a line of another shape has what it has."""
     assert store.audit.recent() == []

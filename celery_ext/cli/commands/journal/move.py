@@ -26,9 +26,10 @@ def move(broker: CliBroker, target: str, in_use: bool, as_json: bool) -> None:
         from celery_ext.journal.upkeep.move import move as pages_of
 
         stats, to = store.journal.stats(), Journal(target)
-        with audited(store.audit, "journal move", {"journal": store.journal.url, "to": to.url}) as counts:
+        what, of = {"journal": store.journal.url, "to": to.url}, stats.waiting + stats.offered
+        with audited(store.audit, "journal move", what, of=of) as counts:
             pages = by_page(pages_of(store.journal, to, in_use=in_use), counts, "copied")
-            for _ in with_progress(pages, "moving", stats.waiting + stats.offered):
+            for _ in with_progress(pages, "moving", of):
                 pass
         count = counts["copied"]
         if as_json:

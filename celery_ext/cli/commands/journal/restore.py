@@ -81,7 +81,7 @@ def restore(
             _restore(store, given, count, done)
         else:
             what = {"queues": list(queues), "overdue": overdue}
-            with audited(store.audit, "journal restore", what, ("looked", "in_redis")) as counts:
+            with audited(store.audit, "journal restore", what, ("looked", "in_redis"), count) as counts:
                 try:
                     _restore(store, given, count, done)
                 finally:

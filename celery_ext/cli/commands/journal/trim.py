@@ -33,7 +33,7 @@ def trim(broker: CliBroker, dry_run: bool, yes: bool, as_json: bool) -> None:
             )
             from celery_ext.journal.upkeep import trim as pages_of
 
-            with audited(store.audit, "journal trim", {"journal": store.journal.url}) as counts:
+            with audited(store.audit, "journal trim", {"journal": store.journal.url}, of=count) as counts:
                 for _ in with_progress(by_page(pages_of(store), counts, "deleted"), "trimming", count):
                     pass
             count = counts["deleted"]
