@@ -107,9 +107,11 @@ servers: $(VENV)/.test $(SERVERS)/.there
 
 # On one Redis that is a cluster and has all hash slots: it refuses each command and each script that touches two. `make
 # test` runs tests with workers with the default form of backup and a plain server, this with the other form and hash
-# slots. Tests with a cluster of several nodes are the same in both, so they are not here. Neither are those of how the
-# page looks and of what it is mounted in: they see Redis through the server's other parts.
-ON_SLOTS := tests/lua tests/store tests/integration $(addprefix --ignore=tests/integration/,cluster serve/page serve/mounts)
+# slots. Tests with a cluster of several nodes are the same in both, so they are not here. Neither are those of what sees
+# Redis through other parts alone: the page, the HTTP API, what these are mounted in, fast calls, the async forms, the
+# pytest plugin, the examples.
+ON_SLOTS := tests/lua tests/store tests/integration $(addprefix --ignore=tests/integration/,asynchronous cluster fast \
+	project testing serve/api serve/mounts serve/page)
 
 slots: $(VENV)/.test
 	DELAYQ_REDIS_SLOTS=1 DELAYQ_BACKUPS=list DELAYQ_STORE_FORMS=hash $(BIN)/python $(PYTEST) -m 'not long' $(ON_SLOTS)

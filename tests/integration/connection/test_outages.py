@@ -173,7 +173,8 @@ def _offers(server: PrivateRedis) -> int:
 
 
 def _await_loss(worker: Worker) -> None:
-    until(lambda: "Cannot connect to" in worker.log, what="the worker notices the loss")
+    until(lambda: "Cannot connect to" in worker.log or not worker.alive(), what="the worker notices the loss")
+    assert worker.alive(), worker.log
 
 
 @pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])

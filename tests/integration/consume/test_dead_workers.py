@@ -66,7 +66,7 @@ def test_what_a_killed_worker_held_runs_in_another(fleet: Proj, pool: str, most:
     assert {run["deaths"] for run in again} == {1}
     assert sorted(run["value"] for run in again) == [*range(most)]
     assert all(run["pid"] == other.process.pid for run in again)
-    assert f"process {doomed.process.pid} on host" in other.log
+    until(lambda: f"process {doomed.process.pid} on host" in other.log)
     assert f"{most} went back ({most} to 'celery')" in other.log
 
 

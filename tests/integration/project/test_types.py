@@ -82,10 +82,20 @@ asyncio.run(work())
 """
 
 
-def mypy(code: str, directory: Path) -> dict[int, str]:
+#: What mypy knows of Celery is the same in each of these tests, so they run in one process.
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("types")]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where mypy keeps what it knows."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def mypy(code: str, directory: Path, cache: Path) -> dict[int, str]:
     """Returns the errors of ``mypy --strict`` by line, from 1."""
     (directory / "uses.py").write_text(code, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=cache", "uses.py"]
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={cache}", "uses.py"]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     found: dict[int, str] = {}
@@ -95,42 +105,38 @@ def mypy(code: str, directory: Path) -> dict[int, str]:
     return found
 
 
-def check(code: str, directory: Path) -> None:
+def check(code: str, directory: Path, cache: Path) -> None:
     """Compares the errors with the comments of the code."""
     expected = {
         number: line.partition("# error: ")[2]
         for number, line in enumerate(code.splitlines(), 1)
         if "# error: " in line
     }
-    found = mypy(code, directory)
+    found = mypy(code, directory, cache)
     assert found.keys() == expected.keys(), found
     assert {line: text for line, text in expected.items() if text not in found[line]} == {}, found
 
 
-@pytest.mark.long
-def test_a_wrong_option_is_an_error(tmp_path: Path) -> None:
+def test_a_wrong_option_is_an_error(tmp_path: Path, cache: Path) -> None:
     """In calls, tasks, ``send_many`` and the async forms a wrong name or type is an error, and what is right passes."""
-    check(USES, tmp_path)
+    check(USES, tmp_path, cache)
 
 
-@pytest.mark.long
-def test_the_page_about_types_is_right(tmp_path: Path) -> None:
+def test_the_page_about_types_is_right(tmp_path: Path, cache: Path) -> None:
     """Its code passes, but for the lines that it says are errors."""
     kinds = [block for block in blocks(PAGE, "python") if "DjangoTask" not in block]
-    check("\n".join(kinds), tmp_path)
+    check("\n".join(kinds), tmp_path, cache)
 
 
-@pytest.mark.long
-def test_the_example_for_fastapi_is_right(tmp_path: Path) -> None:
+def test_the_example_for_fastapi_is_right(tmp_path: Path, cache: Path) -> None:
     """Its code passes, with an app whose tasks have our options."""
     for name in ("main.py", "tasks.py"):
         shutil.copy(ROOT / "docs/examples/fastapi" / name, tmp_path)
-    assert mypy("import main\n", tmp_path) == {}
+    assert mypy("import main\n", tmp_path, cache) == {}
 
 
-@pytest.mark.long
-def test_the_class_for_django_is_right(tmp_path: Path) -> None:
+def test_the_class_for_django_is_right(tmp_path: Path, cache: Path) -> None:
     """It has ``delay_on_commit`` and takes our options."""
     [block] = [block for block in blocks(PAGE, "python") if "DjangoTask" in block]
     uses = "@app.task\ndef remind() -> None: ...\n\n\nremind.delay_on_commit()\nremind.apply_async(delay_level=3)\n"
-    check(f"from celery import Celery\n\n{block}\n\n{uses}", tmp_path)
+    check(f"from celery import Celery\n\n{block}\n\n{uses}", tmp_path, cache)

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.integration.testing.test_plugin import ROOT, run
+from tests.integration.testing.test_plugin import ROOT, run_with_all
 
 pytest_plugins = ["pytester"]
 
@@ -20,7 +20,7 @@ def test_the_tests_of_an_example_pass(pytester: pytest.Pytester, example: str, n
     for module in needed:
         pytest.importorskip(module, reason="the extra `test-serve` brings it")
     shutil.copytree(EXAMPLES / example, pytester.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    run(pytester, "-W", "error").assert_outcomes(passed=passed)
+    run_with_all(pytester, "-W", "error").assert_outcomes(passed=passed)
 
 
 def test_the_how_to_names_the_examples() -> None:

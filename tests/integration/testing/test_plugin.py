@@ -34,10 +34,17 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-def run(project: pytest.Pytester, *options: str) -> pytest.RunResult:
-    """Runs the tests of a project in a process of its own."""
+def run_with_all(project: pytest.Pytester, *options: str) -> pytest.RunResult:
+    """Runs the tests of a project in a process of its own, with all plugins that are installed."""
     known = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))  # of an older checkout, it is not
     return project.runpytest_subprocess(*(() if known else ("-p", PLUGIN)), *options, timeout=120)
+
+
+def run(project: pytest.Pytester, *options: str) -> pytest.RunResult:
+    """Runs them with this plugin and that of xdist alone: the others take seconds to import."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        return project.runpytest_subprocess("-p", PLUGIN, "-p", "xdist", *options, timeout=120)
 
 
 def test_the_plugin_is_found_by_pytest() -> None:
@@ -80,7 +87,7 @@ def test_a_plain_project_needs_no_setting(project: pytest.Pytester) -> None:
             assert app.conf.broker_url == "redis://nowhere.invalid/0"
         """
     )
-    run(project).assert_outcomes(passed=4)
+    run_with_all(project).assert_outcomes(passed=4)
 
 
 def test_a_failed_test_says_what_waits(project: pytest.Pytester) -> None:

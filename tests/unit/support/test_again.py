@@ -48,9 +48,22 @@ def test_what_failed_runs_once_more(tmp_path: Path, broken: int, status: int, su
     folder.mkdir()
     (folder / "test_some.py").write_text(TESTS.replace("{broken}", str(broken)))
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.again", "--numprocesses", "2", "--dist", "loadgroup", "-q", "tests"],
+        [
+            sys.executable,
+            "-m",
+            "tests.support.again",
+            "-p",
+            "xdist",
+            "--numprocesses",
+            "2",
+            "--dist",
+            "loadgroup",
+            "-q",
+            "tests",
+        ],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        # Other plugins take seconds to import, in each process.
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
