@@ -11,9 +11,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.cli.options import STDIN
-from kombu_delayq.audit import logger, this_user
+from kombu_delayq.audit import ChangeLog, logger, this_user
 from kombu_delayq.errors import AnswerLost
-from kombu_delayq.store.viewing.audit import Audit
 
 #: Most ids that a line has.
 IDS_NAMED = 20
@@ -21,7 +20,7 @@ IDS_NAMED = 20
 
 @contextmanager
 def audited(
-    audit: Audit, action: str, what: Mapping[str, Any], unchanged: Collection[str] = (), of: int = 0
+    audit: ChangeLog, action: str, what: Mapping[str, Any], unchanged: Collection[str] = (), of: int = 0
 ) -> Iterator[Counter[Any]]:
     """Yields counts by outcome. At the end, also after an error, it notes them, if anything has changed.
 
@@ -30,7 +29,7 @@ def audited(
     If Redis did not answer, it may have changed more than is counted. Then there is a line, too, which says so.
 
     Args:
-        audit: The audit of the broker's store.
+        audit: Where it is noted; the audit of the broker's store.
         action: What is done, such as ``cancel``.
         what: To what it is done: values that JSON can have, by name.
         unchanged: Outcomes of messages that are as they were.

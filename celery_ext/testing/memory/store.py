@@ -1,12 +1,12 @@
 """A store in memory, with the operations of ``DelayStore`` that an app, its channels and its tasks use."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
 from celery_ext.testing.memory.lookup import BACKUP, MemoryLookup, MemoryScan
 from celery_ext.testing.memory.shelf import Shelf
-from kombu_delayq.audit import log_change
+from kombu_delayq.audit import ChangeLog
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.options import Options
@@ -187,15 +187,6 @@ class MemoryChains:
         """Does nothing: notes of cancelled chains are kept in any case."""
 
 
-class MemoryAudit:
-    """The twin of ``kombu_delayq.store.viewing.audit.Audit``, which writes to the log alone."""
-
-    def note(self, who: str, action: str, what: Mapping[str, Any], count: int) -> bool:
-        """Notes what somebody has changed, as ``Audit.note``."""
-        log_change(who, action, what, count)
-        return True
-
-
 class MemoryStore:
     """Keeps messages in memory until they are due, with the parts of ``DelayStore`` that make sense without a server.
 
@@ -231,7 +222,7 @@ class MemoryStore:
         self.chains = MemoryChains(shelf, self.delivery, refused, chains)
         self.lookup = MemoryLookup(shelf, refused, chains, now_ms, push)
         self.scan = MemoryScan(shelf)
-        self.audit = MemoryAudit()
+        self.audit = ChangeLog()
 
     @property
     def changes(self) -> int:

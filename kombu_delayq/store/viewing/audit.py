@@ -8,7 +8,7 @@ from typing import Any
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError
 
-from kombu_delayq.audit import log_change
+from kombu_delayq.audit import ChangeLog
 from kombu_delayq.connection.text import as_bytes, as_text, readable
 from kombu_delayq.store.client import StorePart
 
@@ -16,9 +16,6 @@ logger = get_logger(__name__)
 
 #: About how many lines Redis keeps. A line has some hundred bytes.
 MOST_LINES = 10_000
-
-#: A change of so many messages notes that it begins.
-MANY = 1000
 
 
 @dataclass(frozen=True)
@@ -42,25 +39,11 @@ class AuditLine:
     count: int
 
 
-class Audit(StorePart):
+class Audit(StorePart, ChangeLog):
     """Notes who did what, in the log and in Redis, and reads the notes of Redis.
 
     Redis keeps the latest ``MOST_LINES`` or a few more.
     """
-
-    def note_begin(self, who: str, action: str, what: Mapping[str, Any], of: int) -> None:
-        """Notes that somebody begins to change many messages, because a process that is killed notes no end.
-
-        The line counts no message, and its ``what`` has ``begun``. Fewer than ``MANY`` messages leave none.
-
-        Args:
-            who: As of ``note``.
-            action: As of ``note``.
-            what: As of ``note``.
-            of: How many messages are to change.
-        """
-        if of >= MANY:
-            self.note(who, action, {**what, "of": of, "begun": True}, 0)
 
     def note(self, who: str, action: str, what: Mapping[str, Any], count: int) -> bool:
         """Notes what somebody has done: a line of the log ``kombu_delayq.audit``, and one in Redis.
@@ -76,7 +59,7 @@ class Audit(StorePart):
         Returns:
             Whether Redis has the note.
         """
-        log_change(who, action, what, count)
+        super().note(who, action, what, count)
         fields = ("who", who, "action", action, "what", json.dumps(what), "count", count)
         try:
             self._client.ask("XADD", self._keys.audit, "MAXLEN", "~", MOST_LINES, "*", *fields)

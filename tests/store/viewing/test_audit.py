@@ -4,6 +4,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.audit import MANY
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.viewing import audit
 from tests.support.store.fixtures import MakeStore
@@ -30,12 +31,12 @@ def test_what_was_noted_is_read_the_newest_first(store: DelayStore) -> None:
 
 def test_a_change_of_many_messages_notes_that_it_begins(store: DelayStore) -> None:
     """The line counts none; a change of fewer is over soon, and notes nothing before its end."""
-    store.audit.note_begin("ada", "move", WHAT, audit.MANY - 1)
+    store.audit.note_begin("ada", "move", WHAT, MANY - 1)
     assert store.audit.recent() == []
-    store.audit.note_begin("ada", "move", WHAT, audit.MANY)
+    store.audit.note_begin("ada", "move", WHAT, MANY)
     [line] = store.audit.recent()
     assert (line.who, line.action, line.count) == ("ada", "move", 0)
-    assert line.what == {**WHAT, "of": audit.MANY, "begun": True}
+    assert line.what == {**WHAT, "of": MANY, "begun": True}
 
 
 def test_no_line_and_somebody_elses_line(store: DelayStore) -> None:

@@ -7,10 +7,11 @@ import pytest
 import redis
 
 from celery_ext.cli.audited import audited
+from kombu_delayq.audit import ChangeLog
 from kombu_delayq.errors import AnswerLost
 
 
-class _Audit:
+class _Audit(ChangeLog):
     def __init__(self) -> None:
         self.lines: list[tuple[str, dict[str, Any], int]] = []
 
@@ -25,7 +26,7 @@ class _Audit:
 )
 def test_an_answer_that_was_lost_is_noted(error: Exception) -> None:
     """Some tasks may have changed, so there is a line, which says that more may have changed than were counted."""
-    audit: Any = _Audit()
+    audit = _Audit()
     with pytest.raises(type(error)), audited(audit, "cancel", {"ids": ["a"]}):
         raise error
     assert audit.lines == [("cancel", {"ids": ["a"], "outcomes": {}, "answer_lost": True}, 0)]
@@ -33,7 +34,7 @@ def test_an_answer_that_was_lost_is_noted(error: Exception) -> None:
 
 def test_what_was_done_before_an_error_is_noted() -> None:
     """An error before the first change leaves no line, a later one that of what has changed."""
-    audit: Any = _Audit()
+    audit = _Audit()
 
     def fail_after(done: int) -> None:
         with audited(audit, "cancel", {}, ("not_delayed",)) as counts:
