@@ -11,6 +11,10 @@ A Lua file names in its header the includes whose functions or constants it uses
     ``other.page`` and so on. They stand in a scope of their own, apart from the script's own functions of the same
     names. Only an operation may name such includes.
 
+``-- @first offer_one``
+    The include of this name has a function of the same name, which runs first. If it returns a reply, that is the reply
+    of the script, whose other functions are not even defined then. A form that has no such include goes without.
+
 Redis gets only those parts of the includes that a script uses, and no lines of comment.
 
 In a header ``HASH|LIST`` is the type of a key in the hash form and in the list form. ``lua/include/<form>/types.lua``
@@ -30,6 +34,7 @@ _PACKAGED = Path(__file__).parent / "lua"
 _CHECKOUT = Path(__file__).parent.parent / "lua"
 _INCLUDE = re.compile(r"^-- @include ([\w ]+)\n", re.MULTILINE)
 _OTHER = re.compile(r"^-- @other ([\w ]+)\n", re.MULTILINE)
+_FIRST = re.compile(r"^-- @first (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?=local )", re.MULTILINE)
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)")
@@ -70,7 +75,9 @@ def load(operation: str, backup: str = "hash") -> Script:
     """
     source = _source(f"{operation}.lua")
     body = _code(source)
-    text = _of_other(source, body, backup) + _with_needed(_definitions(source, backup), body)
+    first = _first(source, backup)
+    rest = [definition for definition in _definitions(source, backup) if definition not in first]
+    text = _of_other(source, body, backup) + "".join(first) + _with_needed(rest, body)
     made = Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
     _texts[made.sha] = text
     return made
@@ -89,6 +96,11 @@ def included(source: str) -> list[str]:
 def included_of_other(source: str) -> list[str]:
     """Returns the names of the includes that a Lua file asks for in the other form of backup."""
     return " ".join(_OTHER.findall(source)).split()
+
+
+def included_first(source: str, backup: str) -> list[str]:
+    """Returns the name of the include that a Lua file runs first in a form of backup, or nothing."""
+    return [name for name in _FIRST.findall(source) if (directory() / path_of(name, backup)).is_file()]
 
 
 def path_of(include: str, backup: str) -> str:
@@ -113,15 +125,29 @@ def _definitions_of(includes: Iterable[str], backup: str, seen: set[str]) -> lis
     return found
 
 
+def _first(source: str, backup: str) -> list[str]:
+    """Returns the definitions of what an operation runs first, and the code that runs it."""
+    found: list[str] = []
+    for name in included_first(source, backup):
+        run = f"local done = {name}()\nif done then\n  return done\nend\n"
+        found += [*_needed(_definitions_of([name], backup, set()), run), run]
+    return found
+
+
 def _with_needed(definitions: list[str], body: str) -> str:
-    """Returns a body behind the definitions that it uses, by itself or through other definitions."""
-    text, used = body, set(_USED.findall(body))
+    """Returns a body behind the definitions that it uses."""
+    return "".join(_needed(definitions, body)) + body
+
+
+def _needed(definitions: list[str], body: str) -> list[str]:
+    """Returns the definitions that a body uses, by itself or through other definitions."""
+    needed, used = list[str](), set(_USED.findall(body))
     for definition in reversed(definitions):
         names = ", ".join(_DEFINED.findall(definition)).split(", ")
         if not used.isdisjoint(names):
-            text = definition + text
+            needed.append(definition)
             used.update(_USED.findall(definition))
-    return text
+    return needed[::-1]
 
 
 def _of_other(source: str, body: str, backup: str) -> str:

@@ -10,6 +10,7 @@
 -- Returns {'first' | 'head' | 'behind', number offered, number repeated, number renamed}
 -- Atomic: every message is in the store when this returns, and a new head has been announced.
 -- Cost: O(log N) a message
+-- @first offer_one
 -- @include announce clock lifetime put wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }

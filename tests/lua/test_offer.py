@@ -1,8 +1,13 @@
 """``offer.lua``: puts messages into the store."""
 
+from typing import Any
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from redis.exceptions import ResponseError
 
+from kombu_delayq import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
@@ -40,6 +45,37 @@ def test_a_message_is_indexed_by_its_due_time_and_kept_whole(store: DelayStore) 
         b"delayq:{q}:backup": {b"i": b"body"},
         b"delayq:queues": {b"q"},
     }
+
+
+OFFERS = st.builds(
+    Offer,
+    id=st.sampled_from(["a", "b", "c", "\x7fa", "ü", ""]),
+    due=st.sampled_from([repr(FUTURE_MS), repr(FUTURE_MS + 0.5), repr(PAST_MS), "-1", "0", "1e13", "inf", "+inf"]),
+    priority=st.sampled_from([0, 0, 0, 3]),
+    body=st.sampled_from(["", "one", "two", "\x7fthree", "x" * 16000, "y" * 16001]),
+)
+
+
+@hash_only
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(OFFERS, st.sampled_from([0, 0, 0, 60_000])), min_size=2, max_size=8))
+def test_what_runs_first_does_the_same_as_the_rest(
+    store: DelayStore, ear: Ear, monkeypatch: pytest.MonkeyPatch, offers: list[tuple[Offer, int]]
+) -> None:
+    """``offer_one`` answers, stores and announces what the rest of the script does, or leaves the message to that."""
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts, "included_first", lambda *_: [])
+        rest = scripts.load.__wrapped__("offer").text
+    assert scripts.load("offer").text != rest
+
+    def offer(text: str, offers: list[tuple[Offer, int]]) -> Any:
+        store.client.flushall()
+        keys, wake = store.keys.stored("q", "hash"), store.keys.wake
+        replies = [store.client.eval(text, 4, *keys, wake, "q", expire, *one) for one, expire in offers]
+        ends = [store.client.pttl(key) > 0 for key in keys]
+        return replies, contents(store.client), ends, ear.heard()
+
+    assert offer(scripts.load("offer").text, offers) == offer(rest, offers)
 
 
 @hash_only
@@ -123,13 +159,16 @@ def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
     assert popped(store.client, "q") == [b"one", b"two", b"three"]
 
 
+@pytest.mark.parametrize("priority", [0, 3])
 @pytest.mark.parametrize("leave", ["transfer", "run_now"])
-def test_a_second_message_of_an_id_is_known_again_when_the_first_has_left(store: DelayStore, leave: str) -> None:
+def test_a_second_message_of_an_id_is_known_again_when_the_first_has_left(
+    store: DelayStore, leave: str, priority: int
+) -> None:
     """A publisher that repeats after a lost reply stores nothing twice, also when the first of the id left meanwhile.
 
     Once it has left as well, its id is free.
     """
-    second = waiting("i", FUTURE_MS, "second", priority=3)
+    second = waiting("i", FUTURE_MS, "second", priority=priority)
     store.delivery.offer("q", waiting("i", PAST_MS, "first"))
     store.delivery.offer("q", second)
     if leave == "transfer":

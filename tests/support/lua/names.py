@@ -39,6 +39,11 @@ def included_by(path: str, backup: str) -> list[str]:
     return [scripts.path_of(include, backup) for include in scripts.included(source_of(path))]
 
 
+def included_first(path: str, backup: str) -> list[str]:
+    """Returns the paths of the include that a file runs first, for a script of one form of backup."""
+    return [scripts.path_of(include, backup) for include in scripts.included_first(source_of(path), backup)]
+
+
 def included_of_other(path: str, backup: str) -> list[str]:
     """Returns the paths of the includes of the other form that a file names, for a script of one form of backup."""
     [other] = {*BACKUPS} - {backup}

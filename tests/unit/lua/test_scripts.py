@@ -17,7 +17,15 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StorePart
 from tests.support import ROOT
 from tests.support.lua.headers import split
-from tests.support.lua.names import complaints, defined_in, included_by, included_of_other, source_of, used_in
+from tests.support.lua.names import (
+    complaints,
+    defined_in,
+    included_by,
+    included_first,
+    included_of_other,
+    source_of,
+    used_in,
+)
 from tests.support.lua.scripts import FORMS, INCLUDES, LUA, OPERATIONS
 
 #: The parts of a store. It connects to Redis only when it is used.
@@ -78,9 +86,12 @@ def test_an_include_that_lacks_or_is_left_over_is_found() -> None:
 @pytest.mark.parametrize("include", INCLUDES)
 def test_no_include_is_left_over(include: str) -> None:
     """Every include belongs to an operation, or to another include, and every function of it is used."""
-    users = {path for path, form in READ if include in [*included_by(path, form), *included_of_other(path, form)]}
+    by = (included_by, included_first, included_of_other)
+    users = {path for path, form in READ if any(include in of(path, form) for of in by)}
     assert users
-    calls = "".join(re.sub(r"^local function \w+", "", path.read_text(), flags=re.MULTILINE) for path in LUA)
+    calls = "".join(
+        re.sub(r"^local function \w+|^-- @include .*", "", path.read_text(), flags=re.MULTILINE) for path in LUA
+    )
     assert not [name for name in defined_in(source_of(include)) if not re.search(rf"\b{name}\b", calls)]
 
 
@@ -106,6 +117,19 @@ def test_a_script_gets_only_what_it_uses() -> None:
     text = scripts.load("heads").text
     assert "local function now_ms()" in text
     assert "local function at(" not in text
+
+
+def test_what_runs_first_stands_before_what_may_not_be_needed() -> None:
+    """``@first`` names a function that is called before the others are defined, and each is defined once."""
+    text = scripts.load("offer").text
+    first, called, rest = text.partition("local done = offer_one()\nif done then\n  return done\nend\n")
+    assert called
+    assert "local function offer_one()" in first
+    assert "local function needs_mark(" in first
+    assert "local function put(" in rest
+    defined = re.findall(r"^local function (\w+)", text, re.MULTILINE)
+    assert len(defined) == len({*defined})
+    assert "offer_one" not in scripts.load("offer", "list").text
 
 
 def test_functions_of_the_other_form_stand_apart() -> None:
