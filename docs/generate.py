@@ -90,7 +90,7 @@ def script_headers() -> Lines:
     for path in sorted(scripts.directory().glob("*.lua")):
         header = re.match(r"(?:--.*\n)+", path.read_text(encoding="utf-8"))
         lines = [line[3:] for line in header[0].splitlines()] if header else [""]
-        kept = [line for line in lines if not line.startswith(("@include", "@other"))]
+        kept = [line for line in lines if not line.startswith(("@first", "@include", "@other"))]
         yield from (f"## `{path.stem}`", "", kept[0], "", "```text", *kept[1:], "```", "")
 
 
