@@ -11,6 +11,7 @@ from celery.app.task import Task
 
 from celery_ext.bulk.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from celery_ext.delays.install import countdown_property, sends_as_celery
+from celery_ext.delays.task import DelayChainTask
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.options import Options
 
@@ -99,7 +100,9 @@ class Target:
             "the broker uses another transport": not waits_in_redis(self.app),
             "a signal of published tasks has receivers": has_receivers(self.name),
             "a router of task_routes may look at arguments": is_routed_by_code(self.app),
-            "its class has its own apply_async or shadow_name, or pydantic arguments": self._changes_messages(),
+            "its class has its own apply_async or shadow_name, or pydantic arguments": (
+                self.task is not None and not applies_as_celery(self.task)
+            ),
             "send_task of the app has been replaced": not sends_as_celery(self.app),
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
@@ -144,13 +147,17 @@ class Target:
         default = _RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
         return self.options.get("ignore_result", default)
 
-    def _changes_messages(self) -> bool:
-        if self.task is None:
-            return False
-        own = {name for name in ("apply_async", "shadow_name") if name in vars(self.task)}
-        kind = type(self.task)
-        changed = kind.apply_async is not Task.apply_async or kind.shadow_name is not Task.shadow_name
-        return bool(own) or changed or getattr(self.task, "_dump_pydantic_arguments", None) is not None
+
+def applies_as_celery(task: Any) -> bool:
+    """Whether ``apply_async`` of a task is Celery's, and so is what it calls before ``send_task``."""
+    above: Any = super(DelayChainTask, task) if isinstance(task, DelayChainTask) else task
+    functions = {name: getattr(task, name) for name in ("shadow_name", "_get_exec_options")}
+    functions["apply_async"] = vars(task).get("apply_async", above.apply_async)
+    return (
+        all(getattr(function, "__func__", None) is getattr(Task, name) for name, function in functions.items())
+        and not task.__v2_compat__
+        and getattr(task, "_dump_pydantic_arguments", None) is None
+    )
 
 
 def waits_in_redis(app: "Celery") -> bool:

@@ -1,10 +1,9 @@
 """Adds delay chains to the tasks of an app, and ``delay_chain`` and ``delay_level`` to its calls."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import RLock
-from typing import Any
+from typing import Any, Protocol
 
 from celery import Celery
 from celery.signals import task_failure, task_internal_error
@@ -55,18 +54,26 @@ def is_installed(app: "Celery") -> bool:
     return isinstance(app._tasks, _Registry)
 
 
-def use_fast_publisher(app: "Celery", send: Callable[..., Any]) -> None:
-    """Lets the calls of an app for which ``install`` was called pass another function first.
+class Publisher(Protocol):
+    """Sends calls instead of Celery."""
 
-    Args:
-        app: The app.
-        send: Gets the arguments of ``send_task``, and returns its result; None if it leaves the call to Celery.
+    def send(self, *args: Any, **options: Any) -> Any:
+        """Gets the arguments of ``send_task``, and returns its result; None if it leaves the call to Celery."""
+
+    def apply_async(self, task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+        """Gets a task and the arguments of its ``apply_async``, and returns what ``send`` does."""
+
+
+def use_fast_publisher(app: "Celery", publisher: Publisher) -> None:
+    """Lets the calls of an app for which ``install`` was called pass a publisher first.
+
+    If somebody else has set a ``send_task`` on the app before, that gets all calls.
     """
     app = getattr(app, "_get_current_object", lambda: app)()
     with _lock:
         sender = vars(app)["send_task"]
-        if isinstance(sender, _SendTask) and sender.fast is None:
-            sender.fast = send
+        if isinstance(sender, _SendTask) and sender.fast is None and sender.before is None:
+            sender.fast = publisher
 
 
 def sends_as_celery(app: "Celery") -> bool:
@@ -102,7 +109,7 @@ class _SendTask:
         #: The ``send_task`` that was set on the app before; None for the method of its class.
         self.before = vars(app).get("send_task")
         #: Sends calls by templates, see ``celery_ext.fast``; None for Celery's way.
-        self.fast: Callable[..., Any] | None = None
+        self.fast: Publisher | None = None
         self._last_eta: dict[float, datetime] = {}
 
     def __call__(
@@ -132,8 +139,8 @@ class _SendTask:
                 options["countdown"] = delay_s
             elif delay_s:
                 options["eta"] = self._eta(delay_s)
-        if self.fast is not None and self.before is None:
-            result = self.fast(*args, **options)
+        if self.fast is not None:
+            result = self.fast.send(*args, **options)
             if result is not None:
                 return result
         options |= countdown_property(

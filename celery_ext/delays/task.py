@@ -135,6 +135,15 @@ class DelayChainTask(_Task):
                 self._give_up(request, chain, exc)
         self._fail(request, exc)
 
+    def apply_async(self, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
+        """Sends the task, as ``celery.Task.apply_async`` does, with ``fast_publish`` in less time."""
+        fast = None if more else getattr(vars(self._get_app()).get("send_task"), "fast", None)
+        if fast is not None:
+            result = fast.apply_async(self, args, kwargs, options)
+            if result is not None:
+                return result
+        return super().apply_async(args, kwargs, *more, **options)
+
     def retry(
         self,
         args: Any = None,

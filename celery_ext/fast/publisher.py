@@ -14,7 +14,7 @@ from celery_ext.bulk.target import has_receivers
 from celery_ext.bulk.template import NoTemplate
 from celery_ext.fast.message import LeftToCelery, OneCall, Written, new_task_id, written
 from celery_ext.fast.recipe import IN_OPTIONS, Recipe, recipe_of
-from celery_ext.fast.watch import Watch
+from celery_ext.fast.watch import Watch, is_applied_otherwise
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store.types import Offer
@@ -24,6 +24,8 @@ logger = get_logger(__name__)
 #: So many tasks and sets of options are known. Then all are forgotten: they may differ with every call.
 _MOST_RECIPES = 1000
 _NOTHING = (None,) * 9
+#: Options that the app's ``send_task`` reads before this publisher.
+_READ_BEFORE = frozenset(("delay_chain", "delay_level"))
 _NO_OPTIONS = (None,) * len(IN_OPTIONS)
 #: Stands for an argument that is not given, where None means something else.
 _OMITTED: Any = object()
@@ -45,9 +47,42 @@ class FastPublisher:
         #: By task and options: how their messages are made, or why Celery has to make them. None after the first
         #: call, which Celery sends: there may be no other.
         self._recipes: dict[Hashable, Recipe | str | None] = {}
+        #: By class of a task: whether ``apply_async`` here does what its own does.
+        self._applies: dict[type, bool] = {}
         self._repr_levels = 3
         #: How long to wait for a connection; Celery before 5.6 waits without an end.
         self._timeout_s: float | None = None
+
+    def apply_async(self, task: Any, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Any:
+        """Sends a call of a task, with the arguments of ``Task.apply_async``.
+
+        Returns:
+            As ``send``.
+
+        Raises:
+            TypeError: The task does not take the arguments.
+            DelayqError: As of ``send``.
+            kombu.exceptions.OperationalError: As of ``send``.
+
+        Source: celery.app.task.Task.apply_async
+        """
+        if not self._watch.is_as_noted():
+            self._begin_anew()
+        kind, soft = type(task), task.soft_time_limit
+        if kind not in self._applies:
+            self._applies[kind] = not is_applied_otherwise(task)
+        if not self._applies[kind] or not _READ_BEFORE.isdisjoint(options):
+            return None
+        if soft and task.time_limit and soft > task.time_limit:
+            return None
+        check = task.typing and getattr(task, "__header__", None)
+        if check:
+            check(*(args or ()), **(kwargs or {}))
+        given = {**task._get_exec_options(), **options}
+        given.setdefault("ignore_result", task.ignore_result)
+        if task.priority:  # before 5.7 it is no execution option
+            given.setdefault("priority", task.priority)
+        return self.send(task.name, args, kwargs, result_cls=task.AsyncResult, task_type=task, **given)
 
     def send(
         self,
@@ -148,7 +183,7 @@ class FastPublisher:
         return None
 
     def _begin_anew(self) -> None:
-        self._recipes = {}  # before the note: a call that finds all as noted finds no recipe from before
+        self._recipes, self._applies = {}, {}  # before the note: a call that finds all as noted finds none from before
         self._watch.note()
         conf = self._app.conf
         self._repr_levels = conf.get("task_repr_maxlevels", 3)

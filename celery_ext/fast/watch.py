@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import kombu.messaging
 from celery import Celery
 from celery.app import amqp, base
+from celery.app import task as celery_task
+from celery.app.task import Task
 from kombu.messaging import Producer
 
-from celery_ext.bulk.target import is_routed_by_code, waits_in_redis
+from celery_ext.bulk.target import applies_as_celery, is_routed_by_code, waits_in_redis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,6 +85,7 @@ class Watch:
             create,
             send,
             # What tracers replace.
+            Task.apply_async,
             type(app).send_task,
             Producer.publish,
             Producer._publish,
@@ -102,6 +105,11 @@ class Watch:
             "the broker uses another transport": lambda: not waits_in_redis(app),
         }
         return next((reason for reason, holds in reasons.items() if holds()), None)
+
+
+def is_applied_otherwise(task: Any) -> bool:
+    """Whether somebody has replaced ``apply_async`` of a task, or of all tasks, or what it calls."""
+    return not (_is_of(Task.apply_async, celery_task) and applies_as_celery(task))
 
 
 def _publishes_as_celery(app: Any) -> bool:

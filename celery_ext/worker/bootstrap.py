@@ -35,7 +35,7 @@ def install(app: Any, *, fast_publish: bool = False) -> None:
     """
     extend_app(app)
     if fast_publish:
-        use_fast_publisher(app, FastPublisher(app).send)
+        use_fast_publisher(app, FastPublisher(app))
     attach()  # for workers that the `celery` command does not start
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from celery import Celery, signals
 from celery.app.amqp import AMQP
+from celery.app.task import Task
 from kombu import Exchange, Queue
 from kombu.exceptions import EncodeError, OperationalError
 from kombu.messaging import Producer
@@ -140,6 +141,80 @@ def test_tracers_are_called(fast: Fast, monkeypatch: pytest.MonkeyPatch) -> None
         assert seen == [name] * 3
         seen.clear()
         primed(fast)
+
+
+def test_who_replaces_apply_async_is_called(fast: Fast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tracer of ``apply_async`` sees all calls, and so does an ``apply_async`` that is set on a task."""
+    primed(fast)
+    seen: list[str] = []
+    original = Task.apply_async
+
+    def traced(self: Any, *args: Any, **options: Any) -> Any:
+        seen.append(self.name)
+        return original(self, *args, **options)
+
+    for replacement in (traced, Wrapped(original, seen)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Task, "apply_async", replacement)
+            for _ in range(3):
+                fast.task.delay()
+        assert len(seen) == 3
+        seen.clear()
+    primed(fast)
+    fast.task.apply_async = partial(traced, fast.task)
+    fast.task.delay()
+    assert seen == ["some.task"]
+
+
+def takes_any(*args: Any) -> None: ...
+
+
+def takes_two(one: Any, two: Any) -> None: ...
+
+
+class OwnApply(Task):
+    def apply_async(self, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
+        """Adds an argument."""
+        return super().apply_async([*(args or ()), "own"], kwargs, *more, **options)
+
+
+class OwnName(Task):
+    def shadow_name(self, args: Any, kwargs: Any, options: dict[str, Any]) -> str:
+        """Shows the task under the name of its first argument."""
+        return f"about {args[0]}"
+
+
+@pytest.mark.parametrize(
+    ("base", "argsrepr", "shadow"), [(OwnApply, "('x', 'own')", None), (OwnName, "('x',)", "about x")]
+)
+def test_what_a_class_does_in_apply_async_is_done(
+    fast: Fast, redis_server: PrivateRedis, base: type[Task], argsrepr: str, shadow: str | None
+) -> None:
+    """A class with an ``apply_async`` or a ``shadow_name`` of its own has them called for each message."""
+    task = fast.app.task(name="own", base=base, shared=False)(takes_any)
+    for _ in range(4):
+        task.delay("x")
+        headers = json.loads(redis_server.client().lindex("celery", 0))["headers"]
+        assert (headers["argsrepr"].replace("[", "(").replace("]", ")"), headers["shadow"]) == (argsrepr, shadow)
+
+
+def test_what_celery_refuses_is_refused(fast: Fast) -> None:
+    """Arguments that a task does not take, and a soft limit above the hard one, are errors before anything is sent."""
+    task = fast.app.task(name="strict", shared=False)(takes_two)
+    for _ in range(3):
+        task.delay(1, two=2)
+    count = len(fast.published)
+    assert count == 2
+    with pytest.raises(TypeError, match="two"):
+        task.delay(1)
+    task.soft_time_limit, task.time_limit = 20, 10
+    with pytest.raises(ValueError, match="soft_time_limit must be less"):
+        task.delay(1, 2)
+    assert len(fast.published) == count
+    task.typing, task.soft_time_limit = False, 5
+    for _ in range(3):
+        task.delay(1)
+    assert len(fast.published) > count
 
 
 def test_routes_may_change(fast: Fast, redis_server: PrivateRedis) -> None:

@@ -114,7 +114,7 @@ def test_a_countdown_counts_from_arrival(
             assert found.headers["eta"] is None, way
             assert COUNTDOWN not in found.properties, way
     if fast:
-        assert any(app.send_task.fast.__self__._recipes.values())  # type: ignore[attr-defined]  # ours
+        assert any(app.send_task.fast._recipes.values())  # type: ignore[attr-defined]  # ours
 
 
 @pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
