@@ -40,7 +40,7 @@ class RedisCommands:
         if pools.has_nodes(pool) or _is_traced(self.redis):
             return self.ask(*start, *rest)
         command = [packed(start, rest)]
-        connection: Any = pool.get_connection(*pools.OF_USE)
+        connection = pools.take(pool)
 
         def act() -> Any:
             connection.send_packed_command(command)
@@ -54,7 +54,7 @@ class RedisCommands:
             connection.disconnect()  # a reply may still come
             raise
         finally:
-            pool.release(connection)
+            pools.give_back(pool, connection)
 
     def ask_once(self, *command: Any) -> Any:
         """Sends one command, which redis-py must not repeat. Returns its reply."""
