@@ -149,13 +149,12 @@ class Target:
 
 
 def applies_as_celery(task: Any) -> bool:
-    """Whether ``apply_async`` of a task is Celery's, and so is what it calls before ``send_task``."""
+    """Whether ``apply_async`` of a task is that of Celery's class, and does nothing with the arguments or the name."""
     above: Any = super(DelayChainTask, task) if isinstance(task, DelayChainTask) else task
-    functions = {name: getattr(task, name) for name in ("shadow_name", "_get_exec_options")}
-    functions["apply_async"] = vars(task).get("apply_async", above.apply_async)
     return (
-        all(getattr(function, "__func__", None) is getattr(Task, name) for name, function in functions.items())
-        and not task.__v2_compat__
+        getattr(above.apply_async, "__func__", None) is Task.apply_async
+        and "apply_async" not in vars(task)
+        and getattr(task.shadow_name, "__func__", None) is Task.shadow_name
         and getattr(task, "_dump_pydantic_arguments", None) is None
     )
 

@@ -10,11 +10,11 @@ from kombu.common import maybe_declare
 from kombu.exceptions import LimitExceeded
 from kombu.log import get_logger
 
-from celery_ext.bulk.target import has_receivers
+from celery_ext.bulk.target import applies_as_celery, has_receivers
 from celery_ext.bulk.template import NoTemplate
 from celery_ext.fast.message import LeftToCelery, OneCall, Written, new_task_id, written
 from celery_ext.fast.recipe import IN_OPTIONS, Recipe, recipe_of
-from celery_ext.fast.watch import Watch, is_applied_otherwise
+from celery_ext.fast.watch import Watch
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store.types import Offer
@@ -47,8 +47,6 @@ class FastPublisher:
         #: By task and options: how their messages are made, or why Celery has to make them. None after the first
         #: call, which Celery sends: there may be no other.
         self._recipes: dict[Hashable, Recipe | str | None] = {}
-        #: By class of a task: whether ``apply_async`` here does what its own does.
-        self._applies: dict[type, bool] = {}
         self._repr_levels = 3
         #: How long to wait for a connection; Celery before 5.6 waits without an end.
         self._timeout_s: float | None = None
@@ -68,11 +66,9 @@ class FastPublisher:
         """
         if not self._watch.is_as_noted():
             self._begin_anew()
-        kind, soft = type(task), task.soft_time_limit
-        if kind not in self._applies:
-            self._applies[kind] = not is_applied_otherwise(task)
-        if not self._applies[kind] or not _READ_BEFORE.isdisjoint(options):
+        if not self._watch.is_applied_untraced or not applies_as_celery(task) or not _READ_BEFORE.isdisjoint(options):
             return None
+        soft = task.soft_time_limit
         if soft and task.time_limit and soft > task.time_limit:
             return None
         check = task.typing and getattr(task, "__header__", None)
@@ -183,7 +179,7 @@ class FastPublisher:
         return None
 
     def _begin_anew(self) -> None:
-        self._recipes, self._applies = {}, {}  # before the note: a call that finds all as noted finds none from before
+        self._recipes = {}  # before the note: a call that finds all as noted finds no recipe from before
         self._watch.note()
         conf = self._app.conf
         self._repr_levels = conf.get("task_repr_maxlevels", 3)

@@ -12,7 +12,7 @@ from celery.app import task as celery_task
 from celery.app.task import Task
 from kombu.messaging import Producer
 
-from celery_ext.bulk.target import applies_as_celery, is_routed_by_code, waits_in_redis
+from celery_ext.bulk.target import is_routed_by_code, waits_in_redis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,12 +31,14 @@ class Watch:
     Attributes:
         amqp: ``app.amqp`` at the last ``note``.
         queues: Its table of queues.
+        is_applied_untraced: Whether nobody has replaced ``apply_async`` of Celery's class of tasks.
     """
 
     def __init__(self, app: Celery) -> None:
         self._app = app
         self.amqp: Any = None
         self.queues: Any = None
+        self.is_applied_untraced = False
         self._conf: Any = None
         self._changes: Mapping[str, Any] = {}
         self._objects: tuple[Any, ...] = ()
@@ -61,6 +63,7 @@ class Watch:
         for name in _MADE_ONCE:
             getattr(own, name)  # makes it, if it was reset
         self.amqp, self.queues = own, own.queues
+        self.is_applied_untraced = _is_of(Task.apply_async, celery_task)
         self._changes, self._objects = dict(conf.changes), self._seen()
         self._conf = conf
 
@@ -105,11 +108,6 @@ class Watch:
             "the broker uses another transport": lambda: not waits_in_redis(app),
         }
         return next((reason for reason, holds in reasons.items() if holds()), None)
-
-
-def is_applied_otherwise(task: Any) -> bool:
-    """Whether somebody has replaced ``apply_async`` of a task, or of all tasks, or what it calls."""
-    return not (_is_of(Task.apply_async, celery_task) and applies_as_celery(task))
 
 
 def _publishes_as_celery(app: Any) -> bool:

@@ -161,6 +161,11 @@ def test_who_replaces_apply_async_is_called(fast: Fast, monkeypatch: pytest.Monk
         assert len(seen) == 3
         seen.clear()
     primed(fast)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fast.task).__mro__[2], "apply_async", traced, raising=False)
+        fast.task.delay()
+    assert seen == ["some.task"]
+    seen.clear()
     fast.task.apply_async = partial(traced, fast.task)
     fast.task.delay()
     assert seen == ["some.task"]
