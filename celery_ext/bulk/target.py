@@ -18,8 +18,8 @@ from kombu_delayq.options import Options
 if TYPE_CHECKING:
     from celery import Celery
 
-#: Value of the header ``ignore_result`` that ``send_task`` writes for a task that the app does not know.
-_RESULT_OF_UNKNOWN = None if VERSION >= (5, 7) else False
+#: Value of the header ``ignore_result`` that ``send_task`` writes if a call does not say.
+RESULT_OF_UNKNOWN = None if VERSION >= (5, 7) else False
 #: What Celery calls around each message.
 _OF_PUBLISHING = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
 
@@ -144,7 +144,7 @@ class Target:
         return Shared(template, embed=published.body[2], declare=sent["declare"] or [], retry_policy=retry_policy)
 
     def _ignores_result(self) -> Any:
-        default = _RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
+        default = RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
         return self.options.get("ignore_result", default)
 
 

@@ -9,7 +9,7 @@ from kombu import serialization
 from kombu.entity import Queue
 
 from celery_ext.bulk.messages import body_serializer
-from celery_ext.bulk.target import broker_options
+from celery_ext.bulk.target import RESULT_OF_UNKNOWN, broker_options
 from celery_ext.bulk.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID
 from kombu_delayq.message.letters import DEAD_LETTER
@@ -130,7 +130,7 @@ def recipe_of(
     if expires is not None:
         more["expires"] = EXPIRES if expires else None
     slots = {name: _PLACEHOLDERS[name] for name in ("task_id", "eta", "root_id", "parent_id", "reply_to")}
-    ignore_result = options.get("ignore_result")
+    ignore_result = options.get("ignore_result", RESULT_OF_UNKNOWN)
     with catching(app.amqp.Producer) as catcher:
         type(app).send_task(
             app,

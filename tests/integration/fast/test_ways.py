@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from celery import Celery, signals
 from celery.app.amqp import AMQP
+from celery.app.defaults import NAMESPACES
 from celery.app.task import Task
 from kombu import Exchange, Queue
 from kombu.exceptions import EncodeError, OperationalError
@@ -268,6 +269,7 @@ def test_settings_may_change(fast: Fast, conf: dict[str, bool]) -> None:
     primed(fast)
 
 
+@pytest.mark.skipif("repr_maxlevels" not in NAMESPACES["task"], reason="this Celery has no such setting")
 def test_the_depth_of_reprs_may_change(fast: Fast, redis_server: PrivateRedis) -> None:
     """``task_repr_maxlevels`` is read when it is set."""
     primed(fast)
