@@ -21,6 +21,9 @@ from tests.support.conditions import until
 
 #: How often the fleet is looked after, and how often the progress is told, in s.
 LOOK_S, TELL_S = 0.05, 5.0
+#: In so many looks, one after the other, Redis must have no message. A look takes one key after the other, and may miss
+#: a message that goes from a key it has not come to into one that it has seen.
+EMPTY_LOOKS = 3
 #: How long publishers and workers may take to end, in s.
 RETIRE_S = 120.0
 
@@ -170,13 +173,14 @@ class Chaotic:
     def _drain(self, fleet: Fleet, broker: SingleRedis) -> bool:
         """Waits until Redis has no message any more, as long as something changes. Returns whether it got so far."""
         changed, last = time.monotonic(), -1
-        told = 0.0
+        told, empty = 0.0, 0
         while time.monotonic() - changed < self._plan.standstill_s:
             for member in fleet.of_role("worker", "transfer"):
                 member.look()
             with broker.client() as client:
                 count = leftovers.waiting(client) + self._broker.waiting_beside()
-            if count == 0:
+            empty = empty + 1 if count == 0 else 0
+            if empty == EMPTY_LOOKS:
                 return True
             if count != last:
                 changed, last = time.monotonic(), count

@@ -130,7 +130,7 @@ def test_calls_are_published_fast(cluster: PrivateCluster) -> None:
             for queue in ("a", "b", "c"):
                 for _ in range(4):
                     app.send_task("some.task", queue=queue, countdown=countdown)
-        publisher = app.send_task.fast.__self__
+        publisher = app.send_task.fast
         assert len(publisher._recipes) == 3
         assert all(isinstance(recipe, Recipe) for recipe in publisher._recipes.values())
         with app.connection_for_write() as connection:
