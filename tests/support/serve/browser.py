@@ -74,7 +74,7 @@ class Visitor:
     def close(self) -> None:
         """Closes the window. The test fails if pages did what they must not do."""
         self._context.close()
-        assert not self.faults
+        assert not self.faults, self.faults
 
     def _note(self, kind: str, text: str) -> None:
         if kind in ("error", "warning") and not text.startswith(self._expected or ("\0",)):
