@@ -61,7 +61,12 @@ class Publisher(Protocol):
         """Gets the arguments of ``send_task``, and returns its result; None if it leaves the call to Celery."""
 
     def apply_async(self, task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
-        """Gets a task and the arguments of its ``apply_async``, and returns what ``send`` does."""
+        """Gets a task and the arguments of its ``apply_async``.
+
+        Returns:
+            The result of the call; ``LEFT_TO_CELERY`` if Celery has to send it, and ``send`` would say the same; None
+            if the call has to go through ``Task.apply_async`` first.
+        """
 
 
 def use_fast_publisher(app: "Celery", publisher: Publisher) -> None:
@@ -117,6 +122,7 @@ class _SendTask:
         *args: Any,
         delay_chain: DelayChain | str | None = None,
         delay_level: int | None = None,
+        delayq_left_to_celery: bool = False,
         **options: Any,
     ) -> Any:
         """Sends a task as ``Celery.send_task`` does.
@@ -125,6 +131,7 @@ class _SendTask:
             *args: As of ``send_task``.
             delay_chain: Retry schedule of this call; overrides the task's.
             delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
+            delayq_left_to_celery: Whether the fast publisher has left this call to Celery. Only our tasks say so.
             **options: As of ``send_task``.
 
         Raises:
@@ -139,7 +146,7 @@ class _SendTask:
                 options["countdown"] = delay_s
             elif delay_s:
                 options["eta"] = self._eta(delay_s)
-        if self.fast is not None:
+        if self.fast is not None and not delayq_left_to_celery:
             result = self.fast.send(*args, **options)
             if result is not None:
                 return result

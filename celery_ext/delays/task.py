@@ -26,6 +26,9 @@ from kombu_delayq.message.letters import Reason
 # A mixin for classes of tasks; only a type checker sees it as a task itself.
 _Task: Any = Task if TYPE_CHECKING else object
 
+#: What a fast publisher says of a call that it has looked at, and that Celery has to send.
+LEFT_TO_CELERY: Any = object()
+
 #: Schedule of an eager call while it runs; there is no message that could carry it.
 _eager_chain: ContextVar[DelayChain | None] = ContextVar("delay_chain_of_eager_call", default=None)
 
@@ -140,7 +143,9 @@ class DelayChainTask(_Task):
         fast = None if more else getattr(vars(self._get_app()).get("send_task"), "fast", None)
         if fast is not None:
             result = fast.apply_async(self, args, kwargs, options)
-            if result is not None:
+            if result is LEFT_TO_CELERY:
+                options["delayq_left_to_celery"] = True  # so that ``send_task`` does not look at the call again
+            elif result is not None:
                 return result
         return super().apply_async(args, kwargs, *more, **options)
 

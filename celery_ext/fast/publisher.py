@@ -12,6 +12,7 @@ from kombu.log import get_logger
 
 from celery_ext.bulk.target import applies_as_celery, has_receivers
 from celery_ext.bulk.template import NoTemplate
+from celery_ext.delays.task import LEFT_TO_CELERY
 from celery_ext.fast.message import LeftToCelery, OneCall, Written, new_task_id, written
 from celery_ext.fast.recipe import IN_OPTIONS, Recipe, recipe_of
 from celery_ext.fast.watch import Watch
@@ -55,7 +56,8 @@ class FastPublisher:
         """Sends a call of a task, with the arguments of ``Task.apply_async``.
 
         Returns:
-            As ``send``.
+            The result of the call; ``LEFT_TO_CELERY`` if ``send`` has to leave it to Celery, and None if it was not
+            asked. Then nothing was sent.
 
         Raises:
             TypeError: The task does not take the arguments.
@@ -66,7 +68,12 @@ class FastPublisher:
         """
         if not self._watch.is_as_noted():
             self._begin_anew()
-        if not self._watch.is_applied_untraced or not applies_as_celery(task) or not _READ_BEFORE.isdisjoint(options):
+        if (
+            self._why_not
+            or not self._watch.is_applied_untraced
+            or not applies_as_celery(task)
+            or not _READ_BEFORE.isdisjoint(options)
+        ):
             return None
         soft = task.soft_time_limit
         if soft and task.time_limit and soft > task.time_limit:
@@ -78,7 +85,8 @@ class FastPublisher:
         given.setdefault("ignore_result", task.ignore_result)
         if task.priority:  # before 5.7 it is no execution option
             given.setdefault("priority", task.priority)
-        return self.send(task.name, args, kwargs, result_cls=task.AsyncResult, task_type=task, **given)
+        result = self.send(task.name, args, kwargs, result_cls=task.AsyncResult, task_type=task, **given)
+        return LEFT_TO_CELERY if result is None else result
 
     def send(
         self,

@@ -78,6 +78,22 @@ def test_the_first_call_is_that_of_celery(fast: Fast) -> None:
     assert fast.is_fast(countdown=60)
 
 
+def test_a_call_that_is_left_to_celery_is_looked_at_once(fast: Fast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery hands a call of a task on to ``send_task``, which knows what the task has asked; a call by name asks."""
+    send, looks = FastPublisher.send, list[str]()
+
+    def noting(publisher: FastPublisher, name: str, *args: Any, **options: Any) -> Any:
+        looks.append(name)
+        return send(publisher, name, *args, **options)
+
+    monkeypatch.setattr(FastPublisher, "send", noting)
+    for calls, options in enumerate(({}, {"link": fast.task.s()}, {"stamped": ["list"]}), 1):
+        assert not fast.is_fast(**options)
+        assert looks == ["some.task"] * calls
+    fast.app.send_task("some.task", ())
+    assert looks == ["some.task"] * 4
+
+
 @pytest.mark.parametrize("signal", [signals.before_task_publish, signals.after_task_publish])
 def test_receivers_of_signals_are_called(fast: Fast, signal: Any) -> None:
     """While a signal of published tasks has a receiver for the task, Celery publishes it."""
@@ -307,8 +323,8 @@ def test_own_functions_are_called(fast: Fast) -> None:
     sent: list[str] = []
     send_task = fast.app.send_task
     fast.app.send_task = lambda name, *args, **options: (sent.append(name), send_task(name, *args, **options))[1]
-    assert fast.is_fast()
-    assert sent == ["some.task"]
+    assert [fast.is_fast() for _ in range(3)] == [False, True, True]  # its calls have a template of their own
+    assert sent == ["some.task"] * 3
 
 
 def test_other_transports_are_celerys(monkeypatch: pytest.MonkeyPatch) -> None:
