@@ -40,7 +40,7 @@ def waiting_step(proj: Proj, task_id: str, retries: int) -> DelayedTask:
         task = get(proj.app, task_id)
         return task if task is not None and task.retries == retries else None
 
-    task = until(waits, 30, f"step {retries} of {task_id} waits")
+    task = until(waits, what=f"step {retries} of {task_id} waits")
     assert task is not None
     return task
 

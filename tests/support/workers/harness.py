@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -159,14 +160,19 @@ class Proj:
         return done.stdout
 
     def await_answers(self) -> list[str]:
-        """Waits until the workers answer remote control, a moment after they are ready. Returns their node names."""
+        """Waits until the workers answer remote control, a moment after they are ready. Returns their node names.
+
+        They are asked from a thread, which has its own queue of replies: kombu counts any message there for the
+        ``limit`` of a question, also a late answer to one of these pings.
+        """
         nodes = sorted(worker.node for worker in self.workers if worker.alive())
 
         def answer() -> bool:
             replies = self.app.control.ping(destination=nodes, timeout=2)
             return sorted(node for reply in replies for node in reply) == nodes
 
-        until(answer, 30, f"answers of {nodes}")
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(until, answer, what=f"answers of {nodes}").result()
         return nodes
 
     def connection(self, **options: Any) -> Connection:
