@@ -17,11 +17,11 @@ from tests.support.servers.cluster import slot_of
 from tests.support.servers.cluster_node import Node
 from tests.support.workers.traffic import Traffic
 
-#: Tasks per second, over three queues. Workers on a slow machine keep up with them: behind a backlog, the first new task
-#: would show how fast the backlog is worked off.
+#: Tasks per second, over three queues. Workers on a slow machine keep up with them: behind a backlog, the first new
+#: task would show how fast the backlog is worked off.
 RATE = 200
-#: How long after the cluster's failover a queue's tasks may take to run again, in s. 2 s are promised, of a machine that
-#: is not busy; a fault that nobody notices lasts longer than this. The test prints what it took.
+#: How long after the cluster's failover a queue's tasks may take to run again, in s. 2 s are promised, of a machine
+#: that is not busy; a fault that nobody notices lasts longer than this. The test prints what it took.
 BACK_S = 10.0
 #: For how long a node is stopped after its replica has taken its place, in s.
 STOPPED_S = 1.0
