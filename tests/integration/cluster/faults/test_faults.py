@@ -20,9 +20,8 @@ from tests.support.workers.traffic import Traffic
 #: Tasks per second, over three queues. Workers on a slow machine keep up with them: behind a backlog, the first new
 #: task would show how fast the backlog is worked off.
 RATE = 200
-#: How long after the cluster's failover a queue's tasks may take to run again, in s. 2 s are promised, of a machine
-#: that is not busy; a fault that nobody notices lasts longer than this. The test prints what it took.
-BACK_S = 10.0
+#: How long after the cluster's failover a queue's tasks may take to run again, in s.
+BACK_S = 2.0
 #: For how long a node is stopped after its replica has taken its place, in s.
 STOPPED_S = 1.0
 
@@ -62,7 +61,10 @@ def check_back(traffic: Traffic, fault: str, queue: str, begin: float, over: flo
     """Checks that tasks run again soon after the cluster has a primary for a queue again."""
     first = traffic.first_start(queue, begin)
     print(f"{fault}: failover {over - begin:.2f} s, first task {first - over:+.2f} s after it")
-    assert first - over < BACK_S, f"{fault}: {queue} was back {first - over:.1f} s after the failover\n{traffic.logs()}"
+    # On a busy machine, a task takes a while to start also without a fault.
+    assert first - over < BACK_S + traffic.usual_s, (
+        f"{fault}: {queue} was back {first - over:.1f} s after the failover\n{traffic.logs()}"
+    )
 
 
 def test_slot_moves_back_and_forth(traffic: Traffic) -> None:
