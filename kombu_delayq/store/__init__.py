@@ -13,7 +13,7 @@ from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store.bulk_jobs import BulkJobs
 from kombu_delayq.store.chains import DelayChains
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.consuming.consumers import Consumers
 from kombu_delayq.store.consuming.taking import Taking
 from kombu_delayq.store.delivery import Delivery
@@ -21,6 +21,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import Memory
 from kombu_delayq.store.upkeep.dead_letters import DeadLetters

@@ -8,7 +8,8 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
-from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
+from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import Offer
 

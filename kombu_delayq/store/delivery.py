@@ -7,8 +7,9 @@ from typing import Any
 
 from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
 from kombu_delayq.options.limits import QueueLimits
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.heads import Heads
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import (
     Offer,
     Offered,

@@ -15,8 +15,9 @@ from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import BACKUPS
 from kombu_delayq.options.spread import split_part
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys.naming import glob_escaped
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.use import QueueUse
 

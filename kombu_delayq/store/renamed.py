@@ -14,8 +14,9 @@ from kombu_delayq.connection import slots
 from kombu_delayq.connection.replies import time_ms
 from kombu_delayq.connection.text import as_bytes, as_text, digest
 from kombu_delayq.message.unacked import Note, read_note
-from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
+from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.formats.hash import shared_id
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import rows_of
 
 logger = get_logger(__name__)

@@ -9,7 +9,8 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.connection.nodes import clients_of
 from kombu_delayq.connection.replies import checked, time_ms
 from kombu_delayq.connection.text import as_bytes, as_text
-from kombu_delayq.store.client import QueueRegistry, ScriptCall, StorePart
+from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.registry import QueueRegistry
 
 #: Consumers note the use of a queue, and the leader looks for unused ones, every 1/24 of ``forget_after``.
 FORGET_SHARE = 1 / 24

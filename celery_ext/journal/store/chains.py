@@ -8,7 +8,8 @@ from celery_ext.journal.table import WAITING, Journal, Row
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.store.chains import DelayChains
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer, Placed
 from kombu_delayq.store.upkeep.promotion import Promotion
 

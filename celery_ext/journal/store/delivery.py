@@ -11,8 +11,9 @@ from celery_ext.journal.store.tiers import Tiers
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed
 
 logger = get_logger(__name__)

@@ -8,8 +8,9 @@ from celery_ext.journal.store.tiers import Tiers
 from celery_ext.journal.table import Row
 from kombu_delayq.connection.text import Command, as_bytes, as_text
 from kombu_delayq.store.bulk_jobs import ENTRIES, PUBLISH_COUNT, BulkJobs, Enqueued, JobRun, Staged
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
 
 

@@ -11,9 +11,10 @@ from celery_ext.journal.store.queues import tally
 from celery_ext.journal.table import WAITING, Addition, Journal, Row
 from kombu_delayq.connection.replies import time_ms
 from kombu_delayq.connection.text import as_bytes
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.formats.hash import shared_id
 from kombu_delayq.store.lookup import Change, Lookup
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import JOURNAL, Waiting
 from kombu_delayq.store.upkeep.promotion import Promotion
 from kombu_delayq.store.viewing.scan import whole_ms

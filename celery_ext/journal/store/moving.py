@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from celery_ext.journal.store.lookup import JournaledLookup
 from celery_ext.journal.table import Journal
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import JOURNAL
 from kombu_delayq.store.upkeep.moving import Move, Moving
 

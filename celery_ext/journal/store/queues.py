@@ -7,9 +7,10 @@ from dataclasses import replace
 from redis.exceptions import ResponseError
 
 from celery_ext.journal.table import Journal
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.queues import Queues, QueueStats
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.upkeep.promotion import Promotion
 from kombu_delayq.store.upkeep.promotion_types import RowNumber
 from kombu_delayq.store.viewing.figures import Figures

@@ -15,7 +15,8 @@ from kombu_delayq.store.bulk_jobs.types import (
     JobRun,
     Staged,
 )
-from kombu_delayq.store.client import QueueRegistry, StoreClient
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
 
 

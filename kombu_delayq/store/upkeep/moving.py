@@ -8,8 +8,9 @@ from redis.exceptions import NoPermissionError
 
 from kombu_delayq.connection.text import as_bytes, as_text, digest
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
+from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.lookup import CHANGES_A_CALL, as_read
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.searching import MAX_BYTES
 from kombu_delayq.store.types import Waiting, hidden
 

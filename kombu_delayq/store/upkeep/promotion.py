@@ -8,8 +8,9 @@ from redis.lock import Lock
 from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import QueueRegistry, StoreClient, StorePart
+from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.lookup import as_read
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Waiting
 from kombu_delayq.store.upkeep.promotion_types import Marker, Numbered, Office, Promoted, Pulse, Row
 
