@@ -6,6 +6,7 @@ schemes there, and attaches the worker's part.
 
 import sys
 from io import TextIOWrapper
+from itertools import chain
 from typing import Any
 
 import click
@@ -49,6 +50,14 @@ Exit codes:
 """
 
 
+_COMMANDS = {
+    "Look": (status, doctor, list_, count, show, jobs),
+    "Change": (cancel, reschedule, run_now, move, purge, dead_letters),
+    "Run": (transfer, serve, tokens, journal, demo, completion),
+    "Mend": (repair, convert, export, import_),
+}
+
+
 def _refuse_app(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
     if given is not None:
         raise click.UsageError(f"the app belongs to Celery's command: celery -A {given} delayq …")
@@ -57,6 +66,7 @@ def _refuse_app(context: click.Context, parameter: click.Parameter, given: str |
 @click.group(
     cls=QuietGroup,
     readers=("status", "doctor", "list", "count", "show", "export"),
+    sections={title: [str(command.name) for command in commands] for title, commands in _COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
@@ -111,10 +121,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
     context.obj = CliBroker.of(context, given_app(getattr(context.obj, "app", None)))
 
 
-for _command in (
-    *(status, doctor, list_, count, show, cancel, reschedule, run_now, move, purge),
-    *(dead_letters, jobs, export, import_, repair, convert, transfer, journal, serve, tokens, demo, completion),
-):
+for _command in chain.from_iterable(_COMMANDS.values()):
     delayq.add_command(_command)
 add_examples(delayq)
 bootstrap.attach()

@@ -70,11 +70,11 @@ def criteria_options(command: F) -> F:
             "--task", metavar="NAME", help="Only messages of this task; the name may be a pattern, such as 'shop.*'."
         ),
         click.option(
-            *("--due-from", "--due-after", "due_from"),
+            "--due-from",
             type=MOMENT,
             help="Only messages due at this time or later: ISO 8601, or from now, such as 10m.",
         ),
-        click.option(*("--due-to", "--due-before", "due_to"), type=MOMENT, help="Only messages due earlier."),
+        click.option("--due-to", type=MOMENT, help="Only messages due earlier."),
         click.option(
             *("--arg", "arguments"),
             metavar="PATH=VALUE",

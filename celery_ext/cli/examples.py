@@ -83,7 +83,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq jobs drop close-orders-2026-11-20": "So that it can be written anew, after a question",
     },
     "export": {
-        "delayq export -o backlog.jsonl": "All queues into a file",
+        "delayq export --output backlog.jsonl": "All queues into a file",
         "delayq export orders | gzip > orders.jsonl.gz": "One queue, packed",
     },
     "import": {

@@ -13,7 +13,6 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.completing import offer
 from celery_ext.cli.options import read_ids
 from celery_ext.cli.stderr import print_stderr
-from celery_ext.dead_letters.bury import queue_of
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.options import Options
 from kombu_delayq.store import OperatorStore
@@ -135,7 +134,7 @@ def _holds_some(store: OperatorStore, queue: str) -> bool:
 def named_by(app: Celery) -> list[str]:
     """Returns the queues of dead letters that a task or the delivery limit of an app names."""
     app.loader.import_default_modules()
-    named = {queue_of(task) for task in app.tasks.values()}
+    named = {getattr(task, "dead_letter_queue", None) for task in app.tasks.values()}
     options = app.conf.broker_transport_options or {}
     if options.get("delivery_limit") is not None:
         named.add(options.get("delivery_limit_queue", Options().delivery_limit_queue))

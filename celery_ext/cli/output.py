@@ -70,11 +70,17 @@ def _cells(row: Sequence[str], widths: Sequence[int], right: Collection[int]) ->
 
 
 def fit_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, title: int
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Collection[int] = (),
+    *,
+    title: int,
+    short: Sequence[Sequence[str]] | None = None,
 ) -> list[str]:
     """Sets rows in columns that fit the terminal.
 
-    Rows that are too long lose the end of their last column; if that is not enough, each row becomes a block of lines.
+    Rows that are too long give way to short ones, and then lose the end of their last column; if that is not enough,
+    each row becomes a block of lines.
     If stdout is no terminal, each row is a line, whatever its length.
 
     Args:
@@ -82,11 +88,14 @@ def fit_table(
         rows: The rows, each with a text for each column.
         right: Which columns, counted from 0, are set to the right.
         title: Which column, counted from 0, heads a block.
+        short: The rows with less in them, for a terminal that is too narrow for all.
     """
     lines = table(head, rows, right)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     if not columns or max(map(width, lines)) <= columns:
         return lines
+    if short is not None:
+        return fit_table(head, short, right, title=title)
     left = columns - sum(max(map(width, column)) + 2 for column in list(zip(head, *rows, strict=True))[:-1])
     if left >= LAST_COLUMN:
         return table(head, [[*row[:-1], shortened(row[-1], left)] for row in rows], right)

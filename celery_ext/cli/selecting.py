@@ -16,7 +16,7 @@ from celery import Celery
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.criteria import Criteria, criteria_options
 from celery_ext.cli.options import confirm, ids_argument
-from celery_ext.cli.output import escaped, json_line, number_of
+from celery_ext.cli.output import escaped, json_line, local_time, number_of
 from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import complete_queue, known_queues
 from celery_ext.cli.stderr import print_stderr
@@ -129,8 +129,8 @@ def in_words(selection: Selection, queues: tuple[str, ...] = ()) -> str:
     shown = replace(selection, queues=None).as_json()
     parts = [f"queue {escaped(name)}" for name in queues] or ["all queues"]
     parts += [f"task {escaped(selection.task)}"] if selection.task else []
-    parts += [f"due from {shown['from']}"] if "from" in shown else []
-    parts += [f"due before {shown['to']}"] if "to" in shown else []
+    parts += [f"due from {local_time(shown['from'])}"] if "from" in shown else []
+    parts += [f"due before {local_time(shown['to'])}"] if "to" in shown else []
     return ", ".join([*parts, *map(escaped, shown.get("arguments", ()))])
 
 

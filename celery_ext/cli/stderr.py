@@ -4,8 +4,9 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -14,6 +15,8 @@ from celery_ext.cli.output import escaped
 
 #: Loggers whose warnings and errors a command shows.
 LOGGERS = ("kombu_delayq", "celery_ext")
+#: Longest summary of a command, in characters: click cuts those that are longer.
+_WHOLE = 1000
 #: Most different lines of one kind that are shown: half a million tasks may fail one by one.
 LINES = 10
 
@@ -24,20 +27,44 @@ def print_stderr(text: str) -> None:
 
 
 class QuietGroup(click.Group):
-    """Ends a command quietly when nobody reads its output any more, as in ``… | head``.
+    """The group of all commands.
+
+    It ends a command quietly when nobody reads its output any more, as in ``… | head``. Its help lists the commands by
+    what they do, each with its whole summary.
 
     Args:
         readers: Commands that only read. Without a reader of their output they are done: they end with 0, not 1.
+        sections: Titles, and the names of the commands below each.
     """
 
-    def __init__(self, *args: Any, readers: Collection[str] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        readers: Collection[str] = (),
+        sections: Mapping[str, Collection[str]] = MappingProxyType({}),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._readers = readers
+        self._sections = sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the commands, section by section."""
+        for title, names in self._sections.items():
+            with formatter.section(title):
+                rows = [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in names]
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            names = [name for parameter in self.params for name in parameter.opts]
+            if error.option_name not in names:
+                raise
+            where = f"{ctx.command_path} {error.option_name} … {ctx.invoked_subcommand}"
+            raise click.UsageError(f"{error.option_name} comes before the command: {where}", error.ctx) from error
         except BrokenPipeError:
             if ctx.invoked_subcommand not in self._readers:
                 raise  # click ends it quietly with 1
@@ -50,11 +77,6 @@ class QuietGroup(click.Group):
                     continue
                 os.dup2(nowhere, stream.fileno())
             raise SystemExit(0) from None
-
-
-def warn_of_old_option(option: str, new: str) -> None:
-    """Says on stderr that an option has another name now."""
-    print_stderr(f"{option} is called {new} now; the old name still works, and will go")
 
 
 @contextmanager

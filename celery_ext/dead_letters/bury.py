@@ -1,7 +1,6 @@
 """Buries tasks that have failed for good: puts their messages into a dead letter queue."""
 
 import sys
-import warnings
 from typing import Any
 
 from celery.exceptions import TimeLimitExceeded, WorkerLostError
@@ -13,9 +12,6 @@ from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.letters import DEAD_LETTER, Reason, record
 
 logger = get_logger(__name__)
-
-#: The old name of the attribute ``dead_letter_queue``. It still works.
-OLD_ATTRIBUTE = "dead_letter"
 
 #: When a task's message is buried: after its last retry, or after any failure that is final. The first is the default.
 OCCASIONS = ("exhausted", "failure")
@@ -39,23 +35,6 @@ def check_occasion(given: Any, where: str) -> str:
         return given
     hint = did_you_mean(given, OCCASIONS)
     raise InvalidDeadLetter(f"{where} is one of {', '.join(map(repr, OCCASIONS))}, not {quoted(given)}{hint}")
-
-
-def queue_of(task: Any) -> str | None:
-    """Returns the dead letter queue that a task names, also by the attribute's old name; None if it names none."""
-    if hasattr(task, "dead_letter_queue"):
-        queue: str | None = task.dead_letter_queue
-        return queue
-    queue = getattr(task, OLD_ATTRIBUTE, None)
-    if queue is not None:
-        warn_of_old_attribute(task)
-    return queue
-
-
-def warn_of_old_attribute(task: Any) -> None:
-    """Warns that ``dead_letter`` of a task, or of a class of tasks, has another name now."""
-    text = f"dead_letter of task {task.name} is called dead_letter_queue now: write dead_letter_queue"
-    warnings.warn(text, DeprecationWarning, stacklevel=3)
 
 
 def reason_of(error: BaseException) -> Reason:

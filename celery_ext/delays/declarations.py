@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from celery_ext.dead_letters.bury import OLD_ATTRIBUTE
 from celery_ext.delays.install import ATTRIBUTES, is_installed
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ def problems(app: "Celery") -> Iterator[str]:
 
 def unread(app: "Celery") -> list[str]:
     """Returns the names of the tasks whose declarations nothing reads until ``celery_ext.install(app)`` is called."""
-    names = (*ATTRIBUTES, OLD_ATTRIBUTE)
-    return [task.name for task in own_tasks(app) if any(getattr(task, name, None) is not None for name in names)]
+    return [task.name for task in own_tasks(app) if any(getattr(task, name, None) is not None for name in ATTRIBUTES)]
 
 
 def idle_chains(app: "Celery") -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from celery import Celery
 from celery.signals import task_failure, task_internal_error
 
-from celery_ext.dead_letters.bury import queue_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.outside_failures import note_failure
@@ -172,7 +171,7 @@ def _extend(task: Any) -> None:
         return
     names = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     names |= {name: getattr(task, name, None) for name in ("name", *ATTRIBUTES)}
-    names["dead_letter_queue"] = queue_of(task)
+    names["dead_letter_queue"] = getattr(task, "dead_letter_queue", None)
     extended: Any = type(kind.__name__, (DelayChainTask, kind), names)
     extended.read_declaration()
     task.__class__ = extended

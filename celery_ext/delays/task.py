@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Any
 from celery.app.task import Context, Task
 from celery.exceptions import Ignore, Reject, WorkerLostError
 
-from celery_ext.dead_letters.bury import (
-    OLD_ATTRIBUTE,
-    SETTING,
-    bury,
-    check_occasion,
-    reason_of,
-    warn_of_old_attribute,
-)
+from celery_ext.dead_letters.bury import SETTING, bury, check_occasion, reason_of
 from celery_ext.delays import outside_failures
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
@@ -77,10 +70,6 @@ class DelayChainTask(_Task):
 
     @classmethod
     def _read_dead_letter_queue(cls) -> None:
-        if OLD_ATTRIBUTE in vars(cls):  # from task_annotations, which override the task's own attributes
-            warn_of_old_attribute(cls)
-            cls.dead_letter_queue = vars(cls)[OLD_ATTRIBUTE]
-            delattr(cls, OLD_ATTRIBUTE)
         check_occasion(cls.dead_letter_on, f"dead_letter_on of task {cls.name}")
         if not cls.__bound__:
             return  # task_annotations may still name the queue
@@ -88,17 +77,6 @@ class DelayChainTask(_Task):
             raise InvalidDeadLetter(f"task {cls.name} has a dead_letter_on, but no dead_letter_queue")
         if cls.dead_letter_queue is not None:
             check_occasion(cls._get_app().conf.get(SETTING), f"the setting {SETTING}")
-
-    @property
-    def dead_letter(self) -> str | None:
-        """The old name of ``dead_letter_queue``."""
-        warn_of_old_attribute(self)
-        return self.dead_letter_queue
-
-    @dead_letter.setter
-    def dead_letter(self, queue: str | None) -> None:
-        warn_of_old_attribute(self)
-        self.dead_letter_queue = queue
 
     @property
     def Request(self) -> Any:  # noqa: N802  # Celery's name

@@ -3,6 +3,8 @@
 import os
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import metadata
 from typing import Any
 
 from kombu.connection import Connection
@@ -28,6 +30,13 @@ _VARIABLES = {
     "CELERY_BROKER_URL": "broker_url",
     "CELERY_BROKER_READ_URL": "broker_read_url",
     "CELERY_BROKER_WRITE_URL": "broker_write_url",
+}
+#: Packages that read the broker's URL themselves, and what gives each of them another one.
+_READ_THE_URL = {
+    "celery-redbeat": "set redbeat_redis_url to the URL with redis:// or rediss://",
+    "celery-singleton": "set singleton_backend_url to the URL with redis:// or rediss://",
+    "celery-exporter": "give it the URL with redis:// or rediss://",
+    "apache-airflow-providers-celery": "set broker_transport in Airflow's extra_celery_config, and leave its URL",
 }
 #: Settings of an app that kombu-delayq has added.
 SETTINGS = ("delayq_levels", bury.SETTING)
@@ -66,6 +75,7 @@ def broker_url(subject: Subject) -> Findings:
     for connect in (subject.the_app.connection_for_write, subject.the_app.connection_for_read):
         found |= dict.fromkeys(_settled(connect, str(conf.broker_transport)))
     yield from found
+    yield from _readers_of(conf)
     read, write = conf.broker_read_url, conf.broker_write_url
     if read != write:
         yield Finding(
@@ -73,6 +83,21 @@ def broker_url(subject: Subject) -> Findings:
             f"the app publishes to {_shown(write)} and consumes from {_shown(read)}: the checks look at the second",
             page="how-to/broker-urls.md",
         )
+
+
+def _readers_of(conf: Any) -> Findings:
+    """Finds installed packages that read the URL themselves, where it has a scheme that only kombu-delayq knows."""
+    if not any(str(url).startswith("delayq") for given in _given_urls(conf) for url in urls.split(given)):
+        return
+    for package, remedy in _READ_THE_URL.items():
+        with suppress(metadata.PackageNotFoundError):
+            metadata.version(package)
+            yield Finding(
+                Level.WARNING,
+                f"{package} reads the broker URL itself, and does not know the scheme delayq",
+                f"{remedy}; or set broker_transport, and leave the broker URL as it was",
+                "how-to/broker-urls.md#which-of-the-two",
+            )
 
 
 def _given_urls(conf: Any) -> Iterator[Any]:

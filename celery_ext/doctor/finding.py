@@ -31,7 +31,7 @@ class Finding:
         level: How bad it is.
         found: What was found, in a sentence or two. Has no password.
         do: What to do about it; empty if nothing.
-        page: The page of the documentation, below ``docs/``; empty if there is none.
+        page: The page of the documentation, below ``docs/``; empty if there is none. ``explain`` has its text.
         check: Name of the check.
     """
 

@@ -9,6 +9,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
+from celery import Celery
 from celery.result import AsyncResult
 
 from celery_ext.connection import as_operational_errors, open_store
@@ -19,8 +20,6 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.message.times import ms_of
 
 if TYPE_CHECKING:
-    from celery import Celery
-
     from kombu_delayq.store import WaitingStore
     from kombu_delayq.store.types import Page, Waiting
 
@@ -55,7 +54,7 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
         kombu.exceptions.OperationalError: Redis does not answer.
     """
-    done = revoke.cancel(partial(store_of_app, app), _ids_of(task_id), app)
+    done = revoke.cancel(partial(store_of_app, app), _ids_of(app, task_id), app)
     return _in_shape_of(task_id, {cancelled.id: cancelled.outcome for cancelled in done})
 
 
@@ -98,7 +97,7 @@ def reschedule(
             been sent.
         kombu.exceptions.OperationalError: Redis does not answer.
     """
-    ids = _ids_of(task_id)
+    ids = _ids_of(app, task_id)
     with store_of_app(app) as store:
         due_ms = due_ms_of(store, eta, countdown)
         return _in_shape_of(task_id, dict(by_id.reschedule(store, ids, due_ms)))
@@ -118,7 +117,7 @@ def run_now(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome |
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.
         kombu.exceptions.OperationalError: Redis does not answer.
     """
-    ids = _ids_of(task_id)
+    ids = _ids_of(app, task_id)
     with store_of_app(app) as store:
         return _in_shape_of(task_id, dict(by_id.run_now(store, ids)))
 
@@ -135,7 +134,7 @@ def get(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> DelayedTask |
     Raises:
         kombu.exceptions.OperationalError: Redis does not answer.
     """
-    ids = _ids_of(task_id)
+    ids = _ids_of(app, task_id)
     with store_of_app(app) as store:
         found = by_id.get(store, ids)
         tasks = {found_id: DelayedTask(messages[0]) if messages else None for found_id, messages in found}
@@ -214,17 +213,33 @@ def store_of_app(app: "Celery[Any]") -> Iterator["WaitingStore"]:
     """Opens the store of an app's broker, over a connection of the app's pool.
 
     Raises:
+        TypeError: It is no app.
         OtherTransport: The broker uses another transport.
         kombu.exceptions.OperationalError: The broker did not answer for as long as ``apply_async`` would try, or the
             connection was lost in the block.
     """
+    _check_app(app)
     with as_operational_errors(), app.pool.acquire(block=True) as connection:
         yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
 
 
-def _ids_of(task_id: TaskId | Iterable[TaskId]) -> Iterable[str]:
-    """Returns the ids of the tasks that were given, each once."""
-    return dict.fromkeys(map(_id_of, (task_id,) if isinstance(task_id, (str, AsyncResult)) else task_id))
+def _ids_of(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Iterable[str]:
+    """Returns the ids of the tasks that were given, each once.
+
+    Raises:
+        TypeError: They are no task ids, or the app is none.
+    """
+    if isinstance(task_id, Celery):
+        raise TypeError("the app comes first, then the task id")
+    _check_app(app)
+    if isinstance(task_id, (str, bytes, AsyncResult)) or not isinstance(task_id, Iterable):
+        task_id = (task_id,)
+    return dict.fromkeys(map(_id_of, task_id))
+
+
+def _check_app(app: object) -> None:
+    if not isinstance(app, Celery):
+        raise TypeError(f"the first argument is the Celery app, not {app!r}")
 
 
 def _id_of(task_id: TaskId) -> str:

@@ -25,34 +25,37 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
         of_kombu: Names that the kombu channel in use reads.
 
     Returns:
-        The options, and a warning about names that nobody reads, empty if there are none. Stock kombu ignores such
-        names silently, so they alone do not stop an app.
+        The options, and a warning about names that neither kombu nor we read, empty if there are none. Stock kombu
+        ignores such names silently, and others may read them, such as redbeat. So they alone do not stop an app.
 
     Raises:
         InvalidOptions: An option of ours has a wrong value, or a name looks like a misspelled one of ours. The error
             lists all of them.
     """
     known = NAMES | set(of_kombu) | _READ_ELSEWHERE
+    misspelled: list[str] = []
     wrong: list[str] = []
     unread: list[str] = []
     values: dict[str, Any] = {}
     for name in given:
         if name not in known:
             is_ours = nearest(name, known) in NAMES
-            (wrong if is_ours else unread).append(f"{name!r}{did_you_mean(name, known)}")
+            (misspelled if is_ours else unread).append(f"{name!r}{did_you_mean(name, known)}")
     for field in dataclasses.fields(Options):
         if field.name in given:
             try:
                 values[field.name] = field.metadata["check"](given[field.name])
             except ValueError as reason:
                 wrong.append(f"{field.name}={given[field.name]!r} {reason}")
-    if not wrong and (clash := contradiction(values.get("overdue", "run"), values.get("max_lateness"))):
+    if not (misspelled or wrong) and (clash := contradiction(values.get("overdue", "run"), values.get("max_lateness"))):
         wrong.append(clash)
-    if wrong:
+    if misspelled:
         raise InvalidOptions(
-            f"transport options that kombu-delayq does not take: {'; '.join(wrong + unread)}. "
+            f"transport options that kombu-delayq does not take: {'; '.join(misspelled + wrong + unread)}. "
             f"Its own are: {', '.join(sorted(NAMES))}"
         )
+    if wrong:
+        raise InvalidOptions(f"the transport option {'; '.join(wrong)}")
     return Options(**values), (
-        f"transport options that nobody reads, and that change nothing: {', '.join(unread)}" if unread else ""
+        f"transport options that neither kombu nor kombu-delayq reads: {', '.join(unread)}" if unread else ""
     )

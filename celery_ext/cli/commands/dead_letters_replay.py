@@ -19,7 +19,7 @@ from celery_ext.cli.letter_options import (
 from celery_ext.cli.options import STDIN, confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.stderr import LINES, print_stderr, warn_of_old_option
+from celery_ext.cli.stderr import LINES, print_stderr
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import OperatorStore
@@ -35,7 +35,6 @@ Action = Callable[[DeadLetter], Letter | None]
 @click.option(
     "--to-queue", "to", metavar="NAME", help="Send the letters to this queue instead of the queue from which they came."
 )
-@click.option("-q", "--queue", "old_to", hidden=True)
 @json_option()
 @click.pass_obj
 def replay(
@@ -45,7 +44,6 @@ def replay(
     tasks: tuple[str, ...],
     every: bool,
     to: str | None,
-    old_to: str | None,
     as_json: bool,
 ) -> None:
     """Send dead letters to the queues from which they came, to be run again with all their retries.
@@ -53,9 +51,6 @@ def replay(
     The oldest goes first. All others stay in their order, and so do letters that come meanwhile. If you stop the
     command, no letter is lost or sent twice.
     """
-    if old_to is not None:
-        warn_of_old_option("--queue of replay", "--to-queue")
-        to = to or old_to
     selection = letter_filter(ids, tasks, every=every)
     names = dead_letter_queues(broker, queues)
     if to in names:

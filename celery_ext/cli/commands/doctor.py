@@ -13,6 +13,7 @@ from celery_ext.cli.output import escaped, table
 from celery_ext.cli.param_types import DURATION
 from celery_ext.doctor.checks import CHECKS, Check
 from celery_ext.doctor.examine import ANSWERS_S, examine
+from celery_ext.doctor.explain import NoSuchText, explain, id_of
 from celery_ext.doctor.finding import Finding, Level
 
 _COLOURS: dict[Level, Callable[[str], str]] = {
@@ -44,6 +45,13 @@ Exit codes:
     help="Make this check alone. May be repeated; --list names them.",
 )
 @click.option("--list", "is_list", is_flag=True, help="List the checks, and end.")
+@click.option(
+    "--explain",
+    "text_id",
+    metavar="ID",
+    help="Print the text of the documentation that a finding names, or that of an alert, such as DelayqNoLeader, and "
+    "end.",
+)
 @click.option("--quiet", is_flag=True, help="Show warnings and errors alone.")
 @click.option(
     "--timeout",
@@ -57,13 +65,23 @@ Exit codes:
 @json_option("Print one JSON object instead.")
 @click.pass_obj
 def doctor(
-    broker: CliBroker, /, only: tuple[str, ...], is_list: bool, quiet: bool, timeout_s: float, as_json: bool
+    broker: CliBroker,
+    /,
+    only: tuple[str, ...],
+    is_list: bool,
+    text_id: str | None,
+    quiet: bool,
+    timeout_s: float,
+    as_json: bool,
 ) -> None:
     """Look for what keeps delayed tasks from running as they should, and say what to do.
 
     It checks the app of `celery -A app`, its settings and URLs, the Redis behind them, what waits there, and the
     workers, which it asks by remote control. It changes nothing. Without an app it checks the broker and the workers.
     """
+    if text_id is not None:
+        _explain(text_id)
+        return
     checks = [check for check in CHECKS if not only or check.name in only]
     if is_list:
         click.echo(_listed(checks, as_json=as_json))
@@ -81,6 +99,13 @@ def doctor(
     else:
         click.echo(_sum(findings))
     raise SystemExit(int(any(finding.level.is_bad for finding in findings)))
+
+
+def _explain(text_id: str) -> None:
+    try:
+        click.echo(explain(text_id))
+    except NoSuchText as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _listed(checks: Sequence[Check], *, as_json: bool) -> str:
@@ -114,7 +139,7 @@ def _lines(finding: Finding) -> Iterable[str]:
     if finding.do:
         yield f"{indent}→ {escaped(finding.do)}"
     if finding.page:
-        yield f"{indent}  docs/{finding.page}"
+        yield f"{indent}  more: delayq doctor --explain {id_of(finding)}"
 
 
 def _sum(findings: Sequence[Finding]) -> str:

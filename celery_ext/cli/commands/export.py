@@ -33,7 +33,6 @@ from kombu_delayq.store.types import Waiting
 @click.command()
 @queues_argument()
 @click.option(
-    "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to this file. It appears when the export is complete; an export that is stopped leaves no file. "

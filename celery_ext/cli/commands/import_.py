@@ -12,7 +12,7 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.stderr import LINES, print_stderr, warn_of_old_option
+from celery_ext.cli.stderr import LINES, print_stderr
 from celery_ext.maintenance.import_ import Import
 from kombu_delayq.store import OperatorStore
 
@@ -40,7 +40,6 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, given: tu
     callback=_parse_renames,
     help="Put the messages of queue OLD into queue NEW. May be repeated.",
 )
-@click.option("-q", "--queue", "old_renames", multiple=True, callback=_parse_renames, hidden=True)
 @click.option("--skip-bad", is_flag=True, help="Go on after a line that cannot be imported.")
 @json_option("Print JSON instead, one object a queue.")
 @click.pass_obj
@@ -48,7 +47,6 @@ def import_(
     broker: CliBroker,
     file: BinaryIO,
     renames: dict[str, str],
-    old_renames: dict[str, str],
     skip_bad: bool,
     as_json: bool,
 ) -> None:
@@ -61,9 +59,6 @@ def import_(
     The import stops at a line that it cannot read: the lines before it are imported, those after it are not, and the
     exit code is 1. All lines of an export that is cut off are imported, and the exit code is also 1.
     """
-    if old_renames:
-        warn_of_old_option("--queue of import", "--rename")
-        renames = {**old_renames, **renames}
     with broker.store() as (_, store):
         store.check_version()
         work = Import(store, renames, skip_bad=skip_bad)

@@ -38,7 +38,6 @@ def tokens() -> None:
 @click.argument("name")
 @_file
 @click.option(
-    "-a",
     "--action",
     "actions",
     type=click.Choice(ACTIONS),
@@ -57,7 +56,6 @@ def tokens() -> None:
     help="Queues, such as 'orders.*'. May be repeated.",
 )
 @click.option(
-    "-t",
     "--task",
     "tasks",
     metavar="PATTERN",

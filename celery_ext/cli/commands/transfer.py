@@ -10,7 +10,6 @@ from celery.bin.base import COMMA_SEPARATED_LIST
 from celery_ext.cli.broker import CliBroker, errors_in_words
 from celery_ext.cli.daemon import Connect, log_to_stderr, metrics, metrics_options, run_until_stopped
 from celery_ext.cli.options import loglevel_option
-from celery_ext.cli.stderr import warn_of_old_option
 from celery_ext.connection import open_store
 from kombu_delayq import hooks
 from kombu_delayq.channel import DelayedChannel
@@ -31,7 +30,6 @@ logger = logging.getLogger("kombu_delayq.transfer")
     default=(),
     help="Names of further queues, separated by commas, into which only a JVM service has put messages so far.",
 )
-@click.option("-Q", "--queues", "old_queues", type=COMMA_SEPARATED_LIST, default=(), hidden=True)
 @loglevel_option("DEBUG also logs every transfer.")
 @metrics_options
 @click.option("--no-journal", is_flag=True, help="Leave the journal to others, such as `delayq journal run`.")
@@ -39,7 +37,6 @@ logger = logging.getLogger("kombu_delayq.transfer")
 def transfer(
     broker: CliBroker,
     queues: Sequence[str],
-    old_queues: Sequence[str],
     loglevel: str,
     metrics_port: int | None,
     metrics_host: str,
@@ -55,9 +52,6 @@ def transfer(
     with a wrong password.
     """
     log_to_stderr(loglevel)
-    if old_queues:
-        warn_of_old_option("--queues of transfer", "--also")
-        queues = [*queues, *old_queues]
     connection = broker.connection(hurried=True)
     connect = Connect(connection, app=broker.app is not None)
     worker = TransferWorker(connect, queues=lambda: [*queues, *_app_queues(broker)], on_transfer=_log_transfer)

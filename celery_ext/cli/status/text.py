@@ -51,25 +51,8 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
 
 def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
     shown = [each for row in report["queues"] for each in (row, *(row.get("parts", ()) if named else ()))]
-    rows = [
-        [
-            escaped(_name(row)),
-            f"{row['delayed']:,}",
-            *([_number(row["in_journal"])] if report["journal"] else []),
-            f"{row['ready']:,}",
-            _consumers_of(row),
-            f"{local_time(row['next_due'])} ({in_words(row['next_due_in_s'])})" if row["next_due"] else "-",
-            _overdue(row),
-            *(
-                ["-" if row["slot"] is None else f"{row['slot']}", escaped(row["node"] or "-")]
-                if report["cluster"]
-                else []
-            ),
-        ]
-        for row in shown
-        if "error" not in row
-    ]
-    if rows:
+    shown = [row for row in shown if "error" not in row]
+    if shown:
         head = ["QUEUE", "DELAYED", "READY", "CONSUMERS", "NEXT DUE", "OVERDUE"]
         if report["journal"]:
             head.insert(2, "IN JOURNAL")
@@ -77,10 +60,25 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
         if report["cluster"]:
             numbers.add(len(head))
             head += ["SLOT", "NODE"]
-        yield from fit_table(head, rows, right=numbers, title=0)
+        rows = [_cells(row, report) for row in shown]
+        yield from fit_table(head, rows, numbers, title=0, short=[_cells(row, report, dated=False) for row in shown])
     if not (report["queues"] or named):
         yield "no queue holds or held delayed messages"
     yield from (bad(escaped(f"queue {row['queue']!r}: {row['error']}")) for row in report["queues"] if "error" in row)
+
+
+def _cells(row: dict[str, Any], report: dict[str, Any], *, dated: bool = True) -> list[str]:
+    due = in_words(row["next_due_in_s"]) if row["next_due"] else "-"
+    return [
+        escaped(_name(row)),
+        f"{row['delayed']:,}",
+        *([_number(row["in_journal"])] if report["journal"] else []),
+        f"{row['ready']:,}",
+        _consumers_of(row),
+        f"{local_time(row['next_due'])} ({due})" if dated and row["next_due"] else due,
+        _overdue(row),
+        *(["-" if row["slot"] is None else f"{row['slot']}", escaped(row["node"] or "-")] if report["cluster"] else []),
+    ]
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from django.core import checks
 
 from celery_ext.doctor.checks import CHECKS, Check, Needs
 from celery_ext.doctor.examine import examine_app
+from celery_ext.doctor.explain import id_of
 from celery_ext.doctor.finding import Finding, Level
 
 TAG = "delayq"
@@ -80,5 +81,6 @@ def _given() -> Any:
 def _as_django(findings: Iterable[Finding]) -> Iterable[checks.CheckMessage]:
     for finding in findings:
         if finding.level in _MESSAGES:
-            hint = "; ".join(filter(None, (finding.do, finding.page and f"docs/{finding.page}")))
+            more = f"more: delayq doctor --explain {id_of(finding)}" if finding.page else ""
+            hint = "; ".join(filter(None, (finding.do, more)))
             yield _MESSAGES[finding.level](finding.found, hint=hint or None, id=f"{TAG}.{finding.check}")

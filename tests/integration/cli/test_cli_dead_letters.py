@@ -178,13 +178,6 @@ def test_a_queue_that_the_app_names_may_be_empty(proj: Proj) -> None:
     proj.celery("delayq", "dead-letters", "replay", "celery", "--all")
 
 
-def test_the_old_name_of_the_option_of_replay_still_works(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """`--queue NAME` sends letters there as `--to-queue` does, and the new name is said."""
-    bury(raw_client, letter("a"))
-    assert "--to-queue" in run(broker, "dead-letters", "replay", DEAD, "--all", "-q", "there").stderr
-    assert ids(raw_client, "there") == ["a"]
-
-
 def test_another_queue_takes_them_where_nobody_knows_the_first_one(
     broker: PrivateRedis, raw_client: redis.Redis
 ) -> None:

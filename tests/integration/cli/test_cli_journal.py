@@ -76,7 +76,7 @@ def test_list_says_which_tier_has_each(store: JournaledStore, delayq: Delayq) ->
     column = head.index("TIER")
     found = [(next(name for name in ("near", "far") if f" {name} " in row), row[column:].split()[0]) for row in rows]
     assert found == [("near", "redis"), ("far", "journal")]
-    assert "TIER" not in delayq("list", "--due-before", "1d", "q").stdout
+    assert "TIER" not in delayq("list", "--due-to", "1d", "q").stdout
 
 
 def test_status_shows_both_tiers(store: JournaledStore, delayq: Delayq) -> None:

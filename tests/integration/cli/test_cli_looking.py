@@ -56,17 +56,17 @@ def test_list_tells_task_due_time_and_arguments(five: Proj) -> None:
 
 
 def test_list_between_two_due_times(five: Proj) -> None:
-    """--due-after is inclusive, --due-before is not, and both take ISO 8601 or a duration from now."""
-    assert _ids(five, "--due-after", "90m", "--due-before", "3h30m") == ["t2", "t3"]
+    """--due-from is inclusive, --due-to is not, and both take ISO 8601 or a duration from now."""
+    assert _ids(five, "--due-from", "90m", "--due-to", "3h30m") == ["t2", "t3"]
     due = {line["id"]: line["due"] for line in lines(five.server, "list")}
-    assert _ids(five, "--due-after", due["t2"], "--due-before", due["t4"]) == ["t2", "t3"]
-    assert _ids(five, "--due-before", "0s") == []
+    assert _ids(five, "--due-from", due["t2"], "--due-to", due["t4"]) == ["t2", "t3"]
+    assert _ids(five, "--due-to", "0s") == []
 
 
 def test_list_ends_at_its_limit_and_says_how_many_more_there_are(five: Proj) -> None:
     """The rest is counted, within the due times asked for; beside JSON the count is on stderr."""
     assert run(five.server, "list", "--limit", "2").stdout.splitlines()[3:] == ["… and 3 more"]
-    result = run(five.server, "list", "--limit", "2", "--due-before", "210m", "--json")
+    result = run(five.server, "list", "--limit", "2", "--due-to", "210m", "--json")
     assert len(result.stdout.splitlines()) == 2
     assert result.stderr == "… and 1 more\n"
     assert "more" not in run(five.server, "list", "--limit", "5").stdout

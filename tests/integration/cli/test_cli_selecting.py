@@ -80,8 +80,8 @@ def test_list_count_and_export_select(shop: Proj, tmp_path: Path) -> None:
     assert _ids(shop, "--arg", "kwargs.user.id=1", "--arg", "0=5") == ["t05"]
     assert _ids(shop, "--task", "proj.*", "-q", "q1") == ["t01", "t04", "t07", "t10"]
     assert _ids(shop, "--task", "shop.*") == []
-    assert _ids(shop, "--due-to", "61m30s") == _ids(shop, "--due-before", "61m30s") == ["t00", "t01"]
-    assert _ids(shop, "--due-from", "70m30s") == _ids(shop, "--due-after", "70m30s") == ["t11"]
+    assert _ids(shop, "--due-to", "61m30s") == ["t00", "t01"]
+    assert _ids(shop, "--due-from", "70m30s") == ["t11"]
     found = run(shop.server, "list", "--arg", "kwargs.user.id=1", "--limit", "2").stdout.splitlines()
     assert len(found) == 4
     assert found[-1] == "… and more"
@@ -104,7 +104,7 @@ def test_list_count_and_export_select(shop: Proj, tmp_path: Path) -> None:
     assert run(shop.server, "count", "nope", code=1).stderr.startswith("queue 'nope' holds no")
 
     out = tmp_path / "odd.jsonl"
-    run(shop.server, "export", "-o", str(out), "--arg", "kwargs.user.id=1")
+    run(shop.server, "export", "--output", str(out), "--arg", "kwargs.user.id=1")
     _, *rows, closing = map(json.loads, out.read_text().splitlines())
     assert sorted(row["id"] for row in rows) == odd
     assert closing["messages"] == 6

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+from celery_ext.cli import delayq
 from kombu_delayq.store.types import Offer
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.workers.harness import APPS, Proj
@@ -277,12 +278,31 @@ def test_the_shell_completes_commands_options_and_queues(proj: Proj, monkeypatch
     for queue in ("orders", "other", "mails", "or\x1bd"):
         proj.send("record", countdown=3600, queue=queue)
     assert "reschedule" in _completed("delayq res")
-    assert "--due-before" in _completed("delayq list --due")
+    assert "--due-to" in _completed("delayq list --due")
     url = proj.server.url
     assert _completed(f"delayq -b {url} list or") == ["orders"]
     assert _completed(f"delayq -b {url} purge mails o") == ["orders", "other"]
     monkeypatch.setenv("DELAYQ_BROKER_URL", url)
     assert _completed("delayq list m") == ["mails"]
+
+
+def test_help_lists_all_commands_with_their_whole_summaries() -> None:
+    """Each command stands in one section of the help, at 80 columns too, and no summary is cut."""
+    with_help = subprocess.run(
+        [BIN / "delayq", "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}
+    )
+    listed = re.findall(r"^  ([a-z][a-z-]+)  ", with_help.stdout, re.MULTILINE)
+    assert sorted(listed) == sorted(delayq.commands)
+    assert "..." not in with_help.stdout.partition("Look:")[2]
+
+
+@pytest.mark.parametrize("command", [["list"], ["dead-letters", "list"]])
+@pytest.mark.parametrize("option", ["-b", "--broker", "-o", "--journal-url"])
+def test_an_option_of_all_commands_behind_a_command_says_where_it_stands(command: list[str], option: str) -> None:
+    """The error says that the option comes before the command."""
+    done = subprocess.run([BIN / "delayq", *command, option, "x"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"{option} comes before the command: delayq {option} … {command[0]}" in done.stderr
 
 
 @pytest.mark.parametrize("broker", ["-b redis://127.0.0.1:1", "-b nonsense://x", ""])

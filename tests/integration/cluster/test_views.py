@@ -81,7 +81,7 @@ def test_commands_find_and_change_messages_on_all_nodes(cluster: PrivateCluster,
     left = [f"task-{number}" for number in (3, 6, 7, 8, 9, 10, 11, 4)]
     assert [row["id"] for row in lines(cluster, "list")] == left
 
-    run(cluster, "export", "-o", f"{tmp_path}/backlog.jsonl")
+    run(cluster, "export", "--output", f"{tmp_path}/backlog.jsonl")
     run(cluster, "purge", "--yes", *QUEUES)
     assert lines(cluster, "list") == []
     run(cluster, "import", f"{tmp_path}/backlog.jsonl")

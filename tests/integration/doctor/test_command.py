@@ -47,7 +47,7 @@ def test_a_stock_app_is_told_what_to_set(make_proj: MakeProj) -> None:
     out = celery(make_proj(broker_transport=""), "--quiet", "--only", "transport", code=1)
     assert "uses the stock transport 'redis'" in out
     assert '→ set broker_transport = "kombu_delayq.transport:Transport"' in out
-    assert "docs/how-to/migrate.md#switch" in out
+    assert "more: delayq doctor --explain migrate#switch" in out
 
 
 def test_json_has_all_findings(proj: Proj) -> None:

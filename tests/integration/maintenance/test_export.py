@@ -48,7 +48,7 @@ def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_
     for n in range(100):
         due = datetime.fromtimestamp(eta if n % 2 else eta + 3600, UTC)
         proj.send("record", n, eta=due, queue="mail", task_id=f"t{n // 2}")
-    run(proj.server, "export", "-o", "/dev/null")
+    run(proj.server, "export", "--output", "/dev/null")
     text = "\n".join(exported(proj.server)) + "\n"
     before = keys(redis.Redis(port=proj.server.port))
     with PrivateRedis() as other:
@@ -101,7 +101,7 @@ def test_an_export_may_be_of_some_queues_and_due_times(broker: PrivateRedis, sto
     for n in range(4):
         store.delivery.offer("a", offer(f"a{n}", FUTURE_MS + n * 1000))
     store.delivery.offer("b", offer("b"))
-    bounds = ("--due-after", "2100-01-01T00:00:01+00:00", "--due-before", "2100-01-01T00:00:03+00:00")
+    bounds = ("--due-from", "2100-01-01T00:00:01+00:00", "--due-to", "2100-01-01T00:00:03+00:00")
     found = [json.loads(line).get("id") for line in exported(broker, "a", "unknown", *bounds, code=1)]
     assert found == [None, "a1", "a2", None]
 
@@ -251,15 +251,15 @@ def test_a_file_replaces_another_only_when_asked_and_when_complete(
     store.delivery.offer("q", offer("t"))
     store.client.set("delayq:{damaged}:due", "x")
     store.queues.know("damaged")
-    assert "Replace" in run(broker, "export", "-o", str(file), code=2).stderr
+    assert "Replace" in run(broker, "export", "--output", str(file), code=2).stderr
     assert file.read_text() == "precious"
-    result = run(broker, "export", "--yes", "--json", "-o", str(file), code=1)
+    result = run(broker, "export", "--yes", "--json", "--output", str(file), code=1)
     assert json.loads(result.stdout) == {"queue": "q", "messages": 1}
     assert "queue 'damaged': WRONGTYPE" in result.stderr
     assert [json.loads(line).get("messages") for line in file.read_text().splitlines()] == [None, None, 1]
     assert os.listdir(tmp_path) == ["backlog.jsonl"]
     store.client.delete("delayq:{damaged}:due")
-    assert run(broker, "export", "-o", str(tmp_path / "none" / "x"), code=1).stderr.startswith("Error: ")
+    assert run(broker, "export", "--output", str(tmp_path / "none" / "x"), code=1).stderr.startswith("Error: ")
 
 
 @pytest.mark.long
@@ -272,7 +272,7 @@ def test_an_export_that_is_broken_off_leaves_nothing(
     for at in range(0, 30_000, 500):
         store.delivery.offer("q", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, at + 500)))
     file, part = tmp_path / "backlog.jsonl", tmp_path / "backlog.jsonl.part"
-    args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "-o", file]
+    args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "--output", file]
 
     def hear_interrupts() -> None:
         """Undoes what a shell does to processes in the background, which hear no SIGINT."""
@@ -293,7 +293,7 @@ def test_an_export_that_is_broken_off_leaves_nothing(
     assert file.read_text() == "precious"
     if number != signal.SIGKILL:
         assert (part.exists(), f"stopped; {file} is not written" in stderr) == (False, True)
-    run(broker, "export", "--yes", "-o", str(file))
+    run(broker, "export", "--yes", "--output", str(file))
     assert len(file.read_text().splitlines()) == 30_002
     assert os.listdir(tmp_path) == [file.name]
 
@@ -301,19 +301,10 @@ def test_an_export_that_is_broken_off_leaves_nothing(
 def test_an_export_to_a_full_disk_gives_the_space_back(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
     """Where no more can be written, nothing of the file is left, the reason is said, and the exit code is 1."""
     store.delivery.offer("q", *(Offer(f"{n}", "+3600000", 0, "x" * 10_000) for n in range(500)))
-    limited = f"ulimit -f 1000; {BIN}/delayq -b {broker.url} export -o {tmp_path}/backlog.jsonl"
+    limited = f"ulimit -f 1000; {BIN}/delayq -b {broker.url} export --output {tmp_path}/backlog.jsonl"
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60)
     assert (done.returncode, os.listdir(tmp_path)) == (1, [])
     assert f"{tmp_path}/backlog.jsonl is not written: [Errno 27] File too large" in done.stderr
-
-
-def test_the_old_name_of_the_option_that_renames_still_works(broker: PrivateRedis, store: DelayStore) -> None:
-    """`--queue OLD=NEW` renames as `--rename` does, and the new name is said."""
-    store.delivery.offer("old", offer("t"))
-    exported = run(broker, "export").stdout
-    result = run(broker, "import", "-q", "old=new", stdin=exported)
-    assert result.stdout == "queue new: 1 imported\n"
-    assert "--rename" in result.stderr
 
 
 def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store: DelayStore) -> None:
@@ -335,12 +326,12 @@ def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
     """
     file, small = tmp_path / "backlog.jsonl", tmp_path / "small.jsonl"
     store.delivery.offer("q", offer("one"))
-    base = _measured(broker, "export", "-o", str(small))
+    base = _measured(broker, "export", "--output", str(small))
     base = max(base, _measured(broker, "import", str(small)))
     for start in range(0, 100_000, 1000):
         store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 100, n % 3) for n in range(start, start + 1000)))
     raw_client = store.client
-    assert _measured(broker, "export", "-o", str(file)) < base + 15_000
+    assert _measured(broker, "export", "--output", str(file)) < base + 15_000
     assert file.stat().st_size > 20_000_000
     before = keys(raw_client)
     order = [each.body for each in _pages(store)]
@@ -375,7 +366,7 @@ def test_an_import_that_is_killed_can_be_repeated(broker: PrivateRedis, store: D
     for start in range(0, 30_000, 1000):
         store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 500) for n in range(start, start + 1000)))
     order = [each.body for each in _pages(store)]
-    run(broker, "export", "-o", str(file))
+    run(broker, "export", "--output", str(file))
     store.client.flushall()
     process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "import", str(file)])
     until(lambda: store.queues.size("q") > 3000, what="some are imported")
@@ -393,7 +384,7 @@ def test_a_full_redis_ends_the_import_in_words(own_server: PrivateRedis, tmp_pat
     store = DelayStore(redis.Redis(port=own_server.port), KEYS)
     store.delivery.offer("q", *(offer(f"t{n}", body=message("x", f"t{n}", pad="p" * 5000)) for n in range(1000)))
     file = tmp_path / "backlog.jsonl"
-    run(own_server, "export", "-o", str(file))
+    run(own_server, "export", "--output", str(file))
     store.client.flushall()
     store.client.config_set("maxmemory", int(store.client.info("memory")["used_memory"]) + 2_000_000)
     result = run(own_server, "import", str(file), code=1)

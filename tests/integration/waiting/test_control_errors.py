@@ -150,8 +150,12 @@ def test_ids_that_are_no_texts_are_refused(proj: Proj, ids: Any) -> None:
     """What cannot be task ids is an error before anything is changed."""
     task = proj.send("record", countdown=300, task_id="a")
     for act in (cancel, run_now, get):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="a task id is a text or an AsyncResult, not "):
             act(proj.app, ids)
+        with pytest.raises(TypeError, match="the app comes first"):
+            act("a", proj.app)
+        with pytest.raises(TypeError, match="the first argument is the Celery app, not 'app'"):
+            act("app", "a")
     with pytest.raises(TypeError):
         reschedule(proj.app, ids, countdown=1)
     assert get(proj.app, task.id) is not None

@@ -6,7 +6,6 @@ from celery import Celery, Task, shared_task
 from celery.signals import task_failure
 
 from celery_ext import DelayChain, install
-from celery_ext.dead_letters.bury import queue_of
 from kombu_delayq import InvalidDelayChain
 from tests.support.messages import published
 
@@ -182,30 +181,6 @@ def test_annotations_of_tasks_declared_before(app: Celery) -> None:
     app.finalize()
     install(app)
     assert (task.max_retries, task.delay_chain.text) == (4, CHAIN)
-
-
-def test_the_old_name_of_the_dead_letter_queue(app: Celery) -> None:
-    """A task may still say ``dead_letter``, in its declaration or in ``task_annotations``, with a warning."""
-    app.conf.task_annotations = {"annotated": {"dead_letter": "failed"}}
-    old = pytest.warns(DeprecationWarning, match="write dead_letter_queue")
-    install(app)
-    for name, options in {"declared": {"dead_letter": "failed"}, "annotated": {"dead_letter_queue": "before"}}.items():
-        with old as warned:
-            task = app.task(name=name, **options)(nothing)
-            assert task.dead_letter_queue == "failed"
-        assert name in str(warned[0].message)
-    with old:
-        assert task.dead_letter == "failed"
-    with old:
-        task.dead_letter = "elsewhere"
-    assert task.dead_letter_queue == "elsewhere"
-
-
-def test_the_old_name_without_install(app: Celery) -> None:
-    """Where ``install`` was not called, the queue that a task names as its ``dead_letter`` is found all the same."""
-    task = app.task(name="declared", dead_letter="failed")(nothing)
-    with pytest.warns(DeprecationWarning, match="dead_letter of task declared"):
-        assert queue_of(task) == "failed"
 
 
 @pytest.mark.parametrize(

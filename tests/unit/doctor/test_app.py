@@ -1,5 +1,6 @@
 """Checks of an app, which connect to nothing."""
 
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ def test_two_brokers_are_a_notice() -> None:
     [
         ({"max_dleay": 3}, "error", "max_delay"),
         ({"transfer_batch": "many"}, "error", "transfer_batch"),
-        ({"frobnicate": 1}, "warning", "nobody reads"),
+        ({"frobnicate": 1}, "warning", "neither kombu nor kombu-delayq reads"),
         ({"lease_ttl": 2.0, "poll_interval": 1.0}, "warning", "lease_ttl=2 is not above"),
         ({"journal_url": "sqlite://", "journal_horizon": 1800.0}, "warning", "journal_horizon=1800 is not well above"),
     ],
@@ -109,6 +110,22 @@ def test_options_that_are_wrong_or_do_not_fit_are_found(options: dict[str, Any],
     """A wrong option is an error, one that nobody reads and two that do not fit together are warnings."""
     [found] = look("options", app_with(broker_transport_options=options))
     assert (found.level, said in found.found) == (level, True), found
+
+
+def test_programs_that_read_the_url_themselves_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the scheme delayq, an installed program that reads the broker URL is told of; with redis none is."""
+    installed = {"celery-redbeat": "2.3.2"}
+
+    def version(package: str) -> str:
+        if package not in installed:
+            raise metadata.PackageNotFoundError(package)
+        return installed[package]
+
+    monkeypatch.setattr(metadata, "version", version)
+    [found] = look("broker-url", app_with(broker_url="delayq://localhost", broker_transport=None))
+    assert (found.level, "celery-redbeat reads the broker URL" in found.found) == ("warning", True)
+    assert "redbeat_redis_url" in found.do
+    assert look("broker-url", app_with(broker_url="redis://localhost")) == []
 
 
 def test_options_of_kombu_are_known() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from celery_ext.doctor.checks import CHECKS
-from celery_ext.doctor.finding import Level, named
+from celery_ext.doctor.explain import NoSuchText, explain, id_of
+from celery_ext.doctor.finding import Finding, Level, named
 from tests.support import ROOT
 
 SOURCES = sorted((ROOT / "celery_ext/doctor").rglob("*.py"))
@@ -29,25 +30,29 @@ def test_each_check_is_in_the_how_to() -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_pages_of_findings_are_there(source: Path) -> None:
-    """Each page and each heading to which a finding refers is in the documentation."""
+    """Each page and each heading to which a finding refers is in the documentation, and `--explain` finds it."""
     texts = [node.value for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if is_text(node)]
     for text in texts:
         if not (match := re.fullmatch(r"([\w/-]+\.md)(?:#([\w-]+))?", text)):
             continue
-        page = ROOT / "docs" / match[1]
-        assert page.is_file(), text
-        if match[2]:
-            headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-            assert match[2] in map(anchor, headings), text
+        assert (ROOT / "docs" / match[1]).is_file(), text
+        assert explain(id_of(Finding(Level.ERROR, "", page=text))).startswith("#"), text
 
 
 def is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def anchor(heading: str) -> str:
-    """Returns the anchor of a heading, as GitHub and MyST make it."""
-    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+def test_texts_are_found_by_page_section_and_alert() -> None:
+    """A section ends before the next one of its depth, a name of an alert is one, and what is not there is an error."""
+    section = explain("outage#of-stock-workers")
+    assert section.startswith("### Of stock workers\n")
+    assert len(re.findall(r"^#+ ", section, re.MULTILINE)) == 1
+    assert explain("clocks").startswith("# ")
+    assert "No transfer worker runs" in explain("DelayqNoLeader")
+    for name in ("outage#nosuch", "nosuch", ""):
+        with pytest.raises(NoSuchText):
+            explain(name)
 
 
 def test_only_warnings_and_errors_are_bad() -> None:

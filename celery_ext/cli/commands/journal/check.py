@@ -41,7 +41,7 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
         for queue, values in found.items():
             click.echo(json_line({"queue": queue, **values}) if as_json else _text(queue, values))
         if not (found or as_json):
-            click.echo("Redis was given no message of the journal that is not due yet")
+            click.echo("no message of the journal has to be in Redis now")
         _, state = look_at_journal(store)
         told = list(losses(values_of(state, store.now_ms(), store.options.journal_lead))) if state else []
         for text in told:

@@ -43,7 +43,7 @@ def test_the_server_starts_where_nobody_else_reaches_it(redis_server: PrivateRed
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_at_once(redis_server: PrivateRedis, tmp_path: Path, number: signal.Signals) -> None:
     """Connections that wait, send half a request or take a long poll do not hold it up, and nothing is logged."""
-    file, actions = str(tmp_path / "tokens"), ("-a", "consume", "-a", "enqueue", "-t", "*")
+    file, actions = str(tmp_path / "tokens"), ("--action", "consume", "--action", "enqueue", "--task", "*")
     secret = run(redis_server, "tokens", "add", "poller", "--file", file, *actions).stdout.strip()
     with serving(redis_server.url, "--allow-write", "--tokens", file, log=tmp_path / "log") as served:
         url, task = served.url, {"task": "t", "queue": "polled", "countdown": 600}
@@ -146,7 +146,20 @@ def test_tokens_are_made_listed_and_removed(redis_server: PrivateRedis, tmp_path
     """A new token is printed once; the file and the list have no more of it than its hash, or less."""
     path = tmp_path / "tokens.json"
     file = ["--file", str(path)]
-    options = ["-a", "read", "-a", "enqueue", "-q", "orders.*", "-t", "shop.*", "--rate", "5/m", "--expires", "90d"]
+    options = [
+        "--action",
+        "read",
+        "--action",
+        "enqueue",
+        "-q",
+        "orders.*",
+        "--task",
+        "shop.*",
+        "--rate",
+        "5/m",
+        "--expires",
+        "90d",
+    ]
     made = run(redis_server, "tokens", "add", "billing", *file, *options)
     secret = made.stdout.strip()
     assert re.fullmatch(r"dq_[\w-]{43}", secret)
@@ -154,7 +167,7 @@ def test_tokens_are_made_listed_and_removed(redis_server: PrivateRedis, tmp_path
     assert secret not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "already" in run(redis_server, "tokens", "add", "billing", *file, *options, code=1).stderr
-    run(redis_server, "tokens", "add", "graphs", *file, "-a", "metrics")
+    run(redis_server, "tokens", "add", "graphs", *file, "--action", "metrics")
     listed = run(redis_server, "tokens", "list", *file).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["NAME", "billing", "graphs"]
     [billing, _] = map(json.loads, run(redis_server, "tokens", "list", *file, "--json").stdout.splitlines())
@@ -174,11 +187,11 @@ def test_tokens_are_made_listed_and_removed(redis_server: PrivateRedis, tmp_path
 @pytest.mark.parametrize(
     ("args", "reason", "code"),
     [
-        (["x", "-a", "enqueue"], "to enqueue a task is to run code", 2),
-        (["x", "-a", "fly"], "fly", 2),
+        (["x", "--action", "enqueue"], "to enqueue a task is to run code", 2),
+        (["x", "--action", "fly"], "fly", 2),
         (["x"], "--action", 2),
-        (["a b", "-a", "read"], "name", 1),
-        (["x", "-a", "read", "--rate", "much"], "much", 1),
+        (["a b", "--action", "read"], "name", 1),
+        (["x", "--action", "read", "--rate", "much"], "much", 1),
     ],
     ids=str,
 )
@@ -194,10 +207,10 @@ def test_a_token_that_makes_no_sense_is_not_made(
 def test_a_running_server_knows_new_tokens(redis_server: PrivateRedis, tmp_path: Path) -> None:
     """A token works as soon as it is made, and no more when it is removed."""
     file = ["--file", str(tmp_path / "tokens.json")]
-    run(redis_server, "tokens", "add", "first", *file, "-a", "read")
+    run(redis_server, "tokens", "add", "first", *file, "--action", "read")
     with serving(redis_server.url, "--tokens", file[1], log=tmp_path / "log") as served:
         url = served.url
-        secret = run(redis_server, "tokens", "add", "second", *file, "-a", "read").stdout.strip()
+        secret = run(redis_server, "tokens", "add", "second", *file, "--action", "read").stdout.strip()
         assert ask(url, "/v1/queues", token=secret).status == 200
         run(redis_server, "tokens", "remove", "second", *file)
         assert ask(url, "/v1/queues", token=secret).status == 401
