@@ -21,7 +21,7 @@ from celery_ext.cli import delayq
 from celery_ext.doctor.checks import CHECKS
 from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
-from kombu_delayq import errors, scripts
+from kombu_delayq import errors
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
@@ -85,15 +85,6 @@ def keys() -> Lines:
             yield _row(f"`{found if isinstance(found, str) else found(*_NAMES.get(name, ['orders']))}`", holds)
 
 
-def script_headers() -> Lines:
-    """Yields a heading, a sentence and the rest of the header for each Lua script."""
-    for path in sorted(scripts.directory().glob("*.lua")):
-        header = re.match(r"(?:--.*\n)+", path.read_text(encoding="utf-8"))
-        lines = [line[3:] for line in header[0].splitlines()] if header else [""]
-        kept = [line for line in lines if not line.startswith(("@first", "@include", "@other"))]
-        yield from (f"## `{path.stem}`", "", kept[0], "", "```text", *kept[1:], "```", "")
-
-
 def commands(command: click.Command = delayq, name: str = "delayq") -> Lines:
     """Yields a heading and the help text for a command and for each of its subcommands."""
     context = click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
@@ -123,17 +114,6 @@ def packages() -> Lines:
     yield from _table("folder", "holds")
     for package in _packages():
         yield _row(f"`{_shown(package)}/`", _sentence(package / "__init__.py"))
-
-
-def modules() -> Lines:
-    """Yields a heading and a table for each package, with a row for each of its modules."""
-    for package in _packages():
-        yield from (f"## `{_shown(package)}/`", "", _sentence(package / "__init__.py"), "")
-        files = [path for path in sorted(package.glob("*.py")) if path.name != "__init__.py"]
-        if files:
-            yield from _table("module", "holds")
-            yield from (_row(f"`{path.name}`", _sentence(path)) for path in files)
-            yield ""
 
 
 def _packages() -> list[Path]:
@@ -241,13 +221,11 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "spark options for writing": lambda: spark_option_rows(spark_options.WriteOptions),
     "spark options for reading": lambda: spark_option_rows(spark_options.ReadOptions),
     "keys": keys,
-    "scripts": script_headers,
     "commands": commands,
     "doctor checks": doctor_checks,
     "errors": lambda: error_rows(errors),
     "spark errors": lambda: error_rows(spark_errors),
     "packages": packages,
-    "modules": modules,
     "http routes": http_routes,
     "capacity costs": capacity_costs,
     "capacity of 10e6": lambda: capacity_of("--waiting=10e6", "--rate=5000", "--size=1000", "--workers=200"),

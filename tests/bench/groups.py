@@ -8,7 +8,7 @@ class Group:
     """Measures that belong together.
 
     Attributes:
-        key: Its name; a chart of this name goes with it.
+        key: Its name; a chart may have it, too.
         title: Its heading.
         tables: The measures of each table. A table of one has a column for each size.
     """

@@ -20,7 +20,7 @@ PAGE, BESIDE, FIGURES = "benchmarks.md", "benchmarks", "figures.json"
 
 
 def write(results: Results, facts: Facts, directory: Path) -> None:
-    """Writes ``benchmarks.md``, and beside it ``benchmarks/`` with charts and ``figures.json``.
+    """Writes ``benchmarks.md``, beside it ``benchmarks/figures.json``, and charts into ``_build/benchmarks/``.
 
     Args:
         results: The samples, and the gaps.
@@ -33,18 +33,19 @@ def write(results: Results, facts: Facts, directory: Path) -> None:
     beside.mkdir(parents=True, exist_ok=True)
     (beside / FIGURES).write_text(as_json(results, facts), encoding="utf-8")
     results = with_path(results)
-    drawn = charts.draw(results, facts, beside)
-    text = "\n".join(lines(results, facts, {name: f"{BESIDE}/{path.name}" for name, path in drawn.items()}))
+    drawn = directory / "_build" / BESIDE
+    drawn.mkdir(parents=True, exist_ok=True)
+    charts.draw(results, facts, drawn)
+    text = "\n".join(lines(results, facts))
     (directory / PAGE).write_text(text + "\n", encoding="utf-8")
 
 
-def lines(results: Results, facts: Facts, charts: dict[str, str]) -> Iterator[str]:
+def lines(results: Results, facts: Facts) -> Iterator[str]:
     """Yields the lines of the page.
 
     Args:
         results: Results with the sums that ``with_path`` adds.
         facts: Facts of the run.
-        charts: Path of the chart of a group, by the group's key.
     """
     sections, tables = Sections(results, facts), Tables(results, facts)
     yield from sections.head(f"{BESIDE}/{FIGURES}")
@@ -52,7 +53,7 @@ def lines(results: Results, facts: Facts, charts: dict[str, str]) -> Iterator[st
     yield from sections.targets()
     yield from sections.method()
     for group in GROUPS:
-        yield from tables.group(group, charts.get(group.key))
+        yield from tables.group(group)
     yield from sections.contenders()
     yield from sections.gaps()
 

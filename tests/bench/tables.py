@@ -32,16 +32,13 @@ class Tables:
         self._names = [entrant.name for entrant in facts.contenders if not entrant.why_not]
         self._grace_s = facts.numbers["grace_s"]
 
-    def group(self, group: Group, chart: str | None) -> Lines:
-        """Yields a group's chart, tables, and why kombu-delayq does not lead in them.
+    def group(self, group: Group) -> Lines:
+        """Yields a group's tables, and why kombu-delayq does not lead in them.
 
         Args:
             group: The group of measures.
-            chart: Path of its chart, or None.
         """
         yield from ("", f"## {group.title}")
-        if chart:
-            yield from ("", f"![{group.title}: what the tables below say]({chart})")
         for table in group.tables:
             found = [column for key in table for column in self.columns(key)]
             measures = [MEASURES[key] for key in table]

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from celery_ext.cli import delayq
-from kombu_delayq import scripts
 from kombu_delayq.options import BACKUPS, NAMES
 from kombu_delayq.store.keys import Keys
 from tests.support import ROOT
@@ -22,7 +21,7 @@ from tests.support.pages import PAGES, blocks, commands, named, page_code
 OURS = ("kombu_delayq", "celery_ext", "lua", "tests", "docs")
 
 
-def test_reference_names_every_option_key_script_and_command() -> None:
+def test_reference_names_every_option_key_and_command() -> None:
     """The pages made from the code name all that the code has."""
     keys = Keys()
     of_queue = {key for backup in BACKUPS for key in keys.stored("orders", backup)}
@@ -33,7 +32,6 @@ def test_reference_names_every_option_key_script_and_command() -> None:
     expected = {
         "options": NAMES,
         "keys": of_queue | of_job | of_all,
-        "scripts": {path.stem for path in scripts.directory().glob("*.lua")},
         "commands": set(names_of(delayq, "delayq")),
     }
     for page, names in expected.items():
