@@ -4,8 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from celery_ext.asynchronous.control import abrowse, acancel, acount, aget, areschedule, arun_now
-    from celery_ext.asynchronous.select import AsyncSelected, aselect
     from celery_ext.asynchronous.send import asend, asend_many
     from celery_ext.asynchronous.threads import aclose
     from celery_ext.bulk.send_many import send_many
@@ -20,21 +18,13 @@ if TYPE_CHECKING:
     from celery_ext.worker.bootstrap import install
 
 __all__ = [
-    "AsyncSelected",
     "Call",
     "DelayChain",
     "DelayLevels",
     "DelayedTask",
     "Selected",
     "Spread",
-    "abrowse",
-    "acancel",
     "aclose",
-    "acount",
-    "aget",
-    "areschedule",
-    "arun_now",
-    "aselect",
     "asend",
     "asend_many",
     "browse",
@@ -52,15 +42,7 @@ __all__ = [
 
 #: Where each name is. It is imported when it is first used: pytest imports this package at its start in every project.
 _MODULES = {
-    "abrowse": "celery_ext.asynchronous.control",
-    "acancel": "celery_ext.asynchronous.control",
     "aclose": "celery_ext.asynchronous.threads",
-    "acount": "celery_ext.asynchronous.control",
-    "aget": "celery_ext.asynchronous.control",
-    "areschedule": "celery_ext.asynchronous.control",
-    "arun_now": "celery_ext.asynchronous.control",
-    "aselect": "celery_ext.asynchronous.select",
-    "AsyncSelected": "celery_ext.asynchronous.select",
     "asend": "celery_ext.asynchronous.send",
     "asend_many": "celery_ext.asynchronous.send",
     "browse": "celery_ext.waiting.control",

@@ -14,7 +14,8 @@ from fastapi.responses import JSONResponse
 from kombu.exceptions import OperationalError
 from pydantic import BaseModel, Field
 
-from celery_ext import Call, abrowse, acancel, aclose, acount, aget, areschedule, arun_now, asend, asend_many
+import celery_ext
+from celery_ext import Call, aclose, asend, asend_many
 from celery_ext.serve import asgi
 
 #: How long a request waits for Redis, in s.
@@ -48,7 +49,7 @@ class Reminder(BaseModel):
 @asynccontextmanager
 async def lifespan(api: FastAPI) -> AsyncIterator[None]:
     """Fails at the start if the broker cannot be used, and ends when no call is under way any more."""
-    await acount(tasks.app)
+    await asyncio.to_thread(celery_ext.count, tasks.app)
     yield
     await aclose(tasks.app)
 
@@ -72,10 +73,9 @@ async def slow_broker(request: Request, error: TimeoutError) -> JSONResponse:
 
 @api.post("/reminders", status_code=201)
 async def remind(app: App, wanted: Wanted) -> dict[str, str]:
-    """Sends a reminder. A client that repeats the request with its own id can have it waiting once only."""
+    """Sends a reminder."""
     async with asyncio.timeout(PATIENCE_S):
-        if await aget(app, wanted.id) is None:
-            await asend(app, tasks.remind.name, (wanted.customer,), countdown=wanted.in_s, task_id=wanted.id)
+        await asend(app, tasks.remind.name, (wanted.customer,), countdown=wanted.in_s, task_id=wanted.id)
     return {"id": wanted.id}
 
 
@@ -89,19 +89,20 @@ async def remind_many(app: App, wanted: list[Wanted]) -> dict[str, int]:
 @api.get("/reminders")
 async def waiting(app: App, limit: Annotated[int, Query(le=1000)] = 100) -> list[Reminder]:
     """Lists the next reminders."""
-    return [Reminder(id=task.id or "", due=task.due) async for task in abrowse(app, QUEUE, limit=limit)]
+    found = await asyncio.to_thread(lambda: list(celery_ext.browse(app, QUEUE, limit=limit)))
+    return [Reminder(id=task.id or "", due=task.due) for task in found]
 
 
 @api.get("/reminders/count")
 async def how_many(app: App) -> dict[str, int]:
     """Counts the reminders that wait."""
-    return {"count": await acount(app, QUEUE)}
+    return {"count": await asyncio.to_thread(celery_ext.count, app, QUEUE)}
 
 
 @api.get("/reminders/{task_id}")
 async def find(app: App, task_id: str) -> Reminder:
     """Returns a reminder that waits."""
-    task = await aget(app, task_id)
+    task = await asyncio.to_thread(celery_ext.get, app, task_id)
     if task is None:
         raise HTTPException(404, "it does not wait")
     return Reminder(id=task_id, due=task.due)
@@ -110,19 +111,19 @@ async def find(app: App, task_id: str) -> Reminder:
 @api.put("/reminders/{task_id}/due")
 async def move(app: App, task_id: str, eta: datetime) -> dict[str, str]:
     """Moves a reminder to another time."""
-    return _done(await areschedule(app, task_id, eta=eta))
+    return _done(await asyncio.to_thread(celery_ext.reschedule, app, task_id, eta=eta))
 
 
 @api.post("/reminders/{task_id}/run")
 async def run(app: App, task_id: str) -> dict[str, str]:
     """Sends a reminder now."""
-    return _done(await arun_now(app, task_id))
+    return _done(await asyncio.to_thread(celery_ext.run_now, app, task_id))
 
 
 @api.delete("/reminders/{task_id}")
 async def cancel(app: App, task_id: str) -> dict[str, str]:
     """Cancels a reminder."""
-    return _done(await acancel(app, task_id))
+    return _done(await asyncio.to_thread(celery_ext.cancel, app, task_id))
 
 
 def _done(outcome: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from time import perf_counter, time
 
 from redis.asyncio import Redis
 
-from celery_ext import aclose, acount, asend, install
+from celery_ext import aclose, asend, install
 from celery_ext.connection import open_store
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import control
@@ -61,7 +61,7 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
             },
             "count": {
                 "function, in the loop's thread": lambda: as_function(lambda: control.count(app, QUEUE)),
-                "async form": lambda: acount(app, QUEUE),
+                "asyncio.to_thread": lambda: asyncio.to_thread(control.count, app, QUEUE),
                 "redis.asyncio": lambda: bare.zcount(f"delayq:{{{QUEUE}}}:due", "-inf", "inf"),
             },
         }

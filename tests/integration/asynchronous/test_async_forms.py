@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -15,7 +15,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 import celery_ext
-from celery_ext import Call, abrowse, acancel, aclose, acount, aget, areschedule, arun_now, aselect, asend, asend_many
+from celery_ext import Call, aclose, asend, asend_many, count
 from celery_ext.asynchronous import threads
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import DelayTooLong
@@ -39,37 +39,6 @@ def paused(proj: Proj) -> Iterator[Callable[[], int]]:
         client.client_unpause()
 
 
-def test_a_task_is_sent_moved_found_and_cancelled(proj: Proj) -> None:
-    """Each async form does what its function does, for one id and for several."""
-
-    async def work() -> None:
-        app = proj.app
-        one = await asend(app, RECORD, (1,), countdown=HOUR_S)
-        two = await asend(app, app.signature(RECORD), ["two"], countdown=2 * HOUR_S)
-        assert await acount(app) == 2
-        assert await acount(app, due_before=datetime.now(UTC) + timedelta(hours=1.5)) == 1
-        found = await aget(app, one)
-        assert found is not None
-        assert found.args == [1]
-        assert {name: task is None for name, task in (await aget(app, [one, "none"])).items()} == {
-            one.id: False,
-            "none": True,
-        }
-        assert [task.id async for task in abrowse(app)] == [one.id, two.id]
-        assert await areschedule(app, one, countdown=3 * HOUR_S) == "rescheduled"
-        assert [task.id async for task in abrowse(app, "celery", limit=1)] == [two.id]
-        assert await areschedule(app, [two.id], eta=datetime.now(UTC)) == {two.id: "transferred"}
-        assert await acancel(app, one) == "cancelled"
-        assert await acancel(app, [one, two]) == {one.id: "not_delayed", two.id: "not_delayed"}
-        three = await asend(app, RECORD, (3,), countdown=HOUR_S)
-        assert await arun_now(app, three) == "transferred"
-        assert await acount(app) == 0
-        await aclose(app)
-
-    asyncio.run(work())
-    assert proj.server.client().llen("celery") == 2
-
-
 def test_workers_run_what_async_functions_send(proj: Proj) -> None:
     """Tasks sent one by one and in bulk run, and their results come under the ids that the caller got."""
     ids: list[str] = []
@@ -84,19 +53,6 @@ def test_workers_run_what_async_functions_send(proj: Proj) -> None:
     assert {run["value"] for run in proj.await_runs(6)} == {"one", *range(5)}
     assert result.get(timeout=30) == "one"
     assert proj.app.AsyncResult(ids[3]).get(timeout=30) == 3
-
-
-def test_more_than_a_page_is_listed(proj: Proj) -> None:
-    """``abrowse`` yields all tasks of several pages in order, and stops where its reader stops."""
-
-    async def work() -> None:
-        await asend_many(proj.app, RECORD, (Call((n,), countdown=HOUR_S + n) for n in range(450)))
-        assert [task.args[0] async for task in abrowse(proj.app)] == list(range(450))
-        async for task in abrowse(proj.app):
-            assert task.args == [0]
-            break
-
-    asyncio.run(work())
 
 
 def test_calls_come_from_an_async_iterable(proj: Proj) -> None:
@@ -141,10 +97,6 @@ def test_errors_of_callers_reach_them(make_proj: MakeProj) -> None:
     async def work() -> None:
         with pytest.raises(DelayTooLong):
             await asend(proj.app, RECORD, (1,), countdown=HOUR_S)
-        with pytest.raises(ValueError, match="either eta or countdown"):
-            await areschedule(proj.app, "any")
-        with pytest.raises(TypeError, match="a task id is a text"):
-            await acancel(proj.app, [1])  # type: ignore[list-item]
         with pytest.raises(KeyError, match="a row is missing"):
             await asend_many(proj.app, RECORD, broken())
         with pytest.raises(KeyError, match="no room"):
@@ -295,15 +247,6 @@ def test_a_broker_that_is_away_is_an_error(own_server: PrivateRedis, connected: 
         for call in (
             asend(app, RECORD, (1,), countdown=1),
             asend_many(app, RECORD, [Call((1,))]),
-            acancel(app, "any"),
-            areschedule(app, "any", countdown=1),
-            arun_now(app, "any"),
-            aget(app, "any"),
-            acount(app),
-            anext(aiter(abrowse(app))),
-            anext(aiter(aselect(app))),
-            aselect(app).count(),
-            aselect(app).cancel(),
         ):
             with pytest.raises(OperationalError):
                 await call
@@ -330,7 +273,7 @@ def test_threads_begin_anew(proj: Proj) -> None:
     """Another event loop, and a call after ``aclose``, have threads."""
 
     async def work() -> int:
-        return await acount(proj.app)
+        return await threads.in_thread(proj.app, partial(count, proj.app))
 
     assert asyncio.run(work()) == asyncio.run(work()) == 0
     asyncio.run(aclose(proj.app))
@@ -366,9 +309,9 @@ def test_an_app_may_be_a_proxy(proj: Proj) -> None:
     proxy: Any = Proxy(lambda: proj.app)
 
     async def work() -> None:
-        await acount(proj.app)
+        await threads.in_thread(proj.app, partial(count, proj.app))
         known = len(threads._executors)
-        assert await acount(proxy) == 0
+        assert await threads.in_thread(proxy, partial(count, proxy)) == 0
         assert len(threads._executors) == known
         await aclose(proxy)
         assert len(threads._executors) == known - 1

@@ -53,7 +53,10 @@ def test_a_broker_that_is_away_is_said_to_clients(tmp_path: Path) -> None:
             for _ in range(2):  # over a connection that is lost, and over none
                 assert ask(url, "/reminders/count").status == 503
                 assert ask(url, "/reminders/any", "DELETE").status == 503
-            assert ask(url, "/reminders", "POST", body={"customer": "Ann"}).status == 503
+            assert ask(url, "/reminders", "POST", body={"customer": "Ann"}).status in (
+                503,
+                504,
+            )  # the result backend tries longer
             assert ask(url, "/openapi.json").status == 200
         starting = example.running("-m", "uvicorn", "main:api", "--port", str(port), ready="startup complete")
         with pytest.raises(AssertionError, match="Application startup failed"), starting:

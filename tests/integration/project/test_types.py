@@ -22,7 +22,7 @@ from celery import Celery
 from celery.result import AsyncResult
 
 import celery_ext
-from celery_ext import Call, DelayChain, acancel, acount, areschedule, asend, asend_many, cancel, get, send_many
+from celery_ext import Call, DelayChain, asend, asend_many, cancel, count, get, reschedule, send_many
 from celery_ext.typing import CallOptions, SharedOptions, Task, TaskOptions
 
 app = Celery("shop", task_cls=Task)
@@ -68,14 +68,13 @@ async def work() -> None:
     await asend(app, "shop.remind", [1], countdown=3.5)
     await asend(app, remind, (1,), delay="3s")  # error: Unexpected keyword argument "delay"
     await asend_many(app, remind, [Call()], on_sent=print)
-    moved: str = await areschedule(app, result, countdown=3)
-    gone: dict[str, celery_ext.waiting.by_id.Outcome] = await acancel(plain, [result, "b"])
-    number: int = await acount(app, "mail")
-    text: str = await acount(app)  # error: Incompatible types in assignment
-    found = await celery_ext.aget(app, "a")
-    print(found.due)  # error: has no attribute "due"
-    async for task in celery_ext.abrowse(app, limit=3):
-        print(task.id)
+    moved: str = await asyncio.to_thread(reschedule, app, result, countdown=3)
+
+
+waiting: int = count(app, "mail")
+text: str = count(app)  # error: Incompatible types in assignment
+found = get(app, "a")
+print(found.due)  # error: has no attribute "due"
 
 
 asyncio.run(work())

@@ -1,5 +1,6 @@
 """What customers do."""
 
+import asyncio
 from functools import partial
 
 from django.db import transaction
@@ -8,7 +9,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from shop.celery import app
 
-from celery_ext import areschedule, cancel
+from celery_ext import cancel, reschedule
 
 from .models import Order
 from .tasks import remind
@@ -44,5 +45,5 @@ def pay(request: HttpRequest, number: int) -> JsonResponse:
 async def later(request: HttpRequest, number: int) -> JsonResponse:
     """Puts a reminder off by an hour, from an async view."""
     order = await Order.objects.aget(pk=number)
-    outcome = await areschedule(app, order.reminder_id, countdown=3600)
+    outcome = await asyncio.to_thread(reschedule, app, order.reminder_id, countdown=3600)
     return JsonResponse({"order": number, "outcome": outcome})
