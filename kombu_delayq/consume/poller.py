@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
 from queue import Empty
@@ -10,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kombu.transport import redis as stock
-from kombu.utils.eventio import ERR, READ
+from kombu.utils.eventio import ERR, READ, poll
 
 from kombu_delayq.connection.demotion import NotPrimary
 
@@ -52,8 +53,8 @@ class DelayedPoller(_Poller):
 
     @property
     def loop_turns(self) -> bool:
-        """Whether an event loop calls the poller."""
-        return self._loop is not None
+        """Whether an event loop calls the poller. While somebody waits in ``get``, it does not."""
+        return self._loop is not None and not self._in_protected_read
 
     @property
     def is_own_thread(self) -> bool:
@@ -110,7 +111,6 @@ class DelayedPoller(_Poller):
         """Waits for replies over a connection, too."""
         self._unwatch(fd)  # of a connection that had this number before, and whose end nobody told
         self._lines[fd] = line
-        self.poller.register(fd, READ | ERR)
 
     def forget(self, fd: int) -> None:
         """Ends ``watch``."""
@@ -167,12 +167,28 @@ class DelayedPoller(_Poller):
             self.maybe_refresh_binding_expiry()
         self.on_poll_start()
         pause_s, self._wake_at = max(self._wake_at - monotonic(), 0.0), inf
-        for fileno, event in self.poller.poll(min(timeout, pause_s)) or ():
-            if fileno not in self._lines:
-                self.handle_event(fileno, event)
-                return True
-            self.on_readable(fileno)
-        return self._deliver_one()
+        of_kombu = []
+        for fileno, event in self._poll(min(timeout, pause_s)):
+            if fileno in self._lines:
+                self.on_readable(fileno)
+            else:
+                of_kombu.append((fileno, event))
+        return any(self.handle_event(*found) for found in of_kombu) or self._deliver_one()
+
+    def _poll(self, timeout: float) -> Sequence[tuple[int, int]]:
+        """Waits for events of the connections of this poller, and of no others.
+
+        ``self.poller`` may be that of an event loop, such as that of a worker which connects again. Then it is full of
+        descriptors that only the loop reads, such as pipes of the pool. A wait for them would end at once, each time.
+        """
+        poller = poll()  # kombu's, because the standard library has none with eventlet
+        try:
+            kombus = [sock.fileno() for sock in self._chan_to_sock.values()]
+            for fd in {*self._lines, *(fd for fd in kombus if fd >= 0)}:
+                poller.register(fd, READ | ERR)
+            return poller.poll(timeout) or ()
+        finally:
+            poller.close()
 
     def _deliver_one(self) -> bool:
         return any(channel.takes and channel.taker.deliver_one() for channel in list(self._channels))
@@ -189,11 +205,9 @@ class DelayedPoller(_Poller):
         return super().on_readable(fileno)
 
     def _unwatch(self, fd: int) -> None:
-        with suppress(KeyError, ValueError, OSError):
-            if self._loop is not None:
+        if self._loop is not None:
+            with suppress(KeyError, ValueError, OSError):
                 self._loop.remove_reader(fd)
-            else:
-                self.poller.unregister(fd)
 
     def _register_BRPOP(self, channel: Any) -> None:  # noqa: N802 (kombu's name)
         if not channel.takes:

@@ -1,16 +1,43 @@
 """What a worker does with running tasks when it loses its connections."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+
 import pytest
+from kombu.exceptions import OperationalError
 
 from tests.support.conditions import until
 from tests.support.workers.consumers import none_held, waiting
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.visibility import sweep, swept_after
 
+POOLS = ["prefork", "threads", "solo", "gevent"]
+
 
 def _lose_connections(proj: Proj) -> None:
     """Kills all connections, of which Redis tells only the clients."""
     assert proj.server.client().client_kill_filter(_type="normal", skipme=True)
+
+
+@contextmanager
+def _load(proj: Proj, queues: Sequence[str]) -> Iterator[None]:
+    """Publishes tasks to the queues all the time, of which most run for a while."""
+    stopping = Event()
+
+    def publish() -> None:
+        while not stopping.wait(0.2):
+            for queue in queues:
+                with suppress(OperationalError):  # its own connection was killed, too
+                    proj.send("busy", 0.1, queue=queue, ignore_result=True)
+
+    thread = Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
 
 
 @pytest.mark.long
@@ -56,3 +83,22 @@ def test_a_running_task_is_cancelled_when_its_worker_loses_its_connections(make_
     assert [run.get("passed") for run in runs] == [None, None, "x"]
     assert len({run["pid"] for run in runs}) == 2
     assert worker.alive()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("consume", ["take"])
+def test_workers_lose_their_connections_again_and_again_under_load(make_proj: MakeProj) -> None:
+    """With all that a worker does by default, each pool consumes after 20 losses while tasks run, and stops clean."""
+    proj = make_proj()
+    workers = {pool: proj.worker("-Q", pool, pool=pool, wait=False, gossip=True) for pool in POOLS}
+    for worker in workers.values():
+        worker.ready()
+    with _load(proj, POOLS):
+        for loss in range(20):
+            _lose_connections(proj)
+            for pool in POOLS:
+                proj.send("record", loss, queue=pool, ignore_result=True)
+            proj.await_runs(len(POOLS), value=loss)
+    for pool, worker in workers.items():
+        assert worker.log.count("mingle: searching") > 15, pool
+        assert worker.stop() == 0, pool
