@@ -185,7 +185,8 @@ class DelayedPoller(_Poller):
         try:
             kombus = [sock.fileno() for sock in self._chan_to_sock.values()]
             for fd in {*self._lines, *(fd for fd in kombus if fd >= 0)}:
-                poller.register(fd, READ | ERR)
+                with suppress(OSError):  # it has ended, and nobody told
+                    poller.register(fd, READ | ERR)
             return poller.poll(timeout) or ()
         finally:
             poller.close()
