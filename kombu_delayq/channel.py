@@ -8,6 +8,7 @@ from typing import Any
 from kombu_delayq import hooks
 from kombu_delayq.connected import ConnectedChannel, connect_store
 from kombu_delayq.connection import demotion
+from kombu_delayq.connection.replies import as_lost
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.countdown import seal_settled, settle, without_countdown
@@ -31,18 +32,19 @@ class DelayedChannel(ConnectedChannel):
     _slot_names: Keys | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        broker = self._broker
-        try:
-            demotion.check_writes(broker, lambda: self.client, self.unacked_key)
-            self._transport().settle_slots(self.client)
-            if self.has_slots:
-                self._use_slots()
-            self._spread = self.options.spreads
-            self._spread_noted = set[str]()
-        except BaseException:
-            self.close()
-            raise
+        with as_lost():
+            super().__init__(*args, **kwargs)
+            broker = self._broker
+            try:
+                demotion.check_writes(broker, lambda: self.client, self.unacked_key)
+                self._transport().settle_slots(self.client)
+                if self.has_slots:
+                    self._use_slots()
+                self._spread = self.options.spreads
+                self._spread_noted = set[str]()
+            except BaseException:
+                self.close()
+                raise
 
     def expire_ms(self, queue: str) -> int:
         """Returns ``x-expires`` of a queue in ms, 0 for none. kombu knows it from 5.7 on."""

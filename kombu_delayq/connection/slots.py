@@ -14,6 +14,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from kombu_delayq.connection.replies import passes
 from kombu_delayq.connection.text import as_bytes, as_text
 
 #: How many hash slots every Redis Cluster has.
@@ -48,7 +49,9 @@ def primaries(client: Redis) -> int:
     """
     try:
         found = client.execute_command("CLUSTER", "SLOTS")
-    except ResponseError:
+    except ResponseError as error:
+        if passes(error):
+            raise
         return 1
     return len({(as_text(primary[0]), primary[1]) for _, _, primary, *_ in found}) or 1
 
@@ -69,5 +72,6 @@ def is_of_node(error: Exception) -> bool:
     Otherwise the same command would fail at every node.
     """
     if isinstance(error, ResponseError) and not isinstance(error, OSError):
-        return isinstance(error, (AskError, TryAgainError, ClusterDownError, ReadOnlyError))  # MOVED is an AskError
+        # MOVED is an AskError.
+        return passes(error) or isinstance(error, (AskError, TryAgainError, ClusterDownError, ReadOnlyError))
     return not isinstance(error, (AuthenticationError, AuthorizationError))

@@ -5,11 +5,13 @@ from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from math import inf
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError
 
+from kombu_delayq.connection.replies import PASSING_S, passes
 from kombu_delayq.connection.text import Command
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consuming.taking import PAGE
@@ -35,6 +37,7 @@ class Acks:
         self._repeated: set[str] = set()
         self._by_text = True  # a busy thread may read only later that Redis does not know the script
         self._sending = Lock()
+        self._resumes_at = -inf  # after an error that passes
 
     def add(self, tag: str) -> None:
         """Notes a message as acknowledged."""
@@ -42,7 +45,7 @@ class Acks:
 
     def commands(self, store: TransportStore) -> tuple[list[Command], Callable[[list[Any]], None]]:
         """Returns the commands that remove the messages, none or one, and what takes their replies."""
-        tags = drained(self._tags, PAGE)
+        tags = drained(self._tags, PAGE) if monotonic() >= self._resumes_at else []
         if not tags:
             return [], lambda _: None
         self._sent.extend(tags)
@@ -57,7 +60,7 @@ class Acks:
         self._tags.extendleft(reversed(tags))
 
     def send(self, store: TransportStore) -> None:
-        """Sends all tags now; one round trip. Keeps them if they cannot be sent.
+        """Sends all tags now; one round trip. Keeps them if they cannot be sent, which is no error if that passes.
 
         One thread or greenlet sends at a time, and sends the tags of all others with its own. So they need one
         connection, where kombu's pool has ten.
@@ -66,9 +69,11 @@ class Acks:
             if tags := drained(self._tags):
                 try:
                     missing = store.taking.ack(tags, self._share)
-                except BaseException:
+                except BaseException as error:
                     self._repeated.update(tags)
                     self._tags.extendleft(reversed(tags))
+                    if passes(error):
+                        return
                     raise
                 self._confirm(tags, missing)
 
@@ -81,7 +86,9 @@ class Acks:
             self._tags.extendleft(reversed(tags))
         elif isinstance(reply, Exception):
             self._tags.extendleft(reversed(tags))
-            raise reply
+            if not passes(reply):
+                raise reply
+            self._resumes_at = monotonic() + PASSING_S
         else:
             self._confirm(tags, store.taking.missing(reply))
 

@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any
 
 from kombu_delayq.connection import pools
+from kombu_delayq.connection.replies import passes
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.line import Line
 from kombu_delayq.consume.waiters import Place, Room, Waiters
@@ -145,6 +146,8 @@ class Lookout:
             self._send([("EXISTS", *lists)], self._on_looked)
 
     def _on_looked(self, replies: list[Any]) -> None:
+        if passes(replies[0]):
+            return
         if isinstance(replies[0], Exception):
             raise replies[0]
         self.may_have_more = bool(replies[0]) or self.may_have_more

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ, poll
+from redis.exceptions import ResponseError
 
 from kombu_delayq.connection.demotion import NotPrimary
+from kombu_delayq.connection.replies import as_lost, passes
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
@@ -134,11 +136,20 @@ class DelayedPoller(_Poller):
             NotPrimary: The consumer must connect again.
         """
         self._thread = get_ident()
-        self._check()
-        super().on_poll_start()
-        for channel in list(self._channels):
-            if channel.takes:
-                channel.taker.turn()
+        with as_lost():
+            self._check()
+            super().on_poll_start()
+            for channel in list(self._channels):
+                if channel.takes:
+                    channel.taker.turn()
+
+    def maybe_restore_messages(self) -> None:
+        """Lets kombu look for messages that others held for too long, unless Redis refuses all commands now."""
+        try:
+            super().maybe_restore_messages()
+        except ResponseError as error:
+            if not passes(error):
+                raise
 
     def get(self, callback: Any, timeout: float | None = None) -> Any:
         """Waits for a message without an event loop.
@@ -197,13 +208,12 @@ class DelayedPoller(_Poller):
     def on_readable(self, fileno: int) -> Any:
         """Reads what has come over a connection."""
         line = self._lines.get(fileno)
-        if line is not None:
-            return line.read()
         if self._waker is not None and fileno == self._waker[0].fileno():
             with suppress(BlockingIOError):
                 self._waker[0].recv(4096)
             return None
-        return super().on_readable(fileno)
+        with as_lost():
+            return super().on_readable(fileno) if line is None else line.read()
 
     def _unwatch(self, fd: int) -> None:
         if self._loop is not None:

@@ -9,6 +9,7 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
+from kombu_delayq.connection.replies import PASSING_S, passes
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.line import Line
 from kombu_delayq.store import TransportStore
@@ -56,7 +57,11 @@ class Waiter:
     def open(self) -> None:
         """Connects, unless it is connected."""
         if self.line.open():
-            self.client_id = int(self.line.ask("CLIENT", "ID"))
+            try:
+                self.client_id = int(self.line.ask("CLIENT", "ID"))
+            except BaseException:
+                self.line.close()  # or it would count as connected, with a number that is not its own
+                raise
 
 
 class Room:
@@ -91,6 +96,8 @@ class Room:
 
     def note_end(self, reply: Any) -> None:
         """Takes note of Redis's reply to ``CLIENT UNBLOCK``, which some services refuse."""
+        if passes(reply):
+            return
         if not isinstance(reply, redis.ResponseError):
             self.ends_waits = True if self.ends_waits is None else self.ends_waits
         elif self.ends_waits is not False:
@@ -117,7 +124,7 @@ class Waiters:
         self._on_wake = on_wake
         self._waiters: dict[Place, Waiter] = {}
         self._is_refused = False
-        self._full_until = -inf
+        self._resumes_at = -inf  # after Redis has refused a wait for a reason that passes
 
     @property
     def places(self) -> set[Place]:
@@ -168,23 +175,17 @@ class Waiters:
             consumer: Name of the consumer.
             places: The lists.
         """
-        if monotonic() < self._full_until:
+        if monotonic() < self._resumes_at:
             return
-        for place in places:
-            waiter = self._waiters.get(place) or self._new_waiter(place, consumer)
-            if waiter is None or waiter.is_blocked:
-                continue
-            waiter.open()
-            if self._room.ends_waits is None:
-                self._room.note_end(_tried(waiter))
-            most_s = SHORT_WAIT_S if self._room.ends_waits is False else LONGEST_WAIT_S
-            longest_s = min(most_s, store.options.consumer_ttl * SHARE_OF_LEASE)
-            waiter.landing = Landing(*place, consumer)
-            ready, landing = store.taking.landing(waiter.landing)
-            command = ("BLMOVE", ready, landing, "RIGHT", "LEFT", longest_s)
-            waiter.line.send([command], self._waker(waiter), longest_s)
-            waiter.is_blocked, waiter.is_ending, waiter.is_emptied = True, False, False
-            waiter.over_at = monotonic() + longest_s + NOTICED_S
+        try:
+            for place in places:
+                waiter = self._waiters.get(place) or self._new_waiter(place, consumer)
+                if waiter is not None and not waiter.is_blocked:
+                    self._block(store, waiter, Landing(*place, consumer))
+        except redis.ResponseError as error:
+            if not passes(error):
+                raise
+            self._resumes_at = monotonic() + PASSING_S
 
     def end(self) -> list[Command]:
         """Returns the commands that end all waits. The reply to a wait comes all the same.
@@ -202,6 +203,9 @@ class Waiters:
         """Takes note of the replies to the commands of ``end``."""
         for reply in replies:
             self._room.note_end(reply)
+            if passes(reply):
+                for waiter in list(self._waiters.values()):
+                    waiter.is_ending = False  # its wait goes on, and has to be ended again
 
     def sit_out(self, queue: str | None = None) -> None:
         """Lets the waits for one queue or all end by themselves, where Redis ends none; for the thread that waits."""
@@ -231,6 +235,19 @@ class Waiters:
         """Closes all connections."""
         self.keep(())
 
+    def _block(self, store: TransportStore, waiter: Waiter, at: Landing) -> None:
+        waiter.open()
+        if self._room.ends_waits is None:
+            self._room.note_end(_tried(waiter))
+        most_s = SHORT_WAIT_S if self._room.ends_waits is False else LONGEST_WAIT_S
+        longest_s = min(most_s, store.options.consumer_ttl * SHARE_OF_LEASE)
+        waiter.landing = at
+        ready, landing = store.taking.landing(at)
+        command = ("BLMOVE", ready, landing, "RIGHT", "LEFT", longest_s)
+        waiter.line.send([command], self._waker(waiter), longest_s)
+        waiter.is_blocked, waiter.is_ending, waiter.is_emptied = True, False, False
+        waiter.over_at = monotonic() + longest_s + NOTICED_S
+
     def _new_waiter(self, place: Place, consumer: str) -> Waiter | None:
         if self._is_refused or not self._room.take():
             return None
@@ -239,7 +256,7 @@ class Waiters:
         try:
             waiter.open()
         except redis.ResponseError as error:
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) or passes(error):
                 self._room.give()
                 raise
             self._refuse(line, f"Redis refuses what it takes to wait for messages ({error})")
@@ -268,7 +285,9 @@ class Waiters:
                 self._refuse(waiter.line, f"Redis refuses what it takes to wait for messages ({reply})")
                 self._waiters.pop((waiter.landing.queue, waiter.landing.step), None)
             elif isinstance(reply, OutOfMemoryError):
-                self._full_until = monotonic() + FULL_S  # Redis takes no wait, but gives messages
+                self._resumes_at = monotonic() + FULL_S  # Redis takes no wait, but gives messages
+            elif passes(reply):
+                self._resumes_at = monotonic() + PASSING_S
             elif isinstance(reply, Exception):
                 raise reply
             elif reply is not None:
@@ -282,7 +301,7 @@ def _tried(waiter: Waiter) -> Any:
     try:
         return waiter.line.ask("CLIENT", "UNBLOCK", waiter.client_id)
     except redis.ResponseError as error:
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) or passes(error):
             raise
         return error
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from kombu_delayq.connection.replies import passes
 from kombu_delayq.connection.text import as_text, is_utf8
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import QueueForm
@@ -77,6 +78,8 @@ class WakeListener:
         try:
             message = self._pubsub.get_message(timeout=max(timeout_s, 0.0))
         except ResponseError as error:
+            if passes(error):
+                raise
             raise WakeRefused(str(error)) from error
         if message is None or message["type"] == "unsubscribe":
             return None

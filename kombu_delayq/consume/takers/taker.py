@@ -9,6 +9,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoScriptError, RedisError
 
 from kombu_delayq.connection import pools
+from kombu_delayq.connection.replies import PASSING_S, passes
 from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.acks import Acks
 from kombu_delayq.consume.consumer import Consumer
@@ -64,6 +65,7 @@ class Taker:
         self._turned_at = monotonic()
         self._is_closed = self._is_unsure = self._by_text = False
         self._kept_store: TransportStore | None = None
+        self._resumes_at: float | None = None  # after an error that passes
 
     @property
     def queues(self) -> list[str]:
@@ -127,7 +129,7 @@ class Taker:
         if self.deliveries:
             self._send_acks()  # the rest may keep this thread busy
             self._deliver(before_wait=True)
-        elif self._request is None:
+        elif self._request is None and monotonic() >= (self._resumes_at or 0.0):
             queues = self.queues
             if not (queues and self._among.credit.left):
                 self.pause()
@@ -273,8 +275,12 @@ class Taker:
         if is_denied(reply):
             self._channel.stop_taking(reply)
             return
+        if passes(reply):
+            self._rest(reply)
+            return
         if isinstance(reply, Exception):
             raise reply
+        self._resumes_at = None
         self._lookout.emptied(request.landings)
         if request.most:
             try:
@@ -284,6 +290,12 @@ class Taker:
                 return
             if self._poller.loop_turns and not self._is_closed:
                 self._deliver(before_wait=False)
+
+    def _rest(self, error: Any) -> None:
+        if self._resumes_at is None:
+            logger.warning("Redis gives no messages now, and is asked again each second: %s", error)
+        self._resumes_at = monotonic() + PASSING_S
+        self._poller.wake_in(PASSING_S)
 
     def _note(self, found: Sequence[Taken], most: int) -> None:
         self._lookout.may_have_more = len(found) == most

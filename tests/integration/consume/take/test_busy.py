@@ -1,0 +1,156 @@
+"""A Redis that refuses all commands while somebody's script runs, or writes while it cannot keep its data."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
+from time import monotonic
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.conditions import stays, until
+from tests.support.looped import Looped, publish, queue_of
+from tests.support.slots import in_hand
+from tests.support.workers.harness import TRANSPORT, MakeProj
+
+
+def _connection(server: PrivateRedis) -> Connection:
+    return Connection(server.url, transport=TRANSPORT, transport_options={"transfer": False})
+
+
+def _refusal(server: PrivateRedis) -> str:
+    with server.client() as client:
+        try:
+            client.ping()
+        except redis.RedisError as error:
+            return str(error)
+    return ""
+
+
+@contextmanager
+def _busy(server: PrivateRedis) -> Iterator[None]:
+    """Lets a script run, so that Redis answers all others that it is busy."""
+    client = server.client()
+    client.config_set("lua-time-limit", 10)
+
+    def run() -> None:
+        with suppress(redis.RedisError), server.client() as own:  # killed
+            own.eval("while true do end", 0)
+
+    script = Thread(target=run)
+    script.start()
+    try:
+        until(lambda: _refusal(server).startswith("BUSY"))
+        yield
+    finally:
+        client.script_kill()
+        script.join()
+
+
+@contextmanager
+def _unsaved(server: PrivateRedis) -> Iterator[None]:
+    """Lets Redis fail to write a snapshot, so that it refuses writes."""
+    client, snapshot = server.client(), server.directory / "dump.rdb"
+    snapshot.mkdir()
+    (snapshot / "in the way").touch()
+    client.config_set("save", "3600 1")
+    client.set("unsaved", 1)
+    client.bgsave()
+    try:
+        until(lambda: _refusal(server).startswith("MISCONF"))
+        yield
+    finally:
+        client.config_set("stop-writes-on-bgsave-error", "no")
+
+
+REFUSALS = pytest.mark.parametrize("refusing", [_busy, _unsaved])
+
+
+def _turn_for(looped: Looped, time_s: float) -> None:
+    end = monotonic() + time_s
+    looped.until(lambda: monotonic() > end)
+
+
+@REFUSALS
+def test_an_idle_consumer_looks_again(own_server: PrivateRedis, refusing: Any) -> None:
+    """A consumer that waits keeps its connections, and gets what comes afterwards."""
+    client = own_server.client()
+    with _connection(own_server) as sender, Looped(_connection(own_server), "a", "b") as looped:
+        looped.until(looped.waits_for("a", "b"))
+        before = {each["id"] for each in client.client_list()}
+        with refusing(own_server):
+            _turn_for(looped, 2.5)  # it looks each second
+        publish(sender, "b", "after")
+        looped.until(lambda: looped.received == ["after"])
+        assert before <= {each["id"] for each in client.client_list()}
+        looped.until(looped.waits_for("a", "b"))
+
+
+@REFUSALS
+def test_requests_and_acknowledgements_are_sent_again(
+    own_server: PrivateRedis, refusing: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a consumer cannot acknowledge or take meanwhile, it acknowledges and takes afterwards, each message once."""
+    client = own_server.client()
+    with _connection(own_server) as sender, Looped(_connection(own_server), "a", prefetch=2, acks=False) as looped:
+        looped.until(looped.waits_for("a"))
+        publish(sender, "a", *range(5))
+        looped.until(lambda: looped.received == [0, 1])
+        with refusing(own_server):
+            for message in looped.messages:
+                message.ack()
+            _turn_for(looped, 1.5)
+            assert looped.received == [0, 1]
+        looped.until(lambda: looped.received == [0, 1, 2, 3])
+        for message in looped.messages[2:]:
+            message.ack()
+        looped.until(lambda: looped.received == [0, 1, 2, 3, 4])
+        looped.messages[-1].ack()
+        looped.until(lambda: not in_hand(client))
+        looped.until(looped.waits_for("a"), "the waits were ended and begin again")
+    assert "CLIENT UNBLOCK" not in caplog.text
+    assert caplog.text.count("asked again each second") <= 1
+
+
+@REFUSALS
+def test_without_an_event_loop_nothing_comes_meanwhile(own_server: PrivateRedis, refusing: Any) -> None:
+    """``drain_events`` ends by its timeout, an acknowledgement waits, and both go on afterwards."""
+    received: list[Any] = []
+    with _connection(own_server) as sender, _connection(own_server) as connection:
+        publish(sender, "a", 1)
+        with connection.Consumer(queue_of("a"), on_message=received.append):
+            until(lambda: received or connection.drain_events(timeout=1))
+            with refusing(own_server):
+                received[0].ack()
+                for _ in range(2):
+                    with pytest.raises(TimeoutError):
+                        connection.drain_events(timeout=1.2)
+            publish(sender, "a", 2)
+
+            def both() -> bool:
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=0.5)
+                return len(received) == 2
+
+            until(both)
+            received[1].ack()
+            until(lambda: both() and not in_hand(own_server.client()))
+
+
+def test_workers_live_while_a_script_runs(make_proj: MakeProj, own_server: PrivateRedis) -> None:
+    """An idle worker goes on as before, without connecting again, and one that starts meanwhile waits."""
+    proj = make_proj(own_server)
+    idle = proj.worker("--without-heartbeat", pool="solo", gossip=True)  # Celery waits in the sending of one
+    proj.await_answers()  # it has subscribed
+    with _busy(own_server):
+        new = proj.worker("-Q", "new", pool="solo", wait=False)
+        until(lambda: "Cannot connect" in new.log)
+        stays(idle.alive, 2)
+    new.ready()
+    for queue in ("celery", "new"):
+        proj.send("record", queue, queue=queue)
+        proj.await_runs(1, value=queue)
+    assert "Connection to broker lost" not in idle.log
