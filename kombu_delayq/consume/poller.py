@@ -19,7 +19,7 @@ from kombu_delayq.connection.replies import as_lost, passes
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
-#: Longest single wait without an event loop, in s: takers have something to do about so often.
+#: Longest single wait, in s: takers have something to do about so often.
 LONGEST_WAIT_S = 1.0
 
 
@@ -52,6 +52,7 @@ class DelayedPoller(_Poller):
         self._lines: dict[int, Readable] = {}
         self._wake_at = inf
         self._waker: tuple[socket.socket, socket.socket] | None = None
+        self._ticks: Any = None
 
     @property
     def loop_turns(self) -> bool:
@@ -81,8 +82,14 @@ class DelayedPoller(_Poller):
         return {**super().fds, **own}
 
     def enter(self, loop: Any) -> None:
-        """Notes the event loop that calls the poller from now on."""
+        """Notes the event loop that calls the poller from now on, and lets it turn each second until ``close``.
+
+        Takers have something to do then, and Celery's loop notices only when it turns that the worker is to stop.
+        From 5.7 on, kombu has such a timer.
+        """
         self._loop = loop
+        if self._ticks is None and not hasattr(self, "maybe_refresh_binding_expiry"):
+            self._ticks = loop.call_repeatedly(LONGEST_WAIT_S, bool)
         if self._waker is None:
             self._waker = socket.socketpair()
             for end in self._waker:
@@ -122,6 +129,9 @@ class DelayedPoller(_Poller):
     def close(self) -> None:
         """Forgets all channels."""
         super().close()
+        ticks, self._ticks = self._ticks, None
+        if ticks is not None:
+            ticks.cancel()
         waker, self._waker = self._waker, None
         if waker is not None:
             with suppress(KeyError, ValueError, OSError):

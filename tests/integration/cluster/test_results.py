@@ -33,6 +33,6 @@ def test_rpc_brings_results(cluster: PrivateCluster) -> None:
         def double(number: int) -> int:
             return 2 * number
 
-        with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=30):
+        with start_worker(app, pool="solo", perform_ping_check=False):
             results = [double.apply_async((number,), countdown=number % 2 or None) for number in range(6)]
             assert [result.get(timeout=30) for result in results] == [0, 2, 4, 6, 8, 10]

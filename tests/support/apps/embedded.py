@@ -41,7 +41,7 @@ def late() -> None:
 def inspected() -> dict[str, Any]:
     """Looks at a waiting task, revokes it, and makes a task fail."""
     report: dict[str, Any] = {}
-    with start_worker(app, perform_ping_check=False, shutdown_timeout=60) as worker:
+    with start_worker(app, perform_ping_check=False) as worker:
         inspect = app.control.inspect(destination=[worker.hostname], timeout=10)
         eta = datetime.now(UTC) + timedelta(seconds=60)
         sent = add.apply_async([1, 2], {"z": 3}, eta=eta)
@@ -59,7 +59,7 @@ def inspected() -> dict[str, Any]:
 def with_other_transport() -> dict[str, Any]:
     """Does the same as ``inspected``, and then runs a worker of an app on stock Redis."""
     report = inspected()
-    with start_worker(other, perform_ping_check=False, shutdown_timeout=60) as worker:
+    with start_worker(other, perform_ping_check=False) as worker:
         inspect = other.control.inspect(destination=[worker.hostname], timeout=10)
         late.apply_async(countdown=60)
         [held] = until(lambda: inspect.scheduled()[worker.hostname])

@@ -6,6 +6,7 @@ from queue import Empty
 from time import monotonic
 from typing import Any
 
+import kombu
 import pytest
 from kombu.asynchronous.hub import Hub
 
@@ -78,6 +79,18 @@ def channel(hub: Hub) -> Iterator[Any]:
     with channel.end, channel.peer:
         yield channel
         poller.close()
+
+
+def test_the_loop_turns_each_second_until_the_connection_ends(hub: Hub) -> None:
+    """A loop of a kombu that has no timer for it gets one, which ends with the connection."""
+    poller = DelayedPoller()
+    for _ in range(2):
+        poller.enter(hub)
+    timers = [scheduled.entry for scheduled in hub.timer.queue]
+    assert len(timers) == (kombu.VERSION < (5, 7))
+    assert hub.fire_timers(max_timers=2, min_delay=1, max_delay=10) <= 1
+    poller.close()
+    assert all(timer.canceled for timer in timers)
 
 
 def test_what_only_the_loop_reads_ends_no_wait(channel: _Channel) -> None:
