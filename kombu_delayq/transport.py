@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -145,7 +146,9 @@ class DelayedTransport(_Transport):
             logger.info("consumer %s has no lease in every queue yet: %s", self.consumer.name, error)
         if self._heartbeat is None or not self._heartbeat.is_alive:
             store = connect_store(channel, channel.separate_pool())
-            self._heartbeat = Heartbeat(self.consumer, store, partial(_takers, ref(self)))
+            self._heartbeat = Heartbeat(
+                self.consumer, store, partial(_takers, ref(self)), channel.visibility_timeout or inf
+            )
             self._heartbeat.start()
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
@@ -203,7 +206,11 @@ class SentinelTransport(DelayedTransport, stock.SentinelTransport):
 def _takers(transport: Callable[[], DelayedTransport | None]) -> list[Taker | Lanes] | None:
     """Returns the takers of a transport's channels; None once nobody else refers to the transport."""
     found = transport()
-    return None if found is None else [vars(channel)["taker"] for channel in found.channels if "taker" in vars(channel)]
+    return (
+        None
+        if found is None
+        else [vars(channel)["taker"] for channel in list(found.channels) if "taker" in vars(channel)]
+    )
 
 
 def _consumed(transport: Callable[[], DelayedTransport | None]) -> set[str]:

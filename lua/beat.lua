@@ -23,7 +23,7 @@ local failed = type(ends) == 'table' and (wrong_type({ [consumers] = 'zset' }) o
 if failed then
   return failed
 end
-if not is_new and not (ends and tonumber(ends) > 0) then
+if ends and tonumber(ends) <= 0 or not (ends or is_new) then
   return 'ended'
 end
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass.

@@ -1,8 +1,8 @@
 """Sends tasks for as long as somebody looks at the page of the demo."""
 
 import importlib
+import logging
 import os
-from contextlib import suppress
 from random import Random
 from threading import Event, Thread
 from types import TracebackType
@@ -11,6 +11,8 @@ from typing import Any, Self
 from kombu.exceptions import OperationalError
 
 from celery_ext.demo.private_redis import PrivateRedis
+
+logger = logging.getLogger(__name__)
 
 #: Queues to which the tasks go.
 QUEUES = ("mail", "billing", "reports")
@@ -57,8 +59,12 @@ class Feed:
 
     def _run(self) -> None:
         while not self._end.wait(PAUSE_S):
-            with suppress(OperationalError):  # a terminal sends Ctrl-C to Redis, too
+            try:
                 self._send(self._random.uniform(2, 120))
+            except OperationalError:  # a terminal sends Ctrl-C to Redis, too
+                logger.debug("the broker of the demo is away")
+            except Exception:
+                logger.exception("a task of the demo could not be sent")
 
     def _send(self, delay_s: float) -> None:
         draw, who = self._random.random(), self._random.choice(_NAMES)

@@ -55,7 +55,7 @@ class ConsumingChannel(_Channel):
 
     def is_durable(self, queue: str) -> bool:
         """Whether a queue may hold delayed messages. Fanouts, and queues for replies of kombu and Celery, may not."""
-        exchanges = [binding.exchange for binding in self.state.queue_index.get(queue, ())]
+        exchanges = [binding.exchange for binding in list(self.state.queue_index.get(queue, ()))]
         has_results = mailboxes.has_results(queue, auto_delete=queue in self.auto_delete_queues)
         return queue not in self._fanout_queues and not has_results and not mailboxes.is_mailbox(queue, exchanges)
 

@@ -4,6 +4,7 @@ import os
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from threading import Lock
 from time import monotonic
 from uuid import uuid4
@@ -25,14 +26,19 @@ class _Lease:
 
     Attributes:
         name: Under which it has the lease.
-        is_taken: Whether Redis was asked for the lease.
+        is_taken: Whether Redis has given the lease.
         asked_at: When the owner has last asked to renew it, in s of ``monotonic``.
+        renewed_at: When the request that Redis has last granted was sent, in s of ``monotonic``.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_taken = False
-        self.asked_at = monotonic()
+        self.asked_at = self.renewed_at = monotonic()
+
+    def grant(self, sent_at: float) -> None:
+        """Notes that Redis has given or renewed the lease."""
+        self.is_taken, self.renewed_at = True, sent_at
 
 
 class Consumer:
@@ -52,12 +58,7 @@ class Consumer:
     def __init__(self, queues: Callable[[], Iterable[str]]) -> None:
         self.held: dict[str, str] = {}
         self._unanswered: list[tuple[Request, float]] = []
-        self._next = 1
         self._queues = queues
-        self._lock = Lock()
-        # Beside the other lock, because that one is held while Redis renews leases, which a node that hangs delays.
-        self._numbering = Lock()
-        self._leases: dict[str, _Lease] = {}
         self._begin()
 
     @property
@@ -90,11 +91,11 @@ class Consumer:
             share: By default all shares of what it consumes or holds; it leaves those in which it does nothing any
                 more. In a cluster, an error in one share is raised only after the others.
         """
+        if not self.is_own:
+            self.held.clear()
+            self._unanswered.clear()
+            self._begin()
         with self._lock:
-            if not self.is_own:
-                self.held.clear()
-                self._unanswered.clear()
-                self._begin()
             queues = defaultdict[str, list[str]](list)
             for queue in sorted(self._queues()):
                 queues[store.keys.share(queue)].append(queue)
@@ -155,7 +156,8 @@ class Consumer:
                 failed = failed or error
                 continue
             if is_over:
-                self._unanswered.remove((request, lost_at))
+                with suppress(ValueError):  # another thread has done it
+                    self._unanswered.remove((request, lost_at))
         if failed is not None:
             raise failed
 
@@ -171,8 +173,12 @@ class Consumer:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._name = _new_name()
-        self._next = 1
-        self._leases = {}
+        self._next: int = 1
+        self._leases: dict[str, _Lease] = {}
+        # A fork copies locks in any state.
+        self._lock = Lock()
+        # Beside the other lock, because that one is held while Redis renews leases, which a node that hangs delays.
+        self._numbering: Lock = Lock()
 
     def _lease_in(self, share: str) -> _Lease:
         return self._leases.setdefault(share, _Lease(self._name))
@@ -193,15 +199,16 @@ class Consumer:
             if share in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
                 tags = held.get(share, [])
                 beats.append(Beat(lease.name, share, queues.get(share, []), tags, not lease.is_taken))
-                lease.is_taken = True
             else:
                 self._leave(store, share)
+        sent_at = monotonic()
         # In one call, because each call waits for a node that hangs.
         for beat, found in zip(beats, store.consumers.beat_each(beats), strict=True):
             if isinstance(found, Exception):
-                self._leases[beat.share].is_taken = not beat.is_new
                 failed = failed or found
-            elif not found:
+            elif found:
+                self._leases[beat.share].grant(sent_at)
+            else:
                 self._begin_anew(store, beat.share)
                 self._beat(store, beat.share, self._leases[beat.share], list(beat.queues))
         _note(store, *(beat.share for beat in beats if beat.is_new))
@@ -215,21 +222,31 @@ class Consumer:
             self._beat(store, share, self._leases[share], queues)
 
     def _begin_anew(self, store: TransportStore, share: str) -> None:
-        """Goes on under another name in a share whose lease has ended."""
-        lease, held = self._leases[share], self._tags_in(store, share)
-        logger.warning(
-            "consumer %s was silent for longer than consumer_ttl, %g s, and counts as dead: the %d messages in its "
-            "hands go back to their queues, and run twice. It goes on under another name",
-            *(lease.name, store.options.consumer_ttl, len(held)),
-        )
+        """Goes on under another name in a share whose lease has ended, or has been lost by Redis."""
+        lease, count = self._leases[share], len(self._tags_in(store, share))
+        if monotonic() - lease.renewed_at < store.options.consumer_ttl:
+            logger.warning(
+                "Redis does not know the lease of consumer %s, which should not have ended yet: Redis has lost data, "
+                "as with FLUSHALL or a failover, or a clock was set. %d messages are in the consumer's hands. It goes "
+                "on under another name",
+                *(lease.name, count),
+            )
+        else:
+            logger.warning(
+                "consumer %s was silent for longer than consumer_ttl, %g s, and counts as dead: the %d messages in its "
+                "hands go back to their queues, and run twice. It goes on under another name",
+                *(lease.name, store.options.consumer_ttl, count),
+            )
         self._leases[share] = _Lease(_new_name())
 
     def _beat(self, store: TransportStore, share: str, lease: _Lease, queues: list[str]) -> bool:
-        if not lease.is_taken:
+        is_new, sent_at = not lease.is_taken, monotonic()
+        if is_new:
             _note(store, share)
-        is_new, lease.is_taken = not lease.is_taken, True
         tags = self._tags_in(store, share)
         has_lease = store.consumers.beat(lease.name, queues, tags, share=share, is_new=is_new)
+        if has_lease:
+            lease.grant(sent_at)
         if is_new:
             _note(store, share)
         return has_lease
@@ -237,7 +254,7 @@ class Consumer:
     def _leave(self, store: TransportStore, share: str) -> None:
         lease = self._leases[share]
         is_awaited = any(store.keys.share(request.queues[0]) == share for request, _ in list(self._unanswered))
-        if lease.is_taken and not is_awaited and not self._tags_in(store, share):
+        if not is_awaited and not self._tags_in(store, share):
             store.consumers.leave(lease.name, share)
             del self._leases[share]
 

@@ -1,6 +1,8 @@
 """A thread that keeps a consumer alive while the consumer's own thread is busy, such as with a task of a solo pool."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from math import inf
 from threading import Event, Thread
 from time import monotonic
 
@@ -14,8 +16,9 @@ from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
 
-#: The lease of a consumer is renewed after this share of its length.
-BEAT_SHARE = 1 / 4
+#: The lease of a consumer, and the times of what it holds, are renewed after this share of the time for which they
+#: count; and so often at most, in s.
+BEAT_SHARE, BEATS_APART_S = 1 / 4, 0.1
 #: How often the thread looks whether a taker needs help, in s.
 LOOK_S = 0.5
 
@@ -23,10 +26,14 @@ LOOK_S = 0.5
 class Heartbeat:
     """Renews the lease of a consumer, and helps its takers while their thread is busy.
 
+    No error ends the thread, and none keeps it from the rest of its work.
+
     Args:
         consumer: The consumer.
         store: The store of the broker, over connections of its own, which this class closes.
         takers: Returns the takers of the consumer's channels; None once nobody uses the connection any more.
+        visibility_timeout_s: For how long a message may be in hand, in s, before stock kombu gives it back, unless its
+            time is renewed.
     """
 
     def __init__(
@@ -34,10 +41,12 @@ class Heartbeat:
         consumer: Consumer,
         store: TransportStore,
         takers: Callable[[], Iterable[Taker | Lanes] | None],
+        visibility_timeout_s: float = inf,
     ) -> None:
         self._consumer = consumer
         self._store = store
         self._takers = takers
+        self._pause_s = max(min(store.options.consumer_ttl, visibility_timeout_s) * BEAT_SHARE, BEATS_APART_S)
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="delayq-heartbeat", daemon=True)
 
@@ -57,31 +66,31 @@ class Heartbeat:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        store = self._store
-        try:
-            self._beat(store)
-            if self._stopping.is_set():
-                self._consumer.leave(store)
-        except (RedisError, OSError) as error:
-            logger.info("consumer %s cannot give its lease back, which ends by itself: %s", self._consumer.name, error)
-        finally:
-            store.close()
-
-    def _beat(self, store: TransportStore) -> None:
-        pause_s = store.options.consumer_ttl * BEAT_SHARE
-        beat_at = monotonic() + pause_s
-        while not self._stopping.wait(min(LOOK_S, pause_s)):
+        beat_at = monotonic() + self._pause_s
+        while not self._stopping.wait(min(LOOK_S, self._pause_s)):
             takers = self._takers()
             if takers is None:
-                return
-            try:
-                for taker in takers:
-                    taker.help(store)
-                if monotonic() >= beat_at:
-                    beat_at = monotonic() + pause_s
-                    self._consumer.renew(store)
-                    self._consumer.recover(store)
-            except (RedisError, OSError) as error:  # the consumer itself notices a lost connection
-                logger.debug("consumer %s: no heartbeat: %s", self._consumer.name, error)
-                beat_at = monotonic()
+                break
+            for taker in takers:
+                self._does(taker.help)
             del takers
+            if monotonic() >= beat_at:
+                beat_at = monotonic() + self._pause_s
+                if not (self._does(self._consumer.renew) and self._does(self._consumer.recover)):
+                    beat_at = monotonic()
+        if self._stopping.is_set() and not self._does(self._consumer.leave):
+            logger.info("consumer %s cannot give its lease back, which ends by itself", self._consumer.name)
+        with suppress(RedisError, OSError):
+            self._store.close()
+
+    def _does(self, work: Callable[[TransportStore], object]) -> bool:
+        """Does a part of the work. Returns whether it succeeded; an error goes to the log."""
+        try:
+            work(self._store)
+        except (RedisError, OSError) as error:  # the consumer itself notices a lost connection
+            logger.debug("consumer %s: no heartbeat: %s", self._consumer.name, error)
+        except Exception:  # a fault of ours must not end the lease
+            logger.exception("the heartbeat of consumer %s failed and goes on", self._consumer.name)
+        else:
+            return True
+        return False

@@ -36,6 +36,7 @@ class Lookout:
         self._waiters = Waiters(new_line, room, self._on_landed)
         self._send = send
         self._prioritized: set[Place] = set()
+        # The thread of the heartbeat uses it, too. Each step with it is one call into C, which no thread interrupts.
         self._landed: set[Landing] = set()
         self._looked_at = -inf
 
@@ -84,7 +85,7 @@ class Lookout:
             The commands that end them, and the landing lists. The caller empties these after the commands, and calls
             ``emptied``.
         """
-        landed = set(self._landed)
+        landed = self._landed.copy()
         if not end:
             return [], landed
         landed.update(waiter.landing for waiter in self._waiters.blocked())
@@ -110,10 +111,16 @@ class Lookout:
         if is_own_thread:
             self._waiters.sit_out(queue)
         blocked = self._waiters.unsettled(queue)
-        landings = {waiter.landing for waiter in blocked} | {at for at in self._landed if queue in (None, at.queue)}
+        landed = {at for at in self._landed.copy() if queue in (None, at.queue)}
+        landings = {waiter.landing for waiter in blocked} | landed
         if landings:
-            self._waiters.withdraw(store, blocked, landings)
-            self.emptied(landings)
+            # What lands from now on is noted by the thread that consumes, and this call may not have met it.
+            self.emptied(landed)
+            try:
+                self._waiters.withdraw(store, blocked, landings)
+            except BaseException:
+                self._landed.update(landings)
+                raise
 
     def check(self) -> None:
         """Raises an error when the reply to a wait is overdue."""

@@ -28,6 +28,9 @@ from kombu_delayq.transfer.resuming import Resuming
 
 logger = get_logger(__name__)
 
+#: Pause before the next attempt with a server that cannot be used at all, in s: another one may take its place.
+REFUSED_S = 10.0
+
 
 class TransferWorker:
     """Moves due messages, in a thread of a consumer or as a process of its own.
@@ -67,7 +70,7 @@ class TransferWorker:
         self._reclaiming = Reclaiming()
         self._renaming = Renaming()
         self._resuming = Resuming()
-        self._last_warning = ""
+        self._last_warning = self._last_refusal = ""
 
     @property
     def is_own(self) -> bool:
@@ -85,7 +88,7 @@ class TransferWorker:
         return self._backoff.down_since
 
     def start(self) -> None:
-        """Runs the worker in a daemon thread. Only a ``DelayqError`` ends the thread.
+        """Runs the worker in a daemon thread, which no error ends.
 
         Does nothing in a child of Celery's prefork pool, where a task may consume for a moment: the parent does the
         work. Any other process that consumes runs a worker, whatever it was forked from.
@@ -123,8 +126,10 @@ class TransferWorker:
             try:
                 self.run()
             except DelayqError as error:
-                logger.critical("no transfer worker runs in this process: %s", error)
-                return
+                if str(error) != self._last_refusal:
+                    self._last_refusal = str(error)
+                    logger.critical("no transfer worker runs in this process: %s", error)
+                self._stopping.wait(REFUSED_S)
             except Exception as error:  # a fault of ours must not stop the delivery for good
                 logger.exception("the transfer worker failed and starts again")
                 self._stopping.wait(self._backoff.failed(error))

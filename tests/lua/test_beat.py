@@ -66,6 +66,16 @@ def test_a_consumer_that_is_fenced_off_never_renews_its_lease(store: DelayStore,
     assert contents(store.client) == before
 
 
+def test_a_name_that_is_fenced_off_is_no_new_one(store: DelayStore) -> None:
+    """A consumer that lost the reply to its first request, and then its lease, needs another name, too."""
+    lives(store)
+    end_lease(store)
+    store.consumers.fence([ME], "q")
+    before = contents(store.client)
+    assert not store.consumers.beat(ME, ["q"], is_new=True)
+    assert contents(store.client) == before
+
+
 def test_a_lease_may_be_renewed_late(store: DelayStore) -> None:
     """A consumer whose lease has ended, and whose messages nobody has begun to give back, keeps them and goes on."""
     lives(store)

@@ -19,7 +19,7 @@ from celery_ext.journal.promotion.rounds import Round, Rounds
 from celery_ext.journal.store import JournaledStore
 from celery_ext.journal.upkeep import restore, trim
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.transfer.worker import is_pool_child
+from kombu_delayq.transfer.worker import REFUSED_S, is_pool_child
 
 logger = get_logger(__name__)
 
@@ -55,7 +55,7 @@ class JournalWorker:
         self._thread: Thread | None = None
         self._outage = Outage()
         self._leading = False
-        self._refused = ""
+        self._refused = self._last_refusal = ""
 
     @property
     def is_own(self) -> bool:
@@ -73,7 +73,7 @@ class JournalWorker:
         return self._outage.down_since
 
     def start(self) -> None:
-        """Runs the worker in a daemon thread. Only a ``DelayqError`` ends the thread.
+        """Runs the worker in a daemon thread, which no error ends.
 
         Does nothing in a child of Celery's prefork pool: the parent does the work.
         """
@@ -110,8 +110,10 @@ class JournalWorker:
             try:
                 self.run()
             except DelayqError as error:
-                logger.critical("no journal is promoted by this process: %s", error)
-                return
+                if str(error) != self._last_refusal:
+                    self._last_refusal = str(error)
+                    logger.critical("no journal is promoted by this process: %s", error)
+                self._stopping.wait(REFUSED_S)
             except Exception as error:  # a fault of ours must not stop promotion for good
                 logger.exception("the promoter failed and starts again")
                 self._stopping.wait(self._outage.failed(error))

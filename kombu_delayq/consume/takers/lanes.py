@@ -240,7 +240,7 @@ class Lanes:
         for lane in list(self._lanes.values()):
             try:
                 act(lane)
-            except (RedisError, OSError) as error:
+            except Exception as error:
                 failed = failed or error
         if failed is not None:
             raise failed

@@ -151,7 +151,10 @@ class Publisher:
                 else:
                     orders.append(another)
                     count += len(another.items)
-            self._round(orders)
+            try:
+                self._round(orders)
+            except Exception:  # the thread goes on, whatever has failed
+                logger.exception("the callers of %d requests get no answer", len(orders))
             if ends:
                 return
 

@@ -8,6 +8,8 @@ import pytest
 import redis
 from kombu import Connection
 
+from kombu_delayq.consume.takers.lanes import Lanes
+from kombu_delayq.consume.takers.taker import Taker
 from kombu_delayq.store.consuming.taking import Taking
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
@@ -116,6 +118,51 @@ def test_an_ack_of_another_thread_wakes_the_loop(proj: Proj, sender: Connection)
         assert acked.is_set()
         assert looped.hub.poller.poll(10), "the loop is woken"
         looped.until(lambda: not in_hand(client))
+
+
+def test_no_error_ends_the_heartbeat(
+    proj: Proj, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When all help for takers fails, for whatever cause, the lease is renewed all the same, and the log says why."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("set changed size during iteration")
+
+    for taker in (Taker, Lanes):
+        monkeypatch.setattr(taker, "help", fail)
+    with Looped(proj.connection(consumer_ttl=2), "a") as looped:
+        looped.until(lambda: "set changed size" in caplog.text)
+        [lease] = looped.store.consumers.all()
+        until(lambda: looped.store.consumers.all()[0].left_ms > lease.left_ms, what="the lease renewed")
+        assert looped.store.consumers.all()[0].name == lease.name
+
+
+def test_messages_in_hand_are_renewed_within_a_short_visibility_timeout(proj: Proj, sender: Connection) -> None:
+    """With a lease of minutes, what is in hand is as new in time, so that no sweep gives it back."""
+    with Looped(proj.connection(consumer_ttl=600, visibility_timeout=2), "a", acks=False) as looped:
+        publish(sender, "a", 0)
+        looped.until(lambda: looped.received == [0])
+        keys = looped.store.keys
+        index = keys.unacked_index(keys.share("a"))
+        [(tag, taken_at)] = looped.store.client.zrange(index, 0, -1, withscores=True)
+        until(lambda: looped.store.client.zscore(index, tag) > taken_at, what="renewed")
+        looped.messages[0].ack()
+
+
+def test_a_redis_that_is_emptied_silences_nobody(
+    proj: Proj, sender: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After FLUSHALL the log does not say that the consumer was silent, or that its messages run twice; it works on."""
+    with Looped(proj.connection(), "a", acks=False) as looped:
+        publish(sender, "a", 0)
+        looped.until(lambda: looped.received == [0])
+        proj.server.client().flushall()
+        publish(sender, "a", 1)
+        looped.until(lambda: looped.received == [0, 1])
+        looped.messages[0].ack()
+    assert "Redis does not know the lease" in caplog.text
+    assert "silent" not in caplog.text
+    assert "twice" not in caplog.text
 
 
 @pytest.mark.long

@@ -1,0 +1,97 @@
+"""What the thread of the heartbeat and the one that consumes use together."""
+
+import os
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kombu_delayq.consume import consumer as consumers
+from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.consume.lookout import Lookout
+from kombu_delayq.consume.waiters import Room
+from kombu_delayq.store.consuming.types import Landing, Request
+
+ME = "host:1:aaaaaaaa"
+
+
+@pytest.fixture
+def lookout() -> Lookout:
+    """The look-out of a consumer that has no connections."""
+    return Lookout(cast(Any, None), Room(0), lambda commands, on_replies: None)
+
+
+def withdrawing(withdraw: Any) -> Any:
+    """Returns a store that withdraws landing lists with a function."""
+    return SimpleNamespace(taking=SimpleNamespace(withdraw=withdraw))
+
+
+def test_messages_may_land_while_waits_end(lookout: Lookout) -> None:
+    """What lands while the other thread goes through the landing lists is an error for neither, and stays noted."""
+
+    class Meddling(Landing):
+        @property
+        def queue(self) -> str:  # type: ignore[override]
+            lookout._on_landed(Landing("b", 0, ME))
+            return str(self[0])
+
+    emptied: list[Any] = []
+    lookout._on_landed(Meddling("a", 0, ME))
+    lookout.end(withdrawing(lambda clients, landings: emptied.extend(landings)), is_own_thread=False)
+    assert emptied == [("a", 0, ME)]
+    assert lookout.landings(end=False)[1] == {("b", 0, ME)}
+
+
+def test_what_lands_while_lists_are_emptied_stays_noted(lookout: Lookout) -> None:
+    """A message that lands in a list, after Redis has emptied it for the other thread, is looked for."""
+    landing = Landing("a", 0, ME)
+    lookout._on_landed(landing)
+    lookout.may_have_more = False
+    lookout.end(withdrawing(lambda clients, landings: lookout._on_landed(landing)), is_own_thread=False)
+    assert lookout.may_have_more
+
+
+def test_lists_that_could_not_be_emptied_stay_noted(lookout: Lookout) -> None:
+    """When Redis does not answer the thread that empties lists, the messages there are looked for all the same."""
+
+    def fail(*_: Any) -> None:
+        raise OSError("away")
+
+    lookout._on_landed(Landing("a", 0, ME))
+    with pytest.raises(OSError, match="away"):
+        lookout.end(withdrawing(fail), is_own_thread=False)
+    assert lookout.landings(end=False)[1] == {("a", 0, ME)}
+
+
+def test_both_threads_may_put_back_what_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request whose reply was lost is forgotten once, by whichever thread is first."""
+    monkeypatch.setattr(consumers, "UNSURE_S", -1.0)
+    consumer, asked = Consumer(lambda: ["a"]), []
+
+    def recover(request: Request) -> None:
+        asked.append(request)
+        if len(asked) == 1:
+            consumer.recover(store)
+
+    store: Any = SimpleNamespace(taking=SimpleNamespace(recover=recover), keys=SimpleNamespace(slots=False, share=str))
+    consumer.lose(Request(ME, 1, 1, ["a"]))
+    consumer.recover(store)
+    consumer.recover(store)
+    assert len(asked) == 2
+
+
+def test_a_fork_while_a_lease_is_renewed_holds_up_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that was forked while the heartbeat held the lock takes a lease of its own."""
+    consumer = Consumer(list)
+    consumers_of_redis = SimpleNamespace(beat=lambda *_, **__: True, note_queues=bool)
+    store: Any = SimpleNamespace(consumers=consumers_of_redis, keys=SimpleNamespace(slots=False, share=str))
+    name = consumer.name
+    with consumer._lock, consumer._numbering:
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        child = Thread(target=consumer.renew, args=(store,), daemon=True)
+        child.start()
+        child.join(10)
+        assert not child.is_alive()
+        assert consumer.numbers(1) == 1
+    assert consumer.name != name
