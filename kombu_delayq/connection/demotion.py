@@ -13,6 +13,8 @@ from redis.connection import Connection
 from redis.exceptions import ClusterDownError, MasterDownError, NoPermissionError, ReadOnlyError, ResponseError
 from redis.sentinel import SentinelManagedConnection
 
+from kombu_delayq.connection import pools
+
 #: Errors of a replica: for a write; for any command while its primary is down. redis-py cuts the codes off their texts.
 OF_REPLICA: tuple[type[ResponseError], ...] = (ReadOnlyError, MasterDownError)
 #: Those of the only Redis that one knows. If it has hash slots it refuses all commands for 2 s after its start, and
@@ -43,6 +45,10 @@ class _NoticesDemotion(_Connection):
     on_refusal: Callable[[], object]
     refusals: tuple[type[ResponseError], ...]
     _is_lost = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        pools.keep_from_children(self)
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
         if self._is_lost:

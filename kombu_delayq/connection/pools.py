@@ -2,6 +2,7 @@
 
 import os
 from typing import Any
+from weakref import WeakSet
 
 import redis
 from redis.sentinel import SentinelConnectionPool
@@ -10,6 +11,33 @@ from redis.sentinel import SentinelConnectionPool
 TRANSFER_CONNECTIONS = 2
 #: redis-py before 5.3 asks for the command for which a connection is used.
 OF_USE = () if redis.VERSION >= (5, 3) else ("EVALSHA",)
+
+#: The connections of this process that a forked child does not inherit.
+_own: WeakSet[Any] = WeakSet()
+
+
+def keep_from_children(connection: Any) -> None:
+    """Lets processes that are forked from now on close a connection, without a word to Redis.
+
+    Otherwise a connection does not end with its process, but with the last child. Until then a wait of the dead process
+    would take messages, and its subscriptions would say that it lives.
+    """
+    _own.add(connection)
+
+
+def _close_inherited() -> None:
+    """In a child that was forked: the open sockets are those of its parent, which may go on with them.
+
+    Not by the connection's own ``disconnect``: kombu's takes the socket out of the poller, which is the parent's, too.
+    """
+    for connection in list(_own):
+        inherited, connection._sock = connection._sock, None
+        connection._parser.on_disconnect()
+        if inherited is not None:
+            inherited.close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 def with_sentinels(pool: redis.ConnectionPool) -> list[redis.ConnectionPool]:

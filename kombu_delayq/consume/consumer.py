@@ -58,6 +58,7 @@ class Consumer:
     def __init__(self, queues: Callable[[], Iterable[str]]) -> None:
         self.held: dict[str, str] = {}
         self._unanswered: list[tuple[Request, float]] = []
+        self._next = 1
         self._queues = queues
         self._begin()
 
@@ -80,8 +81,8 @@ class Consumer:
     def numbers(self, count: int) -> int:
         """Returns the first of ``count`` numbers for delivery tags, which nobody else gets."""
         with self._numbering:
-            first, self._next = self._next, self._next + count
-        return first
+            self._next += count
+            return self._next - count
 
     def renew(self, store: TransportStore, share: str | None = None) -> None:
         """Renews the lease in a share, or takes one under a new name if it has ended.
@@ -173,7 +174,7 @@ class Consumer:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._name = _new_name()
-        self._next: int = 1
+        self._next = 1
         self._leases: dict[str, _Lease] = {}
         # A fork copies locks in any state.
         self._lock = Lock()

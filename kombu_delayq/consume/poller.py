@@ -247,6 +247,9 @@ class DelayedPoller(_Poller):
     def _check(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
+            if self._loop is None:
+                self.poller.close()  # what is watched by it is also watched in the parent
+                self.poller = poll()
             for channel in list(self._channels):
                 channel.begin_again()
         if self.refused or any(channel.leaves_primary() for channel in self._channels):

@@ -4,11 +4,12 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.support.conditions import stays
+from tests.support.conditions import stays, until
 from tests.support.slots import KEYS
 from tests.support.workers.harness import MakeProj
 
@@ -48,14 +49,21 @@ def connected():
 def transfers():
     return sum(thread.name == "delayq-transfer" and thread.is_alive() for thread in threading.enumerate())
 
+def drain(connection):
+    try:
+        connection.drain_events(timeout=0.2)
+    except TimeoutError:
+        pass
+
 def receive(connection):
     connection.Producer().publish("late", routing_key="q", serializer="json", headers={}, DelaySeconds=1)
     while not got:
-        try:
-            connection.drain_events(timeout=1)
-        except TimeoutError:
-            pass
+        drain(connection)
     print(transfers(), *got, flush=True)
+
+def wait_for_messages(connection):
+    while not connection.default_channel.client.info("clients")["blocked_clients"]:
+        drain(connection)
 
 def consume_anew():
     receive(connected())
@@ -77,6 +85,19 @@ elif how == "daemon":  # the parent ends, and so does the child that its own chi
         os._exit(0)
     receive(parents)
     os._exit(0)
+elif how == "outlived":  # the parent ends while it waits for a message
+    wait_for_messages(parents)
+    if os.fork():
+        os._exit(0)
+    consume_anew()
+    os._exit(0)
+elif how == "tried":  # the parent goes on when its child, which has got nothing, has ended
+    wait_for_messages(parents)
+    if not os.fork():
+        drain(parents)
+        os._exit(0)
+    os.wait()
+    receive(parents)
 elif os.fork():
     os.wait()
 else:
@@ -85,13 +106,60 @@ else:
 """
 
 
-@pytest.mark.parametrize("how", ["consuming", "released", "multiprocessing", "daemon"])
+@pytest.mark.parametrize("how", ["consuming", "released", "multiprocessing", "daemon", "outlived", "tried"])
 def test_a_forked_consumer_transfers(redis_server: PrivateRedis, how: str) -> None:
-    """A consumer in a forked process runs a transfer worker of its own, whether its parent consumes, or has ended."""
+    """A consumer in a forked process transfers and gets its messages, whether its parent consumes, or has ended."""
     redis_server.client().flushall()
     command = [sys.executable, "-W", "ignore", "-c", FORKING, redis_server.url, how]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=40).stdout
     assert printed.splitlines() == ["1 late"]
+
+
+#: A program that consumes, starts a process that outlives it in the way that it is told, and ends.
+OUTLIVED = """
+import billiard, multiprocessing, os, sys, time
+from kombu import Connection, Consumer, Queue
+
+def outlive():
+    print("lives", flush=True)
+    while os.path.exists(sys.argv[3]):
+        time.sleep(0.05)
+
+class Forked:
+    def __init__(self, target):
+        if not os.fork():
+            target()
+            os._exit(0)
+    def start(self):
+        pass
+
+connection = Connection(sys.argv[1], transport="kombu_delayq.transport:Transport")
+Consumer(connection, [Queue("q")], callbacks=[print]).consume()
+while not connection.default_channel.client.info("clients")["blocked_clients"]:
+    try:
+        connection.drain_events(timeout=0.1)
+    except TimeoutError:
+        pass
+kinds = {"fork": Forked, "billiard": billiard.Process, "multiprocessing": multiprocessing.get_context("fork").Process}
+kinds[sys.argv[2]](target=outlive).start()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("how", ["fork", "billiard", "multiprocessing"])
+def test_a_child_keeps_no_connection_of_a_dead_parent(own_server: PrivateRedis, tmp_path: Path, how: str) -> None:
+    """When a process ends, its connections end, also while a child lives: a wait would take a message that is lost."""
+    goes_on = tmp_path / "goes on"
+    goes_on.touch()
+    command = [sys.executable, "-W", "ignore", "-c", OUTLIVED, own_server.url, how, str(goes_on)]
+    with own_server.client() as client, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            assert parent.stdout is not None
+            assert parent.stdout.readline() == "lives\n"
+            assert parent.wait(30) == 0
+            until(lambda: len(client.client_list()) == 1, 20, "only the connection of the test")
+        finally:
+            goes_on.unlink()
 
 
 def test_a_task_that_consumes_leaves_the_transfer_to_the_worker(make_proj: MakeProj) -> None:
