@@ -66,7 +66,7 @@ class _OfShare:
         self, store: TransportStore, now_ms: float, ended: Sequence[ConsumerLease], *, leads: bool
     ) -> list[ConsumerLease]:
         """Returns those of the consumers with an ended lease whose messages this worker has to give back now."""
-        self._ended_ms = {lease.name: self._ended_ms.get(lease.name, now_ms) for lease in ended}
+        self._ended_ms = {lease.name: min(self._ended_ms.get(lease.name, now_ms), now_ms) for lease in ended}
         if not self._is_sure(store, now_ms):
             return []
         latest_ms = inf if leads else now_ms - 1000 * store.options.consumer_ttl * STEP_IN_SHARE
@@ -84,7 +84,7 @@ class _OfShare:
         options = store.options
         longest_ms = 1000 * max(options.consumer_ttl * GAP_SHARE, 3 * options.poll_interval)
         gap_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
-        if gap_ms > longest_ms:
+        if not 0 <= gap_ms <= longest_ms:  # or the clock was set back
             self._patient_until_ms = now_ms + 1000 * options.consumer_ttl * GRACE_SHARE
         return now_ms >= self._patient_until_ms
 
