@@ -12,10 +12,10 @@
 -- Returns 'first' | 'head' | 'behind', or 'repeated' if they have come before
 -- Atomic: all messages of the move are in the queue when this returns.
 -- Cost: O(log N) a message
--- @include announce clock lifetime put wrong_type
+-- @include all_from announce clock lifetime put wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
-local arrived, ready = KEYS[5], { unpack(KEYS, 6) }
+local arrived, ready = KEYS[5], all_from(KEYS, 6)
 local wake, queue, now = ARGV[1], ARGV[2], now_ms()
 
 local wrong = wrong_stored(keys, 6) or wrong_type({ [arrived] = 'string' })

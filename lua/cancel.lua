@@ -18,12 +18,12 @@
 -- Atomic: a message that is returned will not be delivered; one that is not returned did not wait. An id that has
 -- messages, but no step among them, is free for a chain again.
 -- Cost: O(log N) an id
--- @include find job_counts search tally wrong_type
+-- @include all_from find job_counts search tally wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local cancelled, chains = KEYS[5], KEYS[6]
 local count, bytes, step, counts, counting, queue = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local ids = { unpack(ARGV, 7) }
+local ids = all_from(ARGV, 7)
 
 local wrong = wrong_stored(keys) or cancelled and wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
 if wrong then

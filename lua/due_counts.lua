@@ -5,10 +5,10 @@
 -- Returns for each bound but the last: number of messages due from then on and before the next bound
 -- Atomic: all numbers are of one moment.
 -- Cost: O(log N) a bound; less where nothing comes due between many bounds
--- @include wrong_type
+-- @include all_from wrong_type
 
 local due, other = KEYS[1], KEYS[2]
-local bounds = { unpack(ARGV, 1) }
+local bounds = all_from(ARGV, 1)
 
 local wrong = wrong_stored({ due = due }) or wrong_stored({ due = other })
 if wrong then

@@ -10,7 +10,7 @@
 -- due time, priority, body
 -- Atomic: reads only.
 -- Cost: O(log N) an id
--- @include search wrong_type
+-- @include all_from search wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local count, bytes = ARGV[1], tonumber(ARGV[2])
@@ -19,4 +19,4 @@ local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
-return search(keys, { unpack(ARGV, 3) }, count, bytes)
+return search(keys, all_from(ARGV, 3), count, bytes)

@@ -9,11 +9,11 @@
 -- due later
 -- Atomic: a step offered after this is refused.
 -- Cost: O(log N) an id
--- @include clock wrong_type
+-- @include all_from clock wrong_type
 
 local cancelled, chains = KEYS[1], KEYS[2]
 local ttl, most, in_use = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
-local ids = { unpack(ARGV, 4) }
+local ids = all_from(ARGV, 4)
 local now = now_ms()
 
 local wrong = wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })

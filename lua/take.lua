@@ -7,20 +7,21 @@
 -- ARGV[1]    consumer  name, '' when no message is to be noted
 -- ARGV[2]    first     number in the tag of the first message
 -- ARGV[3]    most      messages to take
--- ARGV[4]    landed    number of pairs
--- ARGV[5]    queues    number of queues
--- ARGV[6]    turns     1 to serve the queues of a step in turns, 0 to serve them one after the other
--- ARGV[7...] routing   queue of each pair, then each queue: its name as JSON, '' when its consumer does not acknowledge
+-- ARGV[4]    bytes     of messages, after which no further one is taken
+-- ARGV[5]    landed    number of pairs
+-- ARGV[6]    queues    number of queues
+-- ARGV[7]    turns     1 to serve the queues of a step in turns, 0 to serve them one after the other
+-- ARGV[8...] routing   queue of each pair, then each queue: its name as JSON, '' when its consumer does not acknowledge
 -- Returns {number of the routing, message, ...} in the order of the tags; or 'ended', with nothing taken, when the
 -- consumer's lease has ended
 -- Atomic: a message is in its queue or unacked, never in neither. What is left in landing lists is next in its queue.
 -- Cost: O(most + lists)
--- @include clock landing turns wrong_type
+-- @include all_from clock landing turns wrong_type
 
 local consumers, unacked_index, unacked = KEYS[1], KEYS[2], KEYS[3]
-local consumer, first, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local landed, queues, turns = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
-local lists, routing = { unpack(KEYS, 4) }, { unpack(ARGV, 7) }
+local consumer, first, most, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local landed, queues, turns = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
+local lists, routings = all_from(KEYS, 4), all_from(ARGV, 8)
 local now = now_ms()
 
 local wrong = wrong_type({ [consumers] = 'zset', [unacked_index] = 'zset', [unacked] = 'hash' })
@@ -30,31 +31,32 @@ end
 local ends = consumer ~= '' and redis.call('ZSCORE', consumers, consumer)
 local has_ended = consumer ~= '' and not (ends and tonumber(ends) > now)
 
-local taken, count, scores, notes, failed = {}, 0, {}, {}, nil
--- Takes up to `limit` messages of a list. Returns how many.
+local now_s = string.format('%.17g', now / 1000)
+local taken, count, size, scores, notes, failed = {}, 0, 0, {}, {}, nil
+local function is_full()
+  return has_ended or count >= most or size >= bytes
+end
+-- Takes up to `limit` messages of a list, one by one, because any may be large. Returns how many; nil once it is full.
 local function take(ready, number, limit)
-  limit = math.min(limit, most - count)
-  if limit <= 0 or has_ended then
-    return 0
+  if is_full() then
+    return nil
   end
-  local messages = redis.pcall('RPOP', ready, limit)
-  if not messages or messages.err then
-    failed = failed or messages and (wrong_type({ [ready] = 'list' }) or messages)
-    return 0
-  end
-  for _, message in ipairs(messages) do
-    if routing[number] ~= '' then
-      local tag = consumer .. '.' .. (first + count)
-      table.insert(scores, now / 1000)
-      table.insert(scores, tag)
-      table.insert(notes, tag)
-      table.insert(notes, '[' .. message .. ',"",' .. routing[number] .. ']')
+  local before, routing = count, routings[number]
+  while count - before < limit and not is_full() do
+    local message = redis.pcall('RPOP', ready)
+    if type(message) ~= 'string' then
+      failed = failed or message and (wrong_type({ [ready] = 'list' }) or message)
+      break
     end
-    count = count + 1
-    table.insert(taken, number)
-    table.insert(taken, message)
+    if routing ~= '' then
+      local tag, last = consumer .. '.' .. (first + count), #notes
+      scores[last + 1], scores[last + 2] = now_s, tag
+      notes[last + 1], notes[last + 2] = tag, '[' .. message .. ',"",' .. routing .. ']'
+    end
+    taken[2 * count + 1], taken[2 * count + 2] = number, message
+    count, size = count + 1, size + #message
   end
-  return #messages
+  return count - before
 end
 
 for pair = 1, landed do

@@ -11,7 +11,7 @@
 -- Returns {number moved, number without a body, due time of the first or '', now, next due or ''}
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include clock large lifetime move take wrong_type
+-- @include all_from clock large lifetime move take wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local count, bytes, counts = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
@@ -22,7 +22,7 @@ if wrong then
   return wrong
 end
 local is_large, expire = has_large(keys), life_of(keys, now, 0).margin
-local ready = { unpack(KEYS, 5) }
+local ready = all_from(KEYS, 5)
 local function list_of(priority)
   return ready[1 + tonumber(ARGV[4 + tonumber(priority)])]
 end

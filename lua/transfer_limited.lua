@@ -19,7 +19,7 @@
 -- priority, body; the last two are '' where the body is missing}}. While messages are too late, no other moves.
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message; O(500 log N) while urgent messages may be among many that are held back
--- @include clock large lifetime move move_limited take tally too_late wrong_type
+-- @include all_from clock large lifetime move move_limited take tally too_late wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local bucket, urgent = KEYS[5], KEYS[6]
@@ -31,7 +31,7 @@ local wrong = wrong_stored(keys, 7) or wrong_type({ [bucket] = 'hash', [urgent] 
 if wrong then
   return wrong
 end
-local ready = { unpack(KEYS, 7) }
+local ready = all_from(KEYS, 7)
 local to = { keys = keys, bucket = bucket, urgent = urgent, first_list = 7, counts = counts }
 to.is_large, to.expire = has_large(keys), life_of(keys, now, 0).margin
 function to.step_of(priority)

@@ -30,6 +30,9 @@ class ConsumingChannel(_Channel):
 
     Message = TakenMessage
 
+    #: Whether queues have begun of which the lease does not tell yet.
+    _has_begun = False
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._usage = Usage(self)
         self._adoption = Adoption(self)
@@ -69,13 +72,13 @@ class ConsumingChannel(_Channel):
         if self.takes and queue not in self._fanout_queues:
             self.taker.begin(queue, no_ack=no_ack)
             if not no_ack:
-                self._begin_lease(queue)
+                self._begin_lease_soon(queue)
         if self.is_durable(queue):
             callbacks = self.connection._callbacks
             callbacks[queue] = self._adoption.before(callbacks[queue], queue, no_ack=no_ack)
             self._usage.anew(queue)
             self._usage.of([queue])
-            self.begin_transfer()
+            self.connection.start_transfer(self)
         return result
 
     def _basic_cancel(self, consumer_tag: str) -> Any:
@@ -91,7 +94,7 @@ class ConsumingChannel(_Channel):
             return super().basic_get(queue, no_ack=no_ack, **kwargs)
         self._usage.of([queue])
         if not no_ack:
-            self._begin_lease(queue)
+            self._begin_lease(self.store.keys.share(queue))
             if not self.takes:
                 return super().basic_get(queue, no_ack=no_ack, **kwargs)
         found = self.taker.get(queue, no_ack=no_ack)
@@ -102,9 +105,16 @@ class ConsumingChannel(_Channel):
             self.qos.append(message, message.delivery_tag)
         return message
 
-    def _begin_lease(self, queue: str) -> None:
+    def _begin_lease_soon(self, queue: str) -> None:
+        """Takes a lease for a queue; with the next turn, for all queues that have begun by then, if there is one."""
+        if self.consumer.has_lease:
+            self._has_begun = True
+        else:
+            self._begin_lease(self.store.keys.share(queue))
+
+    def _begin_lease(self, share: str | None) -> None:
         try:
-            self.connection.start_heartbeat(self, self.store.keys.share(queue))
+            self.connection.start_heartbeat(self, share)
         except redis.exceptions.NoPermissionError as error:
             self.stop_taking(error)
 
@@ -159,6 +169,9 @@ class ConsumingChannel(_Channel):
 
     def stay_in_use(self) -> None:
         """Keeps the queues consumed here from expiring. A caller may call it all the time: it rarely asks Redis."""
+        if self._has_begun:
+            self._begin_lease(None)
+            self._has_begun = False
         self._usage.of(self._active_queues)
 
     def leaves_primary(self) -> bool:

@@ -73,6 +73,11 @@ class Consumer:
         """Whether this process gave the consumer its name."""
         return self._pid == os.getpid()
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether it has a lease in any share, which a fork does not have."""
+        return self.is_own and any(lease.is_taken for lease in list(self._leases.values()))
+
     def name_in(self, share: str) -> str:
         """Returns the name under which it has its lease in a share."""
         lease = self._leases.get(share)

@@ -64,7 +64,8 @@ class Lookout:
             queues: The queues.
         """
         places = [(queue, 0) for queue in queues]
-        places += [place for place in self._prioritized if place[0] in queues]
+        known = set(queues)
+        places += [place for place in self._prioritized if place[0] in known]
         self._waiters.wait(store, consumer, places)
         if monotonic() - self._looked_at >= LOOK_S:
             self._looked_at = monotonic()

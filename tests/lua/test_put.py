@@ -28,6 +28,12 @@ def test_a_page_is_stored_and_pushed(store: DelayStore) -> None:
     assert 0 < store.client.pttl(store.keys.sender("s", "q")) <= PAGE_TTL_MS
 
 
+def test_more_messages_than_lua_unpacks_are_pushed(store: DelayStore) -> None:
+    """However many messages of a page are due at once, all come to their list, in their order."""
+    put(store, 1, *(now(str(number)) for number in range(8100)))
+    assert popped(store.client, "q") == [f"body of {number}".encode() for number in range(8100)]
+
+
 def test_a_due_time_may_count_from_the_arrival(store: DelayStore) -> None:
     """A message with a delay instead of a due time is due that long after Redis gets it, and without one at once."""
     before = store.now_ms()

@@ -119,6 +119,31 @@ def test_a_higher_priority_of_any_queue_comes_first(store: DelayStore, in_turns:
     assert bodies(take(store, 8, "b", "a", in_turns=in_turns)) == expected
 
 
+@pytest.mark.parametrize(("sizes", "calls"), [((700_000,) * 3, [2, 1]), ((10, 3_000_000, 2_000_000, 10), [2, 1, 1])])
+def test_large_messages_leave_in_several_calls(store: DelayStore, sizes: tuple[int, ...], calls: list[int]) -> None:
+    """A call takes no further message once those that it took have many bytes; its caller sees that more may wait."""
+    lives(store)
+    for size in sizes:
+        store.client.lpush("q", json.dumps("x" * size))
+    found = []
+    while len(found) < len(calls):
+        taken = take(store, first=1 + sum(map(len, found)))
+        found.append(taken)
+        assert len(found) == len(calls) or store.taking.may_have_more(taken, 8)
+    assert list(map(len, found)) == calls
+    assert not store.client.exists("q")
+
+
+@SEVERAL
+def test_more_queues_than_lua_unpacks_are_served(store: DelayStore) -> None:
+    """A consumer may have more lists than Lua can pass to a function, which are 8,000."""
+    lives(store)
+    queues = [f"q{number}" for number in range(2100)]
+    store.client.lpush(queues[-1], "1", "2")
+    store.client.lpush(queues[0] + f"{STEP}9", "3")
+    assert bodies(take(store, 8, *queues)) == [b"1", b"2", b"3"]
+
+
 #: Names that follow kombu's options: list, landing list, what is held, its times, leases and their queues.
 OF_OPTIONS = [
     *("p:q~3", "p:delayq:{q}:landing:1:", "p:held", "p:held_index", "p:delayq:consumers", "p:delayq:consumers:queues")

@@ -113,6 +113,13 @@ def test_large_messages_are_found_a_few_at_a_time(store: DelayStore, operation: 
     }
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_thousands_of_ids_are_searched(store: DelayStore, operation: str) -> None:
+    """More ids than Lua can unpack are looked for, and the last of them is found."""
+    store.delivery.offer("q", waiting("i"))
+    assert [*getattr(store.lookup, operation)(["q"], [*map(str, range(8100)), "i"])] == ["i"]
+
+
 def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:
     """An id is found in each of hundreds of queues by one call, also by the id of a message that is a second one."""
     queues = [f"queue{n}" for n in range(300)]

@@ -61,6 +61,7 @@ class Taker:
         self._acks = Acks(self.held, self._share)
         self.deliveries = Deliveries(channel, self.ack, self._lookout.note_priority)
         self._unnoted: set[str] = set()
+        self._begun: set[str] = set()
         self._request: Request | None = None
         self._turned_at = monotonic()
         self._is_closed = self._is_unsure = self._by_text = False
@@ -70,8 +71,8 @@ class Taker:
     @property
     def queues(self) -> list[str]:
         """Names of the queues that it takes messages from now."""
-        active: list[str] = self._channel.active_queues
-        return [queue for queue in active if queue == self._share] if self._share else active
+        active: list[str] = [*self._begun] if self._share else self._channel.active_queues
+        return active
 
     @property
     def waiting(self) -> int:
@@ -96,10 +97,12 @@ class Taker:
     def begin(self, queue: str, *, no_ack: bool) -> None:
         """Takes messages of a queue from now on, too."""
         (self._unnoted.add if no_ack else self._unnoted.discard)(queue)
+        self._begun.add(queue)
         self._lookout.may_have_more = True
 
     def end(self, queue: str) -> None:
         """Takes no further messages of a queue, and puts those back that have not been delivered."""
+        self._begun.discard(queue)
         self._lookout.end(self._store, queue)
         self._lookout.keep(self.queues)
         if not self.queues:
@@ -298,7 +301,7 @@ class Taker:
         self._poller.wake_in(PASSING_S)
 
     def _note(self, found: Sequence[Taken], most: int) -> None:
-        self._lookout.may_have_more = len(found) == most
+        self._lookout.may_have_more = self._store.taking.may_have_more(found, most)
         self.deliveries.add(found)
         for taken in found:
             self._channel._queue_cycle.rotate(taken.queue)

@@ -17,7 +17,7 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request, Requeued, Taken
 
-#: Most messages in the arguments of one call, and about the most bytes.
+#: Most messages in the arguments of one call, and about the most bytes in its arguments or in what it takes.
 PAGE, PAGE_BYTES = 200, 1_000_000
 
 
@@ -58,6 +58,10 @@ class Taking(StorePart):
         queues = [*(landing.queue for landing in request.landings), *request.queues]
         rows = zip(count(request.first), *(iter(reply),) * 2, strict=False)
         return [self._taken(request, number, queues[place - 1], body) for number, place, body in rows]
+
+    def may_have_more(self, found: Sequence[Taken], most: int) -> bool:
+        """Whether a request for up to ``most`` messages has left any: it ends with ``most``, or with many bytes."""
+        return len(found) == most or sum(len(taken.body) for taken in found) >= PAGE_BYTES
 
     def ack(self, tags: Sequence[str], queue: str) -> list[str]:
         """Removes messages that are held; a round trip for each 200.
@@ -231,8 +235,9 @@ class Taking(StorePart):
             keys += [landed, ready]
         of_queues = map(self._lists, request.queues)
         keys += [ready for of_step in zip(*of_queues, strict=True) for ready in of_step]
-        counts = [request.first, request.most, len(request.landings), len(request.queues), int(request.in_turns)]
-        return keys, [consumer, *counts, *routing]
+        bounds = [request.first, request.most, PAGE_BYTES]
+        counts = [len(request.landings), len(request.queues), int(request.in_turns)]
+        return keys, [consumer, *bounds, *counts, *routing]
 
 
 def _count_of(error: Exception) -> int:

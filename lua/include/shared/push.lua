@@ -1,5 +1,8 @@
 -- @include lifetime
 
+-- Messages that one command pushes: Lua cannot unpack more than 8,000 values.
+local PUSHED = 4000
+
 -- Pushes messages to the end of their queue's lists where kombu would have put them, list by list in the order of the
 -- priority steps: Redis serves a consumer that waits from the first of these lists.
 -- messages: list -> bodies; first_list: where the lists begin in KEYS; expire: x-expires in ms, 0 for none.
@@ -9,7 +12,9 @@ local function push(messages, first_list, expire)
     local ready, bodies = KEYS[i], messages[KEYS[i]]
     if bodies then
       local left = expire > 0 and redis.call('PTTL', ready) or -1
-      redis.call('LPUSH', ready, unpack(bodies))
+      for first = 1, #bodies, PUSHED do
+        redis.call('LPUSH', ready, unpack(bodies, first, math.min(first + PUSHED - 1, #bodies)))
+      end
       messages[ready] = nil -- a priority step may be named twice
       if left ~= -1 then -- a list that others have made without a TTL gets none
         lengthen(ready, expire, left)

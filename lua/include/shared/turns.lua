@@ -1,18 +1,18 @@
 -- Serves numbers from 1 to `last` in turns, until none of them has anything left. serve: function of a number and a
--- limit, which serves up to so many and returns how many.
+-- limit, which serves up to so many and returns how many, or nil to end all turns. Cost O(last + turns).
 local function in_turns(last, limit, serve)
-  local open, turn = {}, 1
-  for number = 1, last do
-    open[number] = number
-  end
-  while #open > 0 do
-    if turn > #open then
-      turn = 1
+  local open
+  repeat
+    local left = {}
+    for i = 1, open and #open or last do
+      local number = open and open[i] or i
+      local served = serve(number, limit)
+      if not served then
+        return
+      elseif served == limit then
+        left[#left + 1] = number
+      end
     end
-    if serve(open[turn], limit) == limit then
-      turn = turn + 1
-    else
-      table.remove(open, turn)
-    end
-  end
+    open = left
+  until #open == 0
 end

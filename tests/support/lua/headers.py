@@ -92,7 +92,7 @@ def _bound(body: str, kind: str) -> dict[int, str]:
 def _rest(body: str, kind: str) -> int | None:
     """Returns the position from which on a body reads any number of arguments."""
     firsts = re.findall(rf"for \w+ = (\d+), #{kind}\b", body) + re.findall(rf"{kind}\[(\d+) \+", body)
-    firsts += re.findall(rf"unpack\({kind}, (\d+)\)", body)
+    firsts += re.findall(rf"(?:all_from|unpack)\({kind}, (\d+)\)", body)
     firsts += ["1"] * len(re.findall(rf"ipairs\({kind}\)", body))
     return min(map(int, firsts)) if firsts else None
 

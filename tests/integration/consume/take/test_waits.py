@@ -1,11 +1,13 @@
 """Waiting for messages of empty queues."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.consume.consumer import Consumer
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.slots import in_hand, leases, plain_only
@@ -34,6 +36,24 @@ def test_each_queue_has_a_wait_of_its_own(proj: Proj, sender: Connection) -> Non
         looped.until(looped.waits_for("a", "b", "c"))
     assert not client.keys("*landing*")
     assert not leases(client)
+
+
+def test_queues_that_begin_together_are_named_together(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many queues a consumer begins with, few renewals of its lease name them all, and not one for each."""
+    renewals: list[object] = []
+    renew = Consumer.renew
+
+    def counted(self: Consumer, *args: Any, **kwargs: Any) -> None:
+        renewals.append(args)
+        renew(self, *args, **kwargs)
+
+    monkeypatch.setattr(Consumer, "renew", counted)
+    queues = [f"q{number}" for number in range(40)]
+    with Looped(proj.connection(), *queues) as looped:
+        store = looped.channel.store
+        looped.until(lambda: sorted(store.consumers.by_queue()) == sorted(queues))
+        assert len(renewals) < 10
+        assert len(store.consumers.all()) == 1
 
 
 @plain_only("each queue has a taker of its own")
