@@ -50,16 +50,16 @@ class AtQueues:
         marked = journal.marked()
         offered = {queue for queue, size in journal.sizes().items() if size.offered}
         queues = sorted(marked | offered)
-        words = promotion.take_queues(journal.id, term, epoch, beat, queues)
+        words = promotion.take_queues(journal.id, term, epoch, beat, queues, journal.guard)
         _check(words.values())
         gone = [queue for queue in queues if words[queue] in LOST]
         lost = gone if suspect or marked.intersection(gone) else []
         new = [queue for queue in gone if queue not in lost]
-        _check(promotion.take_queues(journal.id, term, epoch, beat, new, anew=True).values())
+        _check(promotion.take_queues(journal.id, term, epoch, beat, new, journal.guard, anew=True).values())
         if offered - marked:
             journal.note_marked(offered - marked)
         if lost:
-            _check(promotion.take_queues(journal.id, term, epoch + 1, beat, lost, anew=True).values())
+            _check(promotion.take_queues(journal.id, term, epoch + 1, beat, lost, journal.guard, anew=True).values())
             if journal.end_epoch(self._store.now_ms(), epoch, lost) != epoch + 1:
                 raise OutOfOffice("superseded")
             logger.error(
@@ -80,11 +80,11 @@ class AtQueues:
             OutOfOffice: Another promoter has taken office, or the queue has lost its data.
         """
         journal, promotion = self._store.journal, self._store.promotion
-        word = promotion.take_queues(journal.id, term, epoch, beat, [queue])[queue]
+        word = promotion.take_queues(journal.id, term, epoch, beat, [queue], journal.guard)[queue]
         if word in LOST:
             if queue in journal.marked():
                 raise OutOfOffice("lost")
-            word = promotion.take_queues(journal.id, term, epoch, beat, [queue], anew=True)[queue]
+            word = promotion.take_queues(journal.id, term, epoch, beat, [queue], journal.guard, anew=True)[queue]
         _check([word])
         journal.note_marked([queue])  # before anything is pushed, so that its loss is noticed
         self.taken.add(queue)

@@ -63,9 +63,9 @@ class Office:
         seen: Answer | None = None
         for _ in range(10):
             epoch, beat = journal.epoch(), journal.beat()
-            office = promotion.take_office(journal.id, epoch, beat)
+            office = promotion.take_office(journal.id, epoch, beat, journal.guard)
             if office.word == "lost" and (epoch, beat) == (1, 0):  # a journal that nobody has promoted yet
-                office = promotion.begin_epoch(journal.id, epoch, beat)
+                office = promotion.begin_epoch(journal.id, epoch, beat, guard=journal.guard)
             elif office.word in ("lost", "behind") and self.at_queues is not None:
                 office, epoch = self._suspect(self.at_queues, epoch, beat, office)
             elif office.word in ("lost", "behind"):
@@ -132,16 +132,16 @@ class Office:
         Meanwhile the marker of all has an earlier epoch. So if this promoter dies, the next one looks again.
         """
         journal, promotion = self._store.journal, self._store.promotion
-        office = promotion.begin_epoch(journal.id, epoch - 1, beat, seen.term)
+        office = promotion.begin_epoch(journal.id, epoch - 1, beat, seen.term, journal.guard)
         if office.word != "taken":
             return office, epoch
         epoch = at_queues.take(office.term, epoch, beat, suspect=True)
-        return promotion.begin_epoch(journal.id, epoch, beat, office.term), epoch
+        return promotion.begin_epoch(journal.id, epoch, beat, office.term, journal.guard), epoch
 
     def _lose(self, epoch: int, beat: int, seen: Answer) -> Answer:
         """Begins the epoch after a loss. Returns the answer of Redis."""
         journal = self._store.journal
-        office = self._store.promotion.begin_epoch(journal.id, epoch + 1, beat, seen.term)
+        office = self._store.promotion.begin_epoch(journal.id, epoch + 1, beat, seen.term, journal.guard)
         if office.word == "taken":
             self._end(epoch, office.now_ms, "is empty" if seen.word == "lost" else "was set back to an older state")
         return office
@@ -156,7 +156,7 @@ class Office:
                 "cancelled in between may be missing, or come again",
                 *(beat, marker.beat),
             )
-            self._store.journal.set_beat(marker.beat)
+            self._store.journal.catch_up(marker.beat)
 
     def _end(self, epoch: int, now_ms: float, how: str) -> None:
         self._store.journal.end_epoch(now_ms, epoch)

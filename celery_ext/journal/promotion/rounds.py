@@ -70,9 +70,17 @@ class Rounds:
         self._next_prune = 0.0
 
     def recover(self) -> None:
-        """Takes rows out of the guard that a promoter before has marked, and could not take out any more."""
-        pushed = self._store.promotion.pushed(self._queues())
-        self._store.promotion.settle_rows(row for row in self._store.journal.rows(pushed, None) if row.state)
+        """Takes rows out of the guard that a promoter before has marked, and could not take out any more.
+
+        Raises:
+            OutOfOffice: The database was set back, before a beat could tell it: the office has to be taken again.
+        """
+        journal, promotion = self._store.journal, self._store.promotion
+        pushed = promotion.pushed(self._queues())
+        if pushed and max(pushed) > journal.last_number():
+            journal.catch_up(journal.beat())
+            raise OutOfOffice("superseded")
+        promotion.settle_rows(row for row in journal.rows(pushed, None) if row.state)
 
     def run(self) -> Round:
         """Promotes all rows that are due within ``journal_lead``.

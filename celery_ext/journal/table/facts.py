@@ -4,10 +4,12 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import Connection, Integer, Text, cast, delete, insert, select, update
 
 from celery_ext.journal.table.database import Database, schema
+from celery_ext.journal.table.database.statements import GAP, next_numbers, number_from
 
 #: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
 OTHERS = ""
@@ -87,9 +89,29 @@ class Facts:
 
         return self._database.write(work, durable=False)
 
-    def set_beat(self, beat: int) -> None:
-        """Sets the beat, such as after an older copy of the database was put in its place."""
-        self._database.write(lambda connection: set_fact(connection, "beat", str(beat)))
+    @property
+    def guard(self) -> str:
+        """Id of the numbers that rows have. It changes when the database may give numbers out a second time."""
+        with self._database.reading() as connection:
+            return facts_in(connection)["guard"]
+
+    def catch_up(self, beat: int) -> None:
+        """Goes on at a later beat, as an older copy of the database was put in its place.
+
+        Redis may have noted numbers of rows that the copy does not know. So rows get numbers that are far greater, and
+        these have a new id.
+        """
+
+        def work(connection: Connection) -> None:
+            set_fact(connection, "beat", str(beat))
+            set_fact(connection, "guard", uuid4().hex)
+            number_from(connection, next_numbers(connection, 1)[0] + GAP)
+
+        self._database.write(work)
+
+    def last_number(self) -> int:
+        """Returns a number that no row exceeds, nor any number that was given out."""
+        return self._database.write(lambda connection: next_numbers(connection, 1)[0], durable=False)
 
     def marked(self) -> set[str]:
         """Returns the queues that have markers of their own, where Redis has hash slots."""

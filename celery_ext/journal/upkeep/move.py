@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from time import sleep
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, column, delete, func, insert, select, table, text, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, text, update
 from sqlalchemy import literal_column as raw
 
 from celery_ext.journal.table.access import delete_where
 from celery_ext.journal.table.database import schema
-from celery_ext.journal.table.database.statements import among, is_postgres
+from celery_ext.journal.table.database.statements import GAP, among, is_postgres, number_from
 from celery_ext.journal.table.facts import facts_in, set_fact
 from celery_ext.journal.table.hours import HourKey, note
 from celery_ext.journal.table.journal import Journal
@@ -21,15 +21,13 @@ from kombu_delayq.errors import JournalInUse, OtherJournal
 PAGE = 1_000
 #: Promoters beat about once a second; how long to look for one, in s.
 WATCH_S = 3.0
-#: The target numbers its own rows from so much later on, so that none has the number of a row that is still to come.
-GAP = 2**40
 #: Name of the fact in the target up to which number rows have come.
 MOVED = "moved_to"
 
 _messages = schema.messages
 _facts = schema.facts
 #: What is copied as it is. The facts ``version`` and ``moved_to`` are the target's own.
-_COPIED_FACTS = ("id", "epoch", "beat", "promoted", "restored")
+_COPIED_FACTS = ("id", "guard", "epoch", "beat", "promoted", "restored")
 
 
 def move(source: Journal, target: Journal, *, in_use: bool = False, watch_s: float = WATCH_S) -> Iterator[int]:
@@ -123,7 +121,7 @@ def _bring(source: Journal, target: Journal, after: int, until: int) -> Iterator
         def work(connection: Connection, rows: list[dict[str, Any]] = rows, after: int = after) -> int:
             connection.execute(insert(_messages), rows)
             note(connection, Counter(HourKey.of(row["queue"], row["state"], row["due_ms"]) for row in rows))
-            _number_from(connection, after + GAP)
+            number_from(connection, after + GAP)
             set_fact(connection, MOVED, str(after))
             return len(rows)
 
@@ -161,16 +159,6 @@ def _page(journal: Journal, after: int, until: int) -> list[dict[str, Any]]:
     found = select(_messages).where(_messages.c.seq > after, _messages.c.seq <= until).order_by(_messages.c.seq)
     with journal.reading() as connection:
         return [dict(row) for row in connection.execute(found.limit(PAGE)).mappings()]
-
-
-def _number_from(connection: Connection, number: int) -> None:
-    if is_postgres(connection):
-        sequence = func.pg_get_serial_sequence(_messages.name, "seq")
-        connection.execute(select(func.setval(sequence, func.greatest(func.nextval(sequence), number))))
-        return
-    numbers = table("sqlite_sequence", column("name"), column("seq"))
-    of_messages = update(numbers).where(numbers.c.name == _messages.name, numbers.c.seq < number)
-    connection.execute(of_messages.values(seq=number))
 
 
 def _copy_facts(source: Journal, target: Journal) -> None:

@@ -61,11 +61,18 @@ class Promotion(StorePart):
             return None
         return Marker(found["id"], *(int(found[field]) for field in ("term", "epoch", "beat")))
 
-    def take_office(self, journal: str, epoch: int, beat: int) -> Office:
-        """Begins a new term, if the marker agrees with the journal; Redis refuses promoters of earlier terms then."""
-        return _office(self._client.run("take_office", [self._keys.journal()], [journal, epoch, beat]))
+    def take_office(self, journal: str, epoch: int, beat: int, guard: str = "") -> Office:
+        """Begins a new term, if the marker agrees with the journal; Redis refuses promoters of earlier terms then.
 
-    def begin_epoch(self, journal: str, epoch: int, beat: int, seen_term: int = 0) -> Office:
+        Args:
+            journal: Id of the journal.
+            epoch: The journal's epoch.
+            beat: The journal's beat.
+            guard: Id of the journal's numbers. A guard that has others' is emptied in the same step.
+        """
+        return _office(self._client.run("take_office", self._marked(""), [journal, epoch, beat, guard]))
+
+    def begin_epoch(self, journal: str, epoch: int, beat: int, seen_term: int = 0, guard: str = "") -> Office:
         """Writes the marker anew, and begins a term, unless another promoter has written the marker meanwhile.
 
         Args:
@@ -73,15 +80,21 @@ class Promotion(StorePart):
             epoch: The epoch that begins.
             beat: The journal's beat.
             seen_term: Term of the marker that is to be replaced, 0 where there is none.
+            guard: As of ``take_office``.
         """
-        return _office(
-            self._client.run(
-                "begin_epoch", [self._keys.journal()], [journal, epoch, beat, seen_term if seen_term else ""]
-            )
-        )
+        args = [journal, epoch, beat, seen_term if seen_term else "", guard]
+        return _office(self._client.run("begin_epoch", self._marked(""), args))
 
     def take_queues(
-        self, journal: str, term: int, epoch: int, beat: int, queues: Sequence[str], *, anew: bool = False
+        self,
+        journal: str,
+        term: int,
+        epoch: int,
+        beat: int,
+        queues: Sequence[str],
+        guard: str = "",
+        *,
+        anew: bool = False,
     ) -> dict[str, str]:
         """Takes office at queues, where Redis has hash slots; Redis refuses promoters of earlier terms there then.
 
@@ -91,16 +104,19 @@ class Promotion(StorePart):
             epoch: The journal's epoch, or the one that begins.
             beat: The journal's beat.
             queues: Names of the queues.
+            guard: As of ``take_office``.
             anew: Whether to write markers that are missing, or belong to an older state of Redis.
 
         Returns:
             By queue: ``taken``; or ``lost``, ``behind``, ``ahead``, ``other`` or ``superseded``, as in ``Office``.
         """
-        return self._at_queues("take_queues", queues, [journal, term, epoch, beat, int(anew)])
+        calls = [self._marked(self._keys.share(queue)) for queue in queues]
+        return self._at_queues("take_queues", queues, calls, [journal, term, epoch, beat, int(anew), guard])
 
     def pulse_queues(self, journal: str, term: int, beat: int, queues: Sequence[str]) -> dict[str, str]:
         """Sets the beats of queues' markers, where Redis has hash slots. Returns a word of ``Pulse`` by queue."""
-        return self._at_queues("pulse", queues, [journal, term, beat])
+        calls = [[self._keys.journal(self._keys.share(queue))] for queue in queues]
+        return self._at_queues("pulse", queues, calls, [journal, term, beat])
 
     def pulse(self, journal: str, term: int, beat: int) -> Pulse:
         """Sets the marker's beat to that of the journal, and tells whether Redis's data are those of this term."""
@@ -265,8 +281,13 @@ class Promotion(StorePart):
             found.setdefault(self._keys.share(row.queue), []).append(row.seq)
         return found
 
-    def _at_queues(self, operation: str, queues: Sequence[str], args: list[Any]) -> dict[str, str]:
-        calls = [([self._keys.journal(self._keys.share(queue))], args, self._client.backup) for queue in queues]
+    def _marked(self, share: str) -> list[str]:
+        return [self._keys.journal(share), self._keys.journal_guard(share)]
+
+    def _at_queues(
+        self, operation: str, queues: Sequence[str], keys: Sequence[list[str]], args: list[Any]
+    ) -> dict[str, str]:
+        calls = [(each, args, self._client.backup) for each in keys]
         replies = checked(self._client.run_each(operation, calls)[0]) if calls else []
         words = (reply[0] if isinstance(reply, list) else reply for reply in replies)
         return dict(zip(queues, map(as_text, words), strict=True))

@@ -1,6 +1,6 @@
 -- The marker of a journal. Fields of the HASH journal: id (of the journal), term (number of the promoter in office; it
 -- grows with each), epoch (how often this Redis has lost its data, from 1), beat (grows about every second, together
--- with one in the journal).
+-- with one in the journal), guard (id of the numbers that the rows have in the guard).
 
 -- Returns nil while a term is in office, else why not: 'lost' (there is no marker), 'other' (this Redis belongs to
 -- another journal), 'superseded' (a later term is in office), 'behind' (Redis was set back to before this term).
@@ -15,6 +15,16 @@ local function out_of_office(journal, id, term)
     return tonumber(latest) > tonumber(term) and 'superseded' or 'behind'
   end
   return nil
+end
+
+-- Empties the guard if it has numbers of another journal, or of one that was set back and gives them to other rows. A
+-- term or an epoch begins in the same step, so nobody who relies on what the guard had is in office any more.
+-- Cost O(1), or O(rows in the guard).
+local function own_guard(journal, journal_guard, guard)
+  if (redis.call('HGET', journal, 'guard') or '') ~= guard then
+    redis.call('DEL', journal_guard)
+    redis.call('HSET', journal, 'guard', guard)
+  end
 end
 
 -- Returns the number of a new term, higher than that of each before, also of those that a lost Redis has forgotten.

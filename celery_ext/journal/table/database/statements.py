@@ -25,6 +25,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from celery_ext.journal.table.database.schema import Name, messages, storable
 
+#: A table that takes over another's numbers, or may have been set back, numbers its rows from so much later on.
+GAP = 2**40
+
 
 def is_postgres(connection: Connection) -> bool:
     """Whether the database is PostgreSQL; otherwise it is SQLite."""
@@ -71,3 +74,14 @@ def next_numbers(connection: Connection, count: int) -> list[int]:
         connection.execute(numbers.insert().values(name=messages.name, seq=count))
         last = count
     return list(range(last - count + 1, last + 1))
+
+
+def number_from(connection: Connection, number: int) -> None:
+    """Lets the next rows have numbers from this one on, if they would have lesser ones."""
+    if is_postgres(connection):
+        sequence = func.pg_get_serial_sequence(messages.name, "seq")
+        connection.execute(select(func.setval(sequence, func.greatest(func.nextval(sequence), number))))
+        return
+    numbers = table("sqlite_sequence", column("name"), column("seq"))
+    of_messages = update(numbers).where(numbers.c.name == messages.name, numbers.c.seq < number)
+    connection.execute(of_messages.values(seq=number))

@@ -34,8 +34,9 @@ def prepare(engine: Engine) -> None:
         found = _version(connection)
         if found is None:
             schema.metadata.create_all(connection)
-            given = {"id": uuid4().hex, "version": schema.VERSION, "epoch": 1, "beat": 0, "promoted": 0, "restored": 0}
-            rows = [{"name": name, "value": str(value)} for name, value in given.items()]
+            given = {"id": uuid4().hex, "guard": uuid4().hex, "version": schema.VERSION, "epoch": 1}
+            totals = {"beat": 0, "promoted": 0, "restored": 0}
+            rows = [{"name": name, "value": str(value)} for name, value in {**given, **totals}.items()]
             connection.execute(insert(_facts), rows)
             return
         for version in range(found, schema.VERSION):
@@ -74,7 +75,7 @@ def _from_1(connection: Connection) -> None:
     found = select(*keys, func.count()).group_by(*keys)
     connection.execute(insert(schema.counts).from_select(["queue", "offered", "hour", "rows"], found))
     totals = [{"name": name, "value": "0"} for name in ("promoted", "restored")]
-    connection.execute(insert(_facts), totals)
+    connection.execute(insert(_facts), [*totals, {"name": "guard", "value": uuid4().hex}])
 
 
 #: By version: what makes the next one of its tables.

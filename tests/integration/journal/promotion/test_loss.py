@@ -1,11 +1,27 @@
 """A Redis that has lost its data: noticed, and nothing else is taken for it."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
+from celery_ext.journal.promotion import JournalWorker
 from celery_ext.journal.promotion.office import OutOfOffice
 from celery_ext.journal.promotion.rounds import Rounds
 from celery_ext.journal.store import JournaledStore
-from tests.support.journal.stores import HOUR_MS, Promoter, addition, delivered, in_redis, offer
+from celery_ext.waiting import by_id
+from tests.support.conditions import until
+from tests.support.journal.stores import (
+    DAY_MS,
+    HOUR_MS,
+    MakeJournaled,
+    Promoter,
+    addition,
+    delivered,
+    in_redis,
+    offer,
+)
 from tests.support.slots import plain_only
 from tests.support.store.keyspace import clock_ms
 
@@ -157,3 +173,74 @@ def test_rows_of_a_round_that_a_loss_has_cut_are_not_lost(journaled_store: Journ
     assert [row.id for row in store.journal.get(["a", "b"])] == ["a", "b"]
     assert Promoter(store).beat().round().promoted == 2
     assert in_redis(store) == ["a", "b"]
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copies a journal in use over another, as `.backup` and `.restore` do."""
+    with closing(sqlite3.connect(source)) as given, closing(sqlite3.connect(target)) as taken:
+        given.backup(taken)
+
+
+def brought(store: JournaledStore, *ids: str) -> None:
+    """Adds rows and brings them to Redis, where the guard keeps their numbers."""
+    store.journal.add([addition(each, store.now_ms() + DAY_MS) for each in ids])
+    assert {word for _, word in by_id.run_now(store, ids)} == {"transferred"}
+
+
+def comes_to_redis(store: JournaledStore, *ids: str) -> bool:
+    """Adds rows that are due soon, and promotes. Returns whether Redis has them then."""
+    store.journal.add([addition(each, store.now_ms() + 60_000) for each in ids])
+    promoter = Promoter(store).beat()
+    try:
+        Rounds(store, promoter.office, lambda: True).recover()
+    except OutOfOffice:  # as a worker does
+        promoter = Promoter(store).beat()
+    promoter.round()
+    return set(ids) <= set(in_redis(store))
+
+
+@pytest.mark.parametrize("beats", [0, 3])
+def test_numbers_that_a_restored_database_gives_again_are_new_to_the_guard(
+    journaled_store: JournaledStore, tmp_path: Path, beats: int
+) -> None:
+    """Rows published after a backup was put back come to Redis, whether or not a beat shows that it is older."""
+    store, copy = journaled_store, tmp_path / "copy.db"
+    database = Path(str(store.journal.engine.url.database))
+    store.delivery.offer("q", offer("of a queue that is known", store.now_ms() + DAY_MS))
+    promoter = Promoter(store).beat()
+    copy_database(database, copy)
+    brought(store, "a", "b", "c")
+    for _ in range(beats):
+        promoter.beat()
+    copy_database(copy, database)
+    assert comes_to_redis(store, "d")
+    assert comes_to_redis(store, "e", "f", "g")
+
+
+@plain_only("queues have markers of their own")
+def test_another_database_in_the_place_of_a_journal_begins_with_an_empty_guard(
+    journaled_store: JournaledStore, make_journaled: MakeJournaled, tmp_path: Path
+) -> None:
+    """After the marker was deleted, as the page says, the rows of the new journal come to Redis."""
+    Promoter(journaled_store).beat()
+    brought(journaled_store, "a", "b", "c")
+    store = make_journaled(journal="all", journal_url=f"sqlite:///{tmp_path}/another.db")
+    with pytest.raises(OutOfOffice, match="other"):
+        Promoter(store)
+    store.client.delete(store.keys.journal())
+    assert comes_to_redis(store, "d", "e", "f")
+
+
+def test_a_lease_that_is_gone_is_not_anothers(make_journaled: MakeJournaled) -> None:
+    """FLUSHALL takes the lease along: the promoter takes it again at once, and notices the loss."""
+    store = make_journaled(journal="all", lease_ttl=300.0, poll_interval=0.1)
+    worker = JournalWorker(lambda: make_journaled(journal="all", lease_ttl=300.0, poll_interval=0.1))
+    store.delivery.offer("q", offer("a", store.now_ms() + DAY_MS))
+    worker.start()
+    try:
+        until(lambda: store.promotion.marker("q" if store.promotion.by_queue else None))
+        until(lambda: store.journal.watermarks().moved_to_ms)
+        store.client.flushall()
+        until(store.journal.unrestored, timeout_s=60.0)
+    finally:
+        worker.stop()

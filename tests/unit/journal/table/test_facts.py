@@ -13,7 +13,7 @@ def test_of_two_who_beat_one_goes_on(journal: Journal) -> None:
     """A beat is raised from the one that the caller knows."""
     assert (journal.beat(), journal.next_beat(), journal.next_beat(1)) == (0, 1, 2)
     assert journal.next_beat(1) is None
-    journal.set_beat(10)
+    journal.catch_up(10)
     assert journal.next_beat(10) == 11
 
 
