@@ -27,9 +27,12 @@ logger = get_logger(__name__)
 SLICE_S = 0.5
 #: How often the promoter looks for rows to trim, in s.
 TRIM_S = 10.0
+#: How long a promoter waits that has lost its lease or its office, in s.
+AGAIN_S = 0.05
 
-#: Why a promoter leaves office that takes it again at once, to end the epoch.
-LOSSES = ("lost", "behind")
+#: Why a promoter waits for the time of a lease before it tries again. With any other reason it tries at once: a lease
+#: that is gone, such as with the data of Redis, is not another's.
+STANDS_BY = ("other", "stopped")
 
 OnRound = Callable[[Round], None]
 
@@ -123,8 +126,9 @@ class JournalWorker:
             cleanup.callback(store.close)
             while not self._stopping.is_set():
                 lease = store.promotion.lease()
-                looks_again = lease.acquire(token=self.name) and self._lead(store, lease) in LOSSES
-                if not looks_again:
+                if lease.acquire(token=self.name) and self._lead(store, lease) not in STANDS_BY:
+                    self._stopping.wait(AGAIN_S)
+                else:
                     self._outage.succeeded()
                     self._stopping.wait(store.options.lease_ttl)
 
@@ -144,8 +148,9 @@ class JournalWorker:
                 self._refuse(str(error))
                 return str(error)
             except LockError:
-                logger.info("journal worker %s stands by", self.name)
-        return ""
+                logger.info("journal worker %s has no lease any more", self.name)
+                return "no lease"
+        return "stopped"
 
     def _work(self, store: JournaledStore, lease: Lock, office: Office) -> None:
         rounds = Rounds(store, office, lambda: self._may_go_on(lease))
