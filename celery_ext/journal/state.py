@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from celery_ext.journal.table.database.away import CALL_S, within
 from celery_ext.journal.table.errors import DATABASE_ERRORS, error_in_words
 from kombu_delayq.store.upkeep.promotion_types import Marker
 
@@ -73,10 +74,11 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
     """
     journal, promoter = store.journal, store.promotion.promoter()
     try:
-        stats, sizes, moved_to_ms = journal.stats(), journal.sizes(), journal.watermarks().moved_to_ms
-        losses = [
-            Loss(epoch.ended_ms, journal.count_lost(epoch.epoch) if counted else None) for epoch in stats.unrestored
-        ]
+        with within(CALL_S):
+            stats, sizes, moved_to_ms = journal.stats(), journal.sizes(), journal.watermarks().moved_to_ms
+            losses = [
+                Loss(epoch.ended_ms, journal.count_lost(epoch.epoch) if counted else None) for epoch in stats.unrestored
+            ]
     except DATABASE_ERRORS as error:
         away = error_in_words(error)
         return JournalState(journal.url, away, promoter, {}, {}, None, 0.0, None, [], None, 0, 0, None)

@@ -124,6 +124,7 @@ class JournalWorker:
     def _serve(self, store: JournaledStore) -> None:
         with ExitStack() as cleanup:
             cleanup.callback(store.close)
+            store.journal.let_take_time()
             while not self._stopping.is_set():
                 lease = store.promotion.lease()
                 if lease.acquire(token=self.name) and self._lead(store, lease) not in STANDS_BY:

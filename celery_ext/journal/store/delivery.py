@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from time import monotonic
 
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
@@ -17,6 +18,9 @@ from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed
 
 logger = get_logger(__name__)
+
+#: For how long consumers do not ask the database again that has not answered, in s: each time the worker stands still.
+PAUSE_S = 30.0
 
 
 class JournaledDelivery(Delivery):
@@ -34,6 +38,7 @@ class JournaledDelivery(Delivery):
     def __init__(self, client: StoreClient, registry: QueueRegistry, tiers: Tiers) -> None:
         super().__init__(client, registry)
         self._tiers = tiers
+        self._asks_again_at = 0.0
 
     def place(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None) -> Placed:
         """Writes messages into the journal; see ``Delivery.place``."""
@@ -65,14 +70,7 @@ class JournaledDelivery(Delivery):
         """
         if tag and not self._client.ask("HEXISTS", unacked, tag):
             return "gone"
-        try:
-            placed = self._tiers.place(queue, [offer], expire_ms, key_of=_content_of)
-        except (JournalUnavailable, SQLAlchemyError) as error:
-            reason = type(error).__name__
-            logger.warning(
-                "the journal does not take a message of queue %r, which waits in Redis now: %s", queue, reason
-            )
-            placed = Placed([offer])
+        placed = self._place_early(queue, offer, expire_ms)
         if not placed.offers:
             if tag:  # the row is there, so the message waits even if the consumer has just lost it
                 self._client.run("ack", [unacked_index, unacked], [tag])
@@ -85,6 +83,22 @@ class JournaledDelivery(Delivery):
         if place == "due":
             self._tiers.take_back(placed)
         return place
+
+    def _place_early(self, queue: str, offer: Offer, expire_ms: int) -> Placed:
+        if monotonic() < self._asks_again_at:
+            return Placed([offer])
+        try:
+            return self._tiers.place(queue, [offer], expire_ms, key_of=_content_of)
+        except (JournalUnavailable, SQLAlchemyError) as error:
+            others = ""
+            if isinstance(error, JournalUnavailable):
+                self._asks_again_at = monotonic() + PAUSE_S
+                others = f". So do others that come too early, for {PAUSE_S:.0f} s"
+            logger.warning(
+                "the journal does not take a message of queue %r, which waits in Redis now: %s%s",
+                *(queue, type(error).__name__, others),
+            )
+            return Placed([offer])
 
 
 def _content_of(offer: Offer) -> bytes:

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
 from celery_ext.journal.table.database import schema
-from celery_ext.journal.table.database.engines import SYNCHRONOUS
+from celery_ext.journal.table.database.engines import SYNCHRONOUS, sqlite_wait
 from celery_ext.journal.table.database.schema import storable
 from celery_ext.journal.table.hours import HourKey, counting
 from celery_ext.journal.table.rows import WAITING, Addition
@@ -50,6 +50,7 @@ def _writing(engine: Engine, *, durable: bool) -> Iterator[Any]:
     try:
         run = pooled.cursor().execute
         run(SYNCHRONOUS[durable])
+        run(sqlite_wait())
         run("BEGIN IMMEDIATE")
         try:
             yield run

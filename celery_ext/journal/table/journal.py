@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, func, select
 
 from celery_ext.journal.table.counting import Counting
 from celery_ext.journal.table.database import Database, schema
+from celery_ext.journal.table.database.away import PATIENT_S
 from celery_ext.journal.table.database.statements import is_postgres
 from celery_ext.journal.table.epochs import Epoch, Epochs
 from celery_ext.journal.table.facts import Facts, facts_in
@@ -78,6 +79,10 @@ class Journal(Messages, Counting, Facts, Epochs):
     def reading(self) -> AbstractContextManager[Connection]:
         """A connection for statements that only read."""
         return self._database.reading()
+
+    def let_take_time(self) -> None:
+        """Lets calls wait for PostgreSQL as long as it works: for a promoter, and for what an operator waits for."""
+        self._database.limit_s = PATIENT_S
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Does some work in a transaction; see ``Database.write``."""

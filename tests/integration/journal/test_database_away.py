@@ -1,5 +1,6 @@
 """Publishers whose journal's database is away."""
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,10 +10,16 @@ from kombu.exceptions import OperationalError
 
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.journal.state import state_of
 from celery_ext.journal.table import Journal
-from celery_ext.journal.table.database import engines
+from celery_ext.journal.table.database import Database, engines
 from celery_ext.journal.table.database.away import DatabaseAway
+from tests.support.conditions import until
+from tests.support.journal.stores import DAY_MS, in_redis, journaled, offer
 from tests.support.servers.postgres import PrivatePostgres
+from tests.support.store.keyspace import clock_ms
+from tests.support.store.plain_names import unacked_of
+from tests.support.workers.harness import MakeProj
 
 DAY_S = 86_400
 
@@ -50,3 +57,60 @@ def test_a_restart_of_the_database_delays_publishers(
         sent = threads.submit(_send, app)
         own_postgres.start()
         assert [row.id for row in journal.get([sent.result()])] == [sent.result()]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call waits less long than it would."""
+    made = Database.__init__
+
+    def make(self: Database, url: str) -> None:
+        made(self, url)
+        self.limit_s = 1.0
+
+    monkeypatch.setattr(Database, "__init__", make)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.timeout(120)
+def test_a_database_that_hangs_ends_calls_and_stops_no_consumer(
+    app: Celery, redis_server: PrivateRedis, own_postgres: PrivatePostgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Publishers get the error, early messages wait in Redis and ask no more, and whoever looks is told."""
+    store = journaled(redis_server.port, {"journal_url": own_postgres.url, "journal": "far"})
+    store.client.flushall()
+    now_ms = clock_ms(store.client)
+    assert state_of(store).error is None
+    own_postgres.hang()
+    with pytest.raises(OperationalError, match="the journal's database"):
+        _send(app)
+    with caplog.at_level(logging.WARNING):
+        for number in range(40):
+            early = offer(f"early-{number}", now_ms + 9 * DAY_MS)
+            assert store.delivery.adopt("q", early, "", *unacked_of(store)) in ("first", "behind")
+    assert (len(in_redis(store)), caplog.text.count("the journal does not take a message")) == (40, 1)
+    assert state_of(store).error is not None
+    own_postgres.go_on()
+    assert _send(app)
+    assert state_of(store).error is None
+    store.close()
+
+
+@pytest.mark.timeout(180)
+def test_a_worker_goes_on_while_the_database_hangs(make_proj: MakeProj, own_postgres: PrivatePostgres) -> None:
+    """Far tasks of a stock publisher, a revoke and plain tasks reach a worker: the plain tasks run."""
+    options = {"journal_url": own_postgres.url}
+    proj = make_proj(broker_transport_options=options)
+    stock = make_proj(broker_transport="")
+    worker = proj.worker(pool="threads")
+    assert Journal(own_postgres.url).count("celery") == 0
+    own_postgres.hang()
+    for value in range(40):
+        stock.send("record", "far", countdown=40 * DAY_S)
+        stock.send("record", value)
+    proj.app.control.revoke("some-id")
+    runs = proj.await_runs(40, 60)
+    assert {run["value"] for run in runs} == set(range(40))
+    until(lambda: proj.lengths() == (40, 40))
+    own_postgres.go_on()
+    assert worker.stop() == 0

@@ -102,8 +102,26 @@ class PrivatePostgres:
             process.send_signal(how)
             process.wait(START_S)
 
+    def hang(self) -> None:
+        """Lets the server and its connections stand still: the system accepts connections, and nobody answers."""
+        for process in self._processes():
+            os.kill(process, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Lets a server go on that hangs."""
+        for process in self._processes():
+            os.kill(process, signal.SIGCONT)
+
+    def _processes(self) -> list[int]:
+        assert self._process is not None
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, children)]
+
     def close(self) -> None:
         """Ends the server and removes its directory."""
+        if self._process is not None:
+            self.go_on()
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.directory, ignore_errors=True)
 

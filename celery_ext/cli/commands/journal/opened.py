@@ -32,6 +32,7 @@ def opened(broker: CliBroker, *, hurried: bool = False) -> "Iterator[tuple[Conne
         found: Any = store
         if getattr(found, "journal", None) is None:
             raise click.ClickException(NO_JOURNAL)
+        found.journal.let_take_time()
         yield connection, found
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from threading import Lock
 from typing import TypeVar
@@ -11,8 +11,8 @@ from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from celery_ext.journal.table.database import versions
-from celery_ext.journal.table.database.away import asking
-from celery_ext.journal.table.database.engines import DURABLE, WRITES, connect, engine_of, parse_url
+from celery_ext.journal.table.database.away import CALL_S, PATIENT_S, DatabaseAway, asking, left_s, within
+from celery_ext.journal.table.database.engines import DURABLE, SQLITE_WAIT_S, WRITES, connect, engine_of, parse_url
 
 T = TypeVar("T")
 
@@ -27,10 +27,14 @@ class Database:
 
     Args:
         url: The URL, as SQLAlchemy reads it.
+
+    Attributes:
+        limit_s: How long a call waits for PostgreSQL, s.
     """
 
     def __init__(self, url: str) -> None:
         self._given = url
+        self.limit_s = CALL_S
         self._prepared: int | None = None  # the process that has looked at the tables
         self._lock = Lock()
 
@@ -55,12 +59,23 @@ class Database:
         """
         engine = engine_of(self._url)
         if self._prepared != os.getpid():
-            with self._lock:
+            with self._limited(), self._alone(), asking():
                 if self._prepared != os.getpid():
-                    with asking():
-                        versions.prepare(engine)
+                    versions.prepare(engine)
                     self._prepared = os.getpid()
         return engine
+
+    def _limited(self) -> AbstractContextManager[None]:
+        return within(SQLITE_WAIT_S if self._url.get_backend_name() == "sqlite" else self.limit_s)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._lock.acquire(timeout=left_s(PATIENT_S)):
+            raise DatabaseAway(None, None, TimeoutError("another thread waits for it"))
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -68,7 +83,7 @@ class Database:
         engine = self.engine
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        with asking(), connect(engine) as connection:
+        with self._limited(), asking(), connect(engine) as connection:
             yield connection
 
     def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
@@ -82,18 +97,20 @@ class Database:
             What ``work`` returned, after the commit.
         """
         engine = self.engine.execution_options(**{WRITES: True, DURABLE: durable})
-        for attempt in range(1, ATTEMPTS + 1):
-            is_committing = False
-            try:
-                with asking(), connect(engine) as connection, connection.begin() as transaction:
-                    result = work(connection)
-                    is_committing = True
-                    transaction.commit()
-                    return result
-            except DBAPIError as error:
-                was_cut = error.connection_invalidated and not is_committing and attempt == 1
-                if attempt == ATTEMPTS or not (was_cut or _was_undone(error)):
-                    raise
+        with self._limited():
+            for attempt in range(1, ATTEMPTS + 1):
+                is_committing = False
+                try:
+                    with asking(), connect(engine) as connection, connection.begin() as transaction:
+                        result = work(connection)
+                        is_committing = True
+                        transaction.commit()
+                        return result
+                except DBAPIError as error:
+                    was_cut = error.connection_invalidated and not isinstance(error.orig, TimeoutError)
+                    again = _was_undone(error) or (was_cut and not is_committing and attempt == 1)
+                    if attempt == ATTEMPTS or not again:
+                        raise
         raise AssertionError("the last attempt returns or raises")
 
 

@@ -1,9 +1,42 @@
-"""The error of a database that does not answer, as kombu and Celery know errors of a broker."""
+"""How long calls wait for the database, and the error of one that does not answer, as kombu and Celery know errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic
 
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
+
+#: How long a call waits for PostgreSQL, in s: publishers, consumers, pages and metrics need an answer or an error soon.
+CALL_S = 5.0
+#: How long a call waits that may take its time: longer than PostgreSQL lets any statement run, in s.
+PATIENT_S = 70.0
+
+#: Until when calls wait, by ``monotonic``; None without a limit.
+_until: ContextVar[float | None] = ContextVar("delayq_until", default=None)
+
+
+@contextmanager
+def within(seconds: float, *, anew: bool = False) -> Iterator[None]:
+    """Limits how long the calls of a block wait for the database, all together.
+
+    Args:
+        seconds: The limit, s. An outer limit that ends earlier holds as well.
+        anew: Whether outer limits do not count.
+    """
+    outer, until = _until.get(), monotonic() + seconds
+    _until.set(until if anew or outer is None else min(outer, until))
+    try:
+        yield
+    finally:
+        _until.set(outer)
+
+
+def left_s(most_s: float) -> float:
+    """Returns how long a call may wait now, at most ``most_s``; 0 if the limit has passed."""
+    until = _until.get()
+    return most_s if until is None else max(min(until - monotonic(), most_s), 0.0)
 
 
 class DatabaseAway(OperationalError, ConnectionError):
@@ -25,6 +58,8 @@ def asking() -> Iterator[None]:
         yield
     except DatabaseAway:
         raise
+    except NoConnectionFree as error:  # each connection of the pool waits for an answer
+        raise DatabaseAway(None, None, error, hide_parameters=True) from error
     except OperationalError as error:
         raise DatabaseAway(
             error.statement,

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
+from celery_ext.journal.table.database.away import CALL_S, left_s
 from kombu_delayq.errors import InvalidOptions
 
 #: How long a statement waits for another process that writes to the same SQLite file, in s.
@@ -37,7 +38,7 @@ _GUIDE = "use 'postgresql+psycopg://user@host/database' or 'sqlite:////absolute/
 
 def connect(engine: Engine) -> Connection:
     """Connects. Waits a moment for a PostgreSQL that is away, as kombu does not wait before it calls again."""
-    until = monotonic() + AWAY_S
+    until = monotonic() + left_s(AWAY_S)
     while True:
         try:
             return engine.connect()
@@ -45,6 +46,11 @@ def connect(engine: Engine) -> Connection:
             if monotonic() > until:
                 raise
             sleep(POLL_S)
+
+
+def sqlite_wait() -> str:
+    """Returns the statement that says how long SQLite waits for another process that writes."""
+    return f"PRAGMA busy_timeout={round(left_s(SQLITE_WAIT_S) * 1000)}"
 
 
 def parse_url(url: str) -> URL:
@@ -84,14 +90,16 @@ def _engine(url: URL, _pid: int) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    return create_engine(
+    engine = create_engine(
         url,
         connect_args=_postgres_options(url),
         pool_pre_ping=True,
-        pool_timeout=SQLITE_WAIT_S,
+        pool_timeout=CALL_S,
         pool_use_lifo=True,
         hide_parameters=True,  # messages are not for logs
     )
+    event.listen(engine, "do_connect", _connect_postgres)
+    return engine
 
 
 def _postgres_options(url: URL) -> dict[str, Any]:
@@ -107,6 +115,12 @@ def _postgres_options(url: URL) -> dict[str, Any]:
     return kept | {"options": f"{limits} {given if isinstance(given, str) else ' '.join(given)}".strip()}
 
 
+def _connect_postgres(_dialect: Any, _record: Any, _args: Any, options: dict[str, Any]) -> Any:
+    from celery_ext.journal.table.database import patience  # it needs psycopg, which a journal in SQLite does not
+
+    return patience.connect(options)
+
+
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # SQLAlchemy's ``begin`` below begins transactions, not the driver
     connection.execute("PRAGMA journal_mode=WAL")
@@ -118,5 +132,6 @@ def _begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
         return
     connection.exec_driver_sql(SYNCHRONOUS[bool(options.get(DURABLE))])
+    connection.exec_driver_sql(sqlite_wait())
     # A transaction that reads first and then writes would fail when another process has written meanwhile.
     connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -6,11 +6,14 @@ from uuid import uuid4
 from sqlalchemy import BigInteger, Connection, Engine, func, insert, inspect, literal_column, select, text, update
 
 from celery_ext.journal.table.database import schema
+from celery_ext.journal.table.database.away import PATIENT_S, left_s, within
 from celery_ext.journal.table.database.engines import DURABLE, WRITES, connect
 from kombu_delayq.errors import UnsupportedJournal
 
 #: Number of the lock in PostgreSQL that processes take which make or change the tables: "delayq" in ASCII.
 LOCK = 0x64656C617971
+#: How long a change of the tables may take, in s.
+CHANGE_S = 3600.0
 
 _facts = schema.facts
 
@@ -26,11 +29,14 @@ def prepare(engine: Engine) -> None:
     with connect(engine) as connection:
         if _version(connection) == schema.VERSION:
             return
-    with engine.execution_options(**{WRITES: True, DURABLE: True}).begin() as connection:
+    limit_s = left_s(PATIENT_S)
+    # A change of large tables may take longer than the call that begins it would wait.
+    with within(CHANGE_S, anew=True), engine.execution_options(**{WRITES: True, DURABLE: True}).begin() as connection:
         if connection.dialect.name == "postgresql":
-            connection.execute(text("SET LOCAL statement_timeout = 0"))
-            connection.execute(text("SET LOCAL lock_timeout = 0"))
-            connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+            with within(limit_s):
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
+                connection.execute(text("SET LOCAL lock_timeout = 0"))
+                connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
         found = _version(connection)
         if found is None:
             schema.metadata.create_all(connection)
