@@ -12,11 +12,11 @@ from redis.exceptions import NoPermissionError, ResponseError
 from celery_ext.journal.promotion.at_queues import OutOfOffice
 from celery_ext.journal.promotion.office import Office
 from celery_ext.journal.store import JournaledStore
-from celery_ext.journal.table import Row
+from celery_ext.journal.table import MOST_BYTES, Row
 
 logger = get_logger(__name__)
 
-#: Rows that are read and marked at once.
+#: Most rows that are read and marked at once; of large ones come fewer.
 PAGE = 4000
 #: How long the guard keeps a row that was pushed and then vanished from the journal, for who is about to claim it, ms.
 VANISHED_MS = 86_400_000.0
@@ -92,7 +92,7 @@ class Rounds:
         begun_ms = store.now_ms()
         before_ms = begun_ms + store.options.journal_lead * 1000
         rows = store.journal.promotable(before_ms, PAGE)
-        if len(rows) < PAGE:
+        if len(rows) < PAGE and sum(len(row.body) for row in rows) < MOST_BYTES:
             words, pushed = self._push_page(rows)
             self._mark(pushed)
         else:

@@ -6,15 +6,30 @@ from hashlib import blake2b
 from math import inf
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    LargeBinary,
+    and_,
+    bindparam,
+    delete,
+    func,
+    literal,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy import literal_column as raw
 
 from celery_ext.journal.table.database import schema
 from celery_ext.journal.table.database.statements import next_numbers, upsert
 from celery_ext.journal.table.hours import HourKey, note
 from celery_ext.journal.table.rows import WAITING, Addition, Row
+from kombu_delayq.message.pages import pages
 
 _messages = schema.messages
+#: About the most bytes of bodies that are read at once. A promoter has three such pages in hand.
+MOST_BYTES = 8_000_000
 _row = [_messages.c[name] for name in Row._fields]
 
 
@@ -48,9 +63,19 @@ def rows_where(connection: Connection, where: Sequence[ColumnElement[bool]], cou
     return list(map(_row_of, connection.execute(found if count is None else found.limit(count)).all()))
 
 
-def delete_where(connection: Connection, *where: ColumnElement[bool]) -> list[Row]:
-    """Deletes rows. Returns them in the order of their due times."""
-    gone = [_row_of(row) for row in connection.execute(delete(_messages).where(*where).returning(*_row))]
+def fitting(connection: Connection, order: Sequence[Any], where: Sequence[ColumnElement[bool]], count: int) -> int:
+    """Returns how many of the first rows in an order, at most ``count``, have about ``MOST_BYTES`` in their bodies.
+
+    The size of a body is known without reading it. One row counts in any case.
+    """
+    sizes = select(func.length(_messages.c.body)).where(*where).order_by(*order).limit(count)
+    return len(next(pages(connection.scalars(sizes), count, MOST_BYTES, int), []))
+
+
+def delete_where(connection: Connection, *where: ColumnElement[bool], bodies: bool = True) -> list[Row]:
+    """Deletes rows. Returns them in the order of their due times; without their bodies, if nobody wants them."""
+    row = _row if bodies else [*_row[:-1], literal(b"", LargeBinary)]
+    gone = [_row_of(found) for found in connection.execute(delete(_messages).where(*where).returning(*row))]
     changes = Counter[HourKey]()
     changes.subtract(HourKey.of(row.queue, row.state, row.due_ms) for row in gone)
     note(connection, changes)

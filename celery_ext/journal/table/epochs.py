@@ -208,7 +208,8 @@ class Epochs:
         def work(connection: Connection) -> int:
             left = count
             for where in _left(connection, retention_ms):
-                left -= len(delete_where(connection, _messages.c.seq.in_(some_of(where, count=left))))
+                gone = delete_where(connection, _messages.c.seq.in_(some_of(where, count=left)), bodies=False)
+                left -= len(gone)
                 if left <= 0:
                     return count
             return count - left

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from celery_ext.journal.table.access import (
     between,
     delete_where,
+    fitting,
     in_state,
     insert_new,
     lock_where,
@@ -188,12 +189,12 @@ class Messages:
         def work(connection: Connection) -> Purged:
             of_queue = _messages.c.queue == queue
             waiting = some_of(schema.is_waiting, of_queue, count=count)
-            gone = delete_where(connection, _messages.c.seq.in_(waiting))
+            gone = delete_where(connection, _messages.c.seq.in_(waiting), bodies=False)
             offered = 0
             for epoch in range(1, epoch_in(connection) + 1):
                 left = count - len(gone) - offered
                 some = some_of(of_epoch(epoch), of_queue, count=left)
-                offered += len(delete_where(connection, _messages.c.seq.in_(some))) if left else 0
+                offered += len(delete_where(connection, _messages.c.seq.in_(some), bodies=False)) if left else 0
             return Purged([row.seq for row in gone], offered)
 
         return self._database.write(work)
@@ -201,9 +202,14 @@ class Messages:
     # Messages are promoted.
 
     def promotable(self, before_ms: float, count: int, after: tuple[float, int] | None = None) -> list[Row]:
-        """Returns the waiting rows of all queues that are due before a time, in the order of their due times."""
+        """Returns waiting rows of all queues that are due before a time, in the order of their due times.
+
+        They are at most ``count``, and fewer if their bodies are large. If there is a row, one comes.
+        """
+        order, due = (_messages.c.due_ms, _messages.c.seq), [schema.is_waiting, *between(-inf, before_ms, after)]
         with self._database.reading() as connection:
-            return rows_where(connection, [schema.is_waiting, *between(-inf, before_ms, after)], count)
+            fits = fitting(connection, order, due, count)
+            return rows_where(connection, due, fits) if fits else []
 
     def mark(self, seqs: Collection[int], epoch: int | None = None) -> set[int]:
         """Notes that Redis was given rows. Returns the numbers of those that were waiting until now.

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, text, update
 from sqlalchemy import literal_column as raw
 
-from celery_ext.journal.table.access import delete_where
+from celery_ext.journal.table.access import delete_where, fitting
 from celery_ext.journal.table.database import schema
 from celery_ext.journal.table.database.statements import GAP, among, is_postgres, number_from
 from celery_ext.journal.table.facts import facts_in, set_fact
@@ -156,9 +156,11 @@ def _states_of(journal: Journal, seqs: list[int]) -> dict[int, int]:
 
 
 def _page(journal: Journal, after: int, until: int) -> list[dict[str, Any]]:
-    found = select(_messages).where(_messages.c.seq > after, _messages.c.seq <= until).order_by(_messages.c.seq)
+    where = [_messages.c.seq > after, _messages.c.seq <= until]
+    found = select(_messages).where(*where).order_by(_messages.c.seq)
     with journal.reading() as connection:
-        return [dict(row) for row in connection.execute(found.limit(PAGE)).mappings()]
+        fits = fitting(connection, [_messages.c.seq], where, PAGE)
+        return [dict(row) for row in connection.execute(found.limit(fits)).mappings()]
 
 
 def _copy_facts(source: Journal, target: Journal) -> None:

@@ -55,6 +55,25 @@ def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pyt
         assert in_redis(store, f"q{queue}") == [f"i{n:02}" for n in range(60) if n % 3 == queue]
 
 
+def test_a_page_of_large_rows_has_few_of_them(make_journaled: MakeJournaled) -> None:
+    """Rows are read by about 8 MB at once, however many are due; a larger one comes by itself."""
+    store = make_journaled()
+    due_ms, sizes = clock_ms(store.client) + 60_000, [3, 3, 3, 3, 9, 1, 1]
+    for n, size in enumerate(sizes):
+        store.journal.add([addition(f"i{n}", due_ms + n)._replace(body=b"%d" % n * size * 1_000_000)])
+    read, promotable = list[list[str]](), store.journal.promotable
+
+    def noted(*args: object) -> list[Row]:
+        found = promotable(*args)  # type: ignore[arg-type]
+        read.append([row.id for row in found])
+        return found
+
+    store.journal.promotable = noted  # type: ignore[method-assign,assignment]
+    assert Promoter(store).beat().round().promoted == len(sizes)
+    assert read == [["i0", "i1", "i2"], ["i3", "i4"], ["i5", "i6"], []]
+    assert store.redis_alone.queues.size("q") == len(sizes)
+
+
 @not_by_queue
 def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journaled: MakeJournaled) -> None:
     """A caller that takes a row out after the round has read it wins, and after the push Redis decides."""
