@@ -13,6 +13,7 @@ from celery_ext.journal.promotion.at_queues import OutOfOffice
 from celery_ext.journal.promotion.office import Office
 from celery_ext.journal.store import JournaledStore
 from celery_ext.journal.table import MOST_BYTES, Row
+from kombu_delayq.errors import InvalidQueueName
 
 logger = get_logger(__name__)
 
@@ -24,6 +25,9 @@ VANISHED_MS = 86_400_000.0
 CLAIMED_MS = 60_000.0
 #: How often old entries leave the guard, in s.
 PRUNE_S = 10.0
+
+#: Errors that one queue alone has.
+_OF_QUEUE = (NoPermissionError, InvalidQueueName)
 
 #: Number of words by ``promoted``, ``pushed`` and ``claimed``.
 Words = Counter[str]
@@ -143,12 +147,13 @@ class Rounds:
 
     def _push(self, queue: str, rows: Sequence[Row]) -> dict[int, str]:
         try:
+            self._store.keys.check_queue(queue)
             if self._office.enter(queue):
                 rows = self._store.journal.rows([row.seq for row in rows])
             journal_id, term = self._store.journal.id, self._office.term
             found = self._store.promotion.promote(journal_id, term, [row.for_redis for row in rows])
-        except ResponseError as error:
-            if not isinstance(error, NoPermissionError) and "WRONGTYPE" not in str(error):
+        except (ResponseError, InvalidQueueName) as error:
+            if not isinstance(error, _OF_QUEUE) and "WRONGTYPE" not in str(error):
                 raise
             if queue not in self._stuck:  # the rows of other queues go on
                 self._stuck.add(queue)

@@ -97,8 +97,10 @@ class Tiers:
             cutoff_ms: Due time after which messages are far, where the caller has decided so already.
 
         Raises:
+            InvalidQueueName: Redis has no place for the queue's keys, so its rows would never be promoted.
             JournalUnavailable: The database does not answer, or cannot write. It may have the rows.
         """
+        self._client.keys.check_queue(queue)
         keys: Iterable[Hashable] = [page] if page else _keys_of(offers)
         cutoff_ms = self.cutoff_ms(keys) if cutoff_ms is None else cutoff_ms
         if page is not None:  # its sender may confirm it later

@@ -10,9 +10,10 @@ from celery_ext.journal import JournaledStore
 from celery_ext.journal.promotion.at_queues import AtQueues, OutOfOffice
 from celery_ext.journal.state import state_of
 from celery_ext.journal.upkeep import check
+from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
-from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, restored
+from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, offer, restored
 from tests.support.slots import need_slots
 from tests.support.store.plain_names import client_of
 
@@ -179,3 +180,22 @@ def test_a_row_that_is_cancelled_before_its_queue_is_taken(store: JournaledStore
     assert promoter.round().promoted == 1
     assert in_redis(store, "a") == ["a2"]
     assert not store.client.exists(store.keys.journal_guard("a"))
+
+
+def test_a_queue_without_a_slot_of_its_own_stops_no_other(
+    store: JournaledStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A far message for a name that a cluster refuses is refused; rows of a plain server stay, and the log says so."""
+    far = offer("refused", store.now_ms() + 9 * DAY_MS)
+    with pytest.raises(InvalidQueueName):
+        store.delivery.offer("a}b", far)
+    assert store.journal.get(["refused"], None) == []
+    given(store, "a}b", "stays")
+    given(store, "c", "comes")
+    promoter = Promoter(store)
+    for promoted in (1, 0):
+        assert promoter.beat().round().promoted == promoted
+    assert in_redis(store, "c") == ["comes"]
+    assert [row.id for row in store.journal.get(["stays"])] == ["stays"]
+    assert caplog.text.count("rows of queue 'a}b' stay in the journal: the queue 'a}b' cannot be used in Redis") == 1
+    Promoter(store).beat().round()
