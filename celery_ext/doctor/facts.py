@@ -10,9 +10,9 @@ import celery
 import kombu
 import redis
 from kombu.transport import redis as stock
-from kombu.utils.url import maybe_sanitize_url
 
 import kombu_delayq
+from celery_ext.connection import journal_shown
 
 #: Field of a worker's reply to ``inspect stats`` that has the facts.
 FIELD = "delayq"
@@ -54,7 +54,7 @@ def options_of(channel: Any) -> dict[str, Any]:
     ours = channel.options
     found = {name: getattr(ours, name) if hasattr(ours, name) else getattr(channel, name) for name in _NAMES}
     found["hash_slots"] = channel.has_slots
-    found["journal_url"] = ours.journal_url and maybe_sanitize_url(ours.journal_url)
+    found["journal_url"] = ours.journal_url and journal_shown(ours.journal_url)
     return _plain(found)
 
 

@@ -12,7 +12,15 @@ from sqlalchemy.exc import DBAPIError
 
 from celery_ext.journal.table.database import versions
 from celery_ext.journal.table.database.away import CALL_S, PATIENT_S, DatabaseAway, asking, left_s, within
-from celery_ext.journal.table.database.engines import DURABLE, SQLITE_WAIT_S, WRITES, connect, engine_of, parse_url
+from celery_ext.journal.table.database.engines import (
+    DURABLE,
+    SQLITE_WAIT_S,
+    WRITES,
+    connect,
+    engine_of,
+    parse_url,
+    shown,
+)
 
 T = TypeVar("T")
 
@@ -45,7 +53,7 @@ class Database:
     @property
     def url(self) -> str:
         """The URL without its password."""
-        return self._url.render_as_string(hide_password=True)
+        return shown(self._url)
 
     @property
     def engine(self) -> Engine:

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
+from urllib.parse import quote_plus
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
@@ -33,6 +34,9 @@ WRITES, DURABLE = "delayq_writes", "delayq_durable"
 #: FULL the last transactions before may be gone, but none is torn.
 SYNCHRONOUS = {True: "PRAGMA synchronous=FULL", False: "PRAGMA synchronous=NORMAL"}
 
+#: What people read instead of a password.
+_HIDDEN = "***"
+
 _GUIDE = "use 'postgresql+psycopg://user@host/database' or 'sqlite:////absolute/path/journal.db'"
 
 
@@ -46,6 +50,13 @@ def connect(engine: Engine) -> Connection:
             if monotonic() > until:
                 raise
             sleep(POLL_S)
+
+
+def shown(url: URL) -> str:
+    """Returns a URL for people to read: without its password, also where that is a parameter."""
+    query = {name: _HIDDEN if "password" in name.lower() else value for name, value in url.query.items()}
+    text = url.set(query=query).render_as_string(hide_password=True)
+    return text.replace(quote_plus(_HIDDEN), _HIDDEN)
 
 
 def sqlite_wait() -> str:
@@ -63,18 +74,19 @@ def parse_url(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # it has the URL in it, and with it the password
         raise InvalidOptions(f"journal_url is not a URL of a database; {_GUIDE}") from None
-    shown = parsed.render_as_string(hide_password=True)
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
-        raise InvalidOptions(f"journal_url={shown!r}: the journal does not know {parsed.drivername!r}; {_GUIDE}")
+        raise InvalidOptions(
+            f"journal_url={shown(parsed)!r}: the journal does not know {parsed.drivername!r}; {_GUIDE}"
+        )
     if parsed.database in (None, "", ":memory:") or "mode" in parsed.query:
         raise InvalidOptions(
-            f"journal_url={shown!r}: each process would have a database of its own in its memory; {_GUIDE}"
+            f"journal_url={shown(parsed)!r}: each process would have a database of its own in its memory; {_GUIDE}"
         )
     folder = Path(str(parsed.database)).absolute().parent
     if not folder.is_dir():
-        raise InvalidOptions(f"journal_url={shown!r}: there is no directory {str(folder)!r}")
+        raise InvalidOptions(f"journal_url={shown(parsed)!r}: there is no directory {str(folder)!r}")
     return parsed
 
 

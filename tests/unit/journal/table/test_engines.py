@@ -25,6 +25,7 @@ from tests.support.servers.postgres import PrivatePostgres
         ("sqlite:///:memory:", "of its own in its memory"),
         ("sqlite:///file::memory:?mode=memory&uri=true", "of its own in its memory"),
         ("sqlite:////no/such/directory/journal.db", "no directory '/no/such/directory'"),
+        ("mysql://host/db?password=secret", r"password=\*\*\*'.* does not know 'mysql'"),
         ("user:secret@host/db", "not a URL of a database"),
         ("postgresql://user:secret@host:port/db", "not a URL of a database"),
     ],
@@ -41,9 +42,12 @@ def test_a_password_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "AWAY_S", 0.1)
     journal = Journal("postgresql://user:secret@127.0.0.1:1/db")
     assert journal.url == "postgresql+psycopg://user:***@127.0.0.1:1/db"
-    with pytest.raises(OperationalError) as caught:
-        journal.epoch()
-    assert "secret" not in str(caught.value)
+    as_parameter = Journal("postgresql://127.0.0.1:1/db?user=me&password=secret&sslpassword=secret")
+    assert as_parameter.url == "postgresql+psycopg://127.0.0.1:1/db?password=***&sslpassword=***&user=me"
+    for each in (journal, as_parameter):
+        with pytest.raises(OperationalError) as caught:
+            each.epoch()
+        assert "secret" not in str(caught.value)
 
 
 def test_sessions_have_limits(postgres_server: PrivatePostgres) -> None:
