@@ -40,7 +40,11 @@ class Losses:
 
     def _unnoticed(self, queue: str) -> float:
         """Returns the watermark of a queue whose loss nobody has noticed yet; infinity without a loss."""
-        is_lost = self._promotion.marker(queue) is None
-        if is_lost and self._promotion.by_queue and queue not in self._journal.marked():
-            is_lost = self._promotion.marker() is None  # a queue that is new may have no marker yet
-        return self._journal.watermarks().of(queue) if is_lost and self._journal.beat() else inf
+        beat = self._journal.beat()  # before the marker, which is never more than one behind it
+        if not beat:
+            return inf
+        marker = self._promotion.marker(queue)
+        if marker is None and self._promotion.by_queue and queue not in self._journal.marked():
+            marker = self._promotion.marker()  # a queue that is new may have no marker yet
+        is_lost = marker is None or marker.beat < beat - 1
+        return self._journal.watermarks().of(queue) if is_lost else inf

@@ -77,6 +77,23 @@ def test_an_older_state_ends_the_epoch(journaled_store: JournaledStore, caplog: 
     assert "it was set back to an older state" in caplog.text
 
 
+def test_a_cancel_after_a_loss_that_nobody_has_noticed_says_so(journaled_store: JournaledStore) -> None:
+    """Redis was set back to before a message came: its row is all there is of it, and the cancel takes that."""
+    store = journaled_store
+    due_ms = clock_ms(store.client) + HOUR_MS
+    store.delivery.offer("q", offer("before", due_ms))
+    promoter = Promoter(store).beat()
+    key = store.keys.journal(store.keys.share("q"))
+    state = store.client.hgetall(key)
+    store.delivery.offer("q", offer("since", due_ms), offer("delivered", 0.0))
+    delivered(store)
+    promoter.beat().beat().beat()
+    store.redis_alone.lookup.cancel(["q"], ["since"])
+    store.client.hset(key, mapping=state)
+    assert set(store.lookup.cancel(["q"], ["before", "since", "delivered"])) == {"before", "since"}
+    assert store.journal.get(["before", "since", "delivered"], None) == []
+
+
 def test_a_promoter_that_died_between_both_beats_is_no_loss(journaled_store: JournaledStore) -> None:
     """Whether the marker's beat is that of the journal, or the one before: the next in office finds it sound."""
     store = journaled_store
