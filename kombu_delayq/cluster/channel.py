@@ -12,6 +12,7 @@ from kombu.transport import virtual
 
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.cluster.client import ClusterClient, ClusterPool
+from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.prefixed import PrefixedClient
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.connection import demotion, pools
@@ -71,7 +72,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         """Returns a pool for a thread of its own, which serves queues of all nodes, and so waits for none for long."""
         pool = cast(ClusterPool, self.own_pool())
         pools.make_room(pool)
-        pool.hurry()
+        pool.hurry(LATE_S)
         return pool
 
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:

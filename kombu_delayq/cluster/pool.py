@@ -1,9 +1,11 @@
 """Pools of connections to the nodes of a cluster, which look like one pool."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 import redis
@@ -20,7 +22,8 @@ from kombu_delayq.connection.slots import slot_of_key
 PATIENCE_S, SHORT_PATIENCE_S = 5.0, 1.0
 #: Errors of a connection that is lost, or of a node that does not answer.
 LOST: tuple[type[Exception], ...] = (RedisConnectionError, redis.TimeoutError, OSError)
-#: How late a reply is when the cluster is asked whether its node is still the one that has the slot, in s.
+#: How late a reply is when the cluster is asked whether its node is still the one that has the slot, in s. Who has much
+#: else to do, such as a transfer worker, waits no longer.
 LATE_S = 0.5
 #: In earlier versions of redis-py only this parser knows MOVED and its like as errors of their own.
 _ClusterParser: Any = getattr(cluster, "ClusterParser", None)
@@ -41,8 +44,8 @@ class NodePools(redis.ConnectionPool):
 
     Attributes:
         patience_s: How long a command waits for a node that can run it.
-        serves_others: Whether the time counts in which a node has been away already, because a caller that waits for
-            it keeps other nodes waiting.
+        serves_others: Whether a caller that waits for a node keeps other nodes waiting. Then the time counts in which
+            a node has been away already, and a reply may not take longer than ``patience_s``, either.
     """
 
     patience_s = PATIENCE_S
@@ -75,9 +78,17 @@ class NodePools(redis.ConnectionPool):
         for pool in list(self._pools.values()):
             pool.max_connections = max(pool.max_connections, most)
 
-    def hurry(self) -> None:
+    def hurry(self, patience_s: float = SHORT_PATIENCE_S) -> None:
         """Lets no command wait for long, because queues of other nodes are served as well."""
-        self.patience_s, self.serves_others = SHORT_PATIENCE_S, True
+        self.patience_s, self.serves_others = patience_s, True
+        connect_s = self._params.get("socket_connect_timeout")
+        self._params["socket_connect_timeout"] = ASK_S if connect_s is None else min(connect_s, ASK_S)
+
+    def aside(self) -> Self:
+        """Returns the same pools of nodes, for commands that wait for no node for long."""
+        found = copy.copy(self)
+        found.patience_s, found.serves_others = LATE_S, True
+        return found
 
     def of(self, node: Node) -> redis.ConnectionPool:
         """Returns the pool of a node. It stays the same one."""
@@ -134,22 +145,26 @@ class NodePools(redis.ConnectionPool):
         self.topology.refresh(wait=False)
         raise lost
 
-    def await_reply(self, connection: Any, slot: int) -> None:
+    def await_reply(self, connection: Any, slot: int | None) -> None:
         """Waits for a reply as long as its node may bring it: a replica takes the place of a node that hangs.
 
         Args:
             connection: The connection over which a command was sent.
-            slot: The hash slot of the command's keys.
+            slot: The hash slot of the command's keys; None without a key: any other node can run the next one.
 
         Raises:
-            redis.exceptions.TimeoutError: The reply is late, and another node has the slot now.
+            redis.exceptions.TimeoutError: The reply is late, and another node has the slot now, or other nodes wait.
         """
-        node, given_s = node_of(connection), connection.socket_timeout
-        until = float("inf") if given_s is None else monotonic() + given_s
-        while not connection.can_read(LATE_S) and monotonic() < until:
-            self.topology.suspect(node)
+        node, most_s = node_of(connection), connection.socket_timeout or inf
+        if self.serves_others or slot is None:
+            most_s = min(most_s, self.patience_s, SHORT_PATIENCE_S)
+        until = monotonic() + most_s
+        while not connection.can_read(min(LATE_S, most_s)):
+            self.topology.suspect(node, late_s=min(LATE_S, most_s))
+            if monotonic() >= until:
+                raise redis.TimeoutError(f"{node} has not answered within {most_s:g} s")
             self.topology.refresh()
-            if self.topology.owner_of(slot) not in (node, None):
+            if slot is not None and self.topology.owner_of(slot) not in (node, None):
                 raise redis.TimeoutError(f"{node} does not answer, and another node has its hash slots now")
 
     def release(self, connection: Any) -> None:

@@ -23,6 +23,8 @@ _COUNTED = {
     **dict.fromkeys(["LMPOP", "ZMPOP", "SINTERCARD", "ZDIFF", "ZINTER", "ZINTERCARD", "ZUNION"], 1),
 }
 
+#: Questions that any node answers: if one is silent, another one is asked.
+OF_ANY = frozenset(["INFO", "TIME"])
 #: Commands that run on every primary.
 ON_ALL = frozenset(["FLUSHALL", "FLUSHDB", "SCRIPT LOAD", "SCRIPT FLUSH"])
 

@@ -3,7 +3,7 @@
 import os
 import random
 from collections.abc import Callable, Iterable
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -21,9 +21,10 @@ logger = get_logger(__name__)
 PAUSE_S = 0.2
 #: The cluster is asked again after so long, in s, although no command has failed.
 OLD_S = 15.0
-#: How long a node may take to name the nodes and slots, in s. A node that has not answered lately gets ``PROBE_S``, and
-#: is asked every ``PROBE_EVERY_S`` at most: it may hang and still accept connections, and the caller has other work.
-ASK_S, PROBE_S, PROBE_EVERY_S = 1.0, 0.5, 1.5
+#: How long a node may take to name the nodes and slots, in s. A node that has not answered lately is asked every
+#: ``PROBE_EVERY_S`` at most: it may hang and still accept connections. A thread of its own asks it, and the caller, who
+#: has other work, waits ``PROBED_S`` for that: a node that lives answers sooner.
+ASK_S, PROBE_EVERY_S, PROBED_S = 1.0, 1.0, 0.05
 
 
 class Node(NamedTuple):
@@ -143,10 +144,16 @@ class Topology:
             self._asking.release()
         return self.version != before
 
-    def suspect(self, node: Node, error: Exception | None = None) -> None:
-        """Notes that a node does not answer: it is asked whether it lives before it gets another command."""
+    def suspect(self, node: Node, error: Exception | None = None, *, late_s: float = 0.0) -> None:
+        """Notes that a node does not answer: it is asked whether it lives before it gets another command.
+
+        Args:
+            node: The node.
+            error: The error that it met with.
+            late_s: For how long an answer has been awaited, in s.
+        """
         if node not in self._suspects:
-            self._suspects = {**self._suspects, node: Suspicion(monotonic(), 0.0, str(error or ""))}
+            self._suspects = {**self._suspects, node: Suspicion(monotonic() - late_s, 0.0, str(error or ""))}
 
     def silence(self, *nodes: Node) -> NoNode:
         """Returns the error that some nodes, by default all, do not answer, with what one of them has met with."""
@@ -155,19 +162,21 @@ class Topology:
         return NoNode(f"{who} {'does not answer' if nodes else 'answers'}{': ' if reasons else ''}{(*reasons, '')[0]}")
 
     def may_answer(self, node: Node) -> bool:
-        """Whether a node is worth a command. Asks one that did not answer lately, but rarely."""
+        """Whether a node is worth a command. One that did not answer lately is asked now and then whether it lives."""
         suspicion = self._suspects.get(node)
         if suspicion is None:
             return True
         if monotonic() < suspicion.probe_at:
             return False
         self._suspects = {**self._suspects, node: suspicion._replace(probe_at=monotonic() + PROBE_EVERY_S)}
+        probe = Thread(target=self._probe, args=(node,), name="delayq-probe", daemon=True)
         try:
-            self._take(node, self._ask(node, PROBE_S))
-        except (RedisError, OSError):
-            return False
-        self.trust(node)
-        return True
+            probe.start()
+        except RuntimeError:  # the process ends, and gets no new thread
+            self._probe(node)
+        else:
+            probe.join(PROBED_S)
+        return node not in self._suspects
 
     def away_s(self, node: Node) -> float:
         """Returns for how long a node has not answered, in s; 0 for one that does."""
@@ -192,6 +201,15 @@ class Topology:
         """Whether a node is in the cluster, and has not been found silent."""
         suspicion = self._suspects.get(node)
         return (suspicion is None or not suspicion.probe_at) and (node in self.primaries or node in self.replicas)
+
+    def _probe(self, node: Node) -> None:
+        """Trusts a node again if it names the nodes and slots."""
+        try:
+            self._take(node, self._ask(node, ASK_S))
+        except (RedisError, OSError) as error:
+            logger.debug("the node %s does not answer yet: %s", node, error)
+        else:
+            self.trust(node)
 
     def _find(self) -> None:
         known = dict.fromkeys([*self._in_order(self.primaries), *self._in_order(self.replicas), *self._seeds])

@@ -11,7 +11,7 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseErr
 from kombu_delayq.cluster.one_key import counters_of, keys_of, with_one_key
 from kombu_delayq.cluster.patience import Patience
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
-from kombu_delayq.cluster.slots import slot_of
+from kombu_delayq.cluster.slots import OF_ANY, slot_of
 from kombu_delayq.cluster.topology import Node, NoNode
 from kombu_delayq.connection.demotion import NotPrimary
 from kombu_delayq.connection.pools import OF_USE
@@ -169,7 +169,7 @@ class Trip:
         done = 0
         first = passengers[0]
         try:
-            if first.slot is not None and first.asked is None:
+            if first.asked is None:
                 self._pool.await_reply(connection, first.slot)
             for passenger in passengers:
                 reply = self._reply(connection, passenger)
@@ -246,13 +246,19 @@ class Trip:
             self._replies[passenger.at] = error
 
     def _lose(self, connection: Any, passengers: list[Passenger], error: Exception) -> None:
-        self._fail(passengers, error)
+        self._fail([passenger for passenger in passengers if not _is_of_any(passenger)], error)
         self._pool.topology.suspect(node_of(connection), error)
+        if of_any := [passenger for passenger in passengers if _is_of_any(passenger)]:
+            self._hold(of_any, error)
         self._end(connection)
 
     def _end(self, connection: Any) -> None:
         connection.disconnect()
         self._pool.release(connection)
+
+
+def _is_of_any(passenger: Passenger) -> bool:
+    return passenger.slot is None and passenger.command[0] in OF_ANY
 
 
 def follow(pool: NodePools, error: AskError, node: Node) -> Node | None:

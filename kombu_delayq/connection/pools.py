@@ -140,6 +140,13 @@ def node_of(pool: redis.ConnectionPool, key: str) -> redis.ConnectionPool:
     return found
 
 
+def aside(pool: redis.ConnectionPool) -> redis.ConnectionPool:
+    """Returns a pool over the same connections that waits for no node of a cluster for long; any other as it is."""
+    make = getattr(pool, "aside", None)
+    found: redis.ConnectionPool = pool if make is None else make()
+    return found
+
+
 def look_again(pool: redis.ConnectionPool) -> None:
     """Asks a cluster anew which node has which keys, such as after an error of one; does nothing without a cluster."""
     refresh = getattr(pool, "refresh", None)

@@ -179,6 +179,13 @@ class StoreClient(RedisCommands):
                 found.setdefault(id(pools.node_of(self.redis.connection_pool, key)), queue)
         return list(found.values())
 
+    def aside(self) -> "StoreClient":
+        """Returns a client over the same connections that waits for no node of a cluster for long."""
+        pool = self.redis.connection_pool
+        if not pools.has_nodes(pool):
+            return self
+        return StoreClient(pools.client_of(pools.aside(pool)), self.keys, self._priority_steps, self.options)
+
     def shares(self) -> list[str]:
         """Returns all there are of ``Keys.share``: one, or in a cluster a share for each queue that has consumers."""
         if not self.keys.slots:

@@ -42,7 +42,8 @@ class Heads(StorePart):
         A queue that had no message at the last look costs one command, and no script, until it has one. But a queue of
         each node is always read by the script, for the clock of the node.
 
-        A node that does not answer holds up no queue of the others: its queues are left out.
+        A node that does not answer holds up no queue of the others: its queues are left out. If no node answers, that
+        is an error.
         """
         dues = {queue: [self._client.due(queue, one) for one in backups] for queue in queues}
         read = {*self._client.one_a_node({queue: keys[0] for queue, keys in dues.items()}), *self._had_heads}
@@ -55,8 +56,8 @@ class Heads(StorePart):
         replies, _ = self._client.run_each("heads", calls)
         errors += [reply for reply in replies if isinstance(reply, Exception)]
         refused = [error for error in errors if isinstance(error, ResponseError)]
-        if refused or (errors and len(errors) == len(empty) - len(there) + len(calls)):
-            raise (refused or errors)[0]
+        if refused:
+            raise refused[0]
         now_ms, due_ms = 0.0, dict[QueueForm, float]()
         for queue, reply in zip(asked, replies, strict=True):
             if not isinstance(reply, Exception):

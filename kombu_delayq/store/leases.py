@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoPermissionError
 
 from kombu_delayq.connection.replies import checked, time_ms
+from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.types import Head, Overseen, QueueForm, rows_of
@@ -109,14 +110,21 @@ class Leases(StorePart):
         return all(waits) and set(map(as_text, known_now)) == set(known)
 
     def head(self, forms: Sequence[QueueForm]) -> Overseen:
-        """Does for ``oversee`` what one script cannot do in a cluster; one round trip, and a script for each queue."""
+        """Does for ``oversee`` what one script cannot do in a cluster; one round trip, and a script for each queue.
+
+        A node that is away is no error as long as another one says what time it is.
+        """
         calls: list[ScriptCall] = [(self._head_keys(form), [], form.backup) for form in forms]
         replies, [(leader, _), (time, _)] = self._client.run_each("head", calls, [("GET", self._keys.lease), ("TIME",)])
-        checked((leader, time, *replies))
-        rows = zip(forms, replies, strict=True)
-        heads = {form: _head(*head) for form, (_, *head) in rows if head[0]}
-        now_ms = max([time_ms(time), *(float(reply[0]) for reply in replies)])
-        return Overseen(now_ms, leader is None, heads)
+        away = [isinstance(reply, Exception) and is_of_node(reply) for reply in (leader, *replies)]
+        checked(reply for reply, is_away in zip((leader, *replies), away, strict=True) if not is_away)
+        found = {form: reply for form, reply, is_away in zip(forms, replies, away[1:], strict=True) if not is_away}
+        if not found:
+            checked([time])
+        clocks = [] if isinstance(time, Exception) else [time_ms(time)]
+        now_ms = max([*clocks, *(float(reply[0]) for reply in found.values())])
+        heads = {form: _head(*head) for form, (_, *head) in found.items() if head[0]}
+        return Overseen(now_ms, leader is None, heads, frozenset(forms) - found.keys())
 
     def _head_keys(self, form: QueueForm) -> list[str]:
         due, limits = self._client.due(*form), self._client.options.limits_of(form.queue)

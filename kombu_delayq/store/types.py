@@ -175,11 +175,13 @@ class Overseen(NamedTuple):
         now_ms: Redis's clock, ms since the epoch.
         is_gone: Whether nobody leads, or a worker that holds a lease has lost its connections.
         heads: By queue and form of backup; without empty queues.
+        unseen: Those of the asked queues whose node does not answer.
     """
 
     now_ms: float
     is_gone: bool
     heads: dict[QueueForm, Head]
+    unseen: frozenset[QueueForm] = frozenset()
 
 
 class Memory(NamedTuple):

@@ -84,6 +84,9 @@ class Deputy:
         late_ms = grace_s * 1000 / 2
         known = self._messages.due_times.overdue(late_ms)
         seen = store.leases.oversee(list(known))
+        for form in seen.unseen:
+            self._messages.due_times.put_off(form)
+            del known[form]
         self._messages.due_times.note_look(known, seen)
         self._draining = self._abandoned.find(known, seen, late_ms, store.options.poll_interval * 1000)
         self._drain(store)

@@ -1,11 +1,13 @@
 """Transfers the messages of all queues that are due."""
 
 from collections.abc import Callable, Iterable
+from math import inf
 
 from kombu.log import get_logger
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.connection.demotion import NotPrimary
+from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.connection.text import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import QueueForm, Transferred
@@ -14,6 +16,8 @@ from kombu_delayq.transfer.limits import Limits
 
 logger = get_logger(__name__)
 
+#: After how long a queue is tried again whose node is away, in s.
+AWAY_S = 0.25
 #: Called after each transfer that moved messages, with the name of the queue and the result.
 OnTransfer = Callable[[str, Transferred], None]
 
@@ -21,7 +25,8 @@ OnTransfer = Callable[[str, Transferred], None]
 class DueMessages:
     """Knows when messages are due, and transfers them a batch of each queue at a time.
 
-    A queue that cannot be transferred, such as one with a key of another type in the way, holds up no other.
+    A queue that cannot be transferred, such as one with a key of another type in the way, holds up no other; in a
+    cluster neither does one whose node is away.
 
     Args:
         on_transfer: See ``OnTransfer``.
@@ -86,13 +91,15 @@ class DueMessages:
             self.transfer_batch(store, form)
 
     def transfer_batch(self, store: TransportStore, form: QueueForm) -> Transferred | None:
-        """Transfers one batch of a queue. Returns None if Redis refuses it; the log says so."""
+        """Transfers one batch of a queue. Returns None if Redis refuses it, or its node is away; the log says so."""
         try:
             done = self._limits.apply(store, form, store.delivery.transfer(*form))
         except NotPrimary:
             raise
-        except ResponseError as error:
-            self._put_off(form, error)
+        except (RedisError, OSError) as error:
+            if not (isinstance(error, ResponseError) or (store.keys.slots and is_of_node(error))):
+                raise
+            self._put_off(form, error, inf if isinstance(error, ResponseError) else AWAY_S)
             return None
         self._refused.discard(form)
         self._limits.report(store)
@@ -102,12 +109,12 @@ class DueMessages:
         self._report(form.queue, done)
         return done
 
-    def _put_off(self, form: QueueForm, error: ResponseError) -> None:
-        self.due_times.put_off(form)
+    def _put_off(self, form: QueueForm, error: Exception, for_s: float) -> None:
+        self.due_times.put_off(form, for_s)
         if form not in self._refused:
             self._refused.add(form)
             logger.error(
-                "delayed messages of queue %r stay where they are, tried again every poll interval: %s",
+                "delayed messages of queue %r stay where they are, and are tried again: %s",
                 *(form.queue, readable(error)),
             )
 

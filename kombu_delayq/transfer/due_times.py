@@ -86,9 +86,9 @@ class DueTimes:
         self._set(form, done.next_due_ms, done.now_ms)
         self._hold(form, done.next_due_ms if done.held_back else None)
 
-    def put_off(self, form: QueueForm) -> None:
-        """Leaves a queue out of ``due`` until the next ``update``."""
-        self._due_ms[form] = inf
+    def put_off(self, form: QueueForm, for_s: float = inf) -> None:
+        """Leaves a queue out of ``due`` for some time, at most until the next ``update``."""
+        self._due_ms[form] = self._now_ms() + 1000 * for_s
 
     def due(self) -> list[QueueForm]:
         """Returns the queues and forms whose head is due."""

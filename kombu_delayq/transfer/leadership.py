@@ -7,6 +7,7 @@ from contextlib import suppress
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
+from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
@@ -17,6 +18,8 @@ LOOKS, STANDBY_LOOKS = (1.0, 1.15), (8.0, 12.0)
 #: How long after its due time the first deputy and the second look whether a head has left, in s. The leader needs a
 #: few ms; the second deputy gives the first one time.
 FIRST_GRACE_S, SECOND_GRACE_S = 0.04, 0.08
+#: Rank of the second deputy, as in ``Lease``.
+LAST_RANK = 3
 
 
 class Leadership:
@@ -35,6 +38,7 @@ class Leadership:
         self._name = name
         self._queues = queues
         self._rank: int | None = None  # as in ``Lease``; None before the first answer
+        self._is_silent = False  # whether the node of the leases did not answer
 
     @property
     def leads(self) -> bool:
@@ -52,15 +56,38 @@ class Leadership:
         return FIRST_GRACE_S if self._rank == 2 else SECOND_GRACE_S
 
     def renew(self, store: TransportStore) -> list[str]:
-        """Takes or renews a lease, if one is free. Returns the names of all queues to look after."""
-        led = self.leads
-        lease = store.leases.lead(self._name)
+        """Takes or renews a lease, if one is free. Returns the names of all queues to look after.
+
+        In a cluster, the node of the leases may be away while others have queues. Then a worker stays what it is: if
+        another one leads as well, that costs load alone. One that does not know yet who leads is a deputy.
+        """
+        led, known = self.leads, self.registered
+        try:
+            lease = store.leases.lead(self._name)
+        except (RedisError, OSError) as error:
+            if not (store.keys.slots and is_of_node(error)):
+                raise
+            self._note_silence(error)
+            return [*known, *self._queues()]
         self._rank = lease.rank
         if self.leads != led:
             what = f"stands by for {lease.leader}" if led else "leads"
             logger.info("transfer worker %s %s", self._name, what)
         self.registered = set(lease.queues)
-        return [*lease.queues, *self._queues()]
+        self._is_silent = False
+        # It may have heard of a queue that its publisher could not register. Who finds messages there registers it.
+        return [*lease.queues, *(known - self.registered), *self._queues()]
+
+    def _note_silence(self, error: Exception) -> None:
+        """Notes that nobody can ask for a lease now."""
+        if not self._is_silent:
+            self._is_silent = True
+            logger.warning(
+                "transfer worker %s cannot ask who leads, and goes on with the %d queues that it knows: %s",
+                *(self._name, len(self.registered), error),
+            )
+        if self._rank is None:
+            self._rank = LAST_RANK
 
     def release(self, store: TransportStore) -> None:
         """Gives the lease back, if this worker holds one. If Redis does not answer, the lease ends by itself."""

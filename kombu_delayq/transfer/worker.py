@@ -12,6 +12,7 @@ from uuid import uuid4
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
+from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.wake import WakeRefused
@@ -162,20 +163,32 @@ class TransferWorker:
         self._announcements.open(store, wanted=self._leadership.holds_lease)
         self._messages.look(store, self._leadership.registered)
         self._announcements.follow(self._messages.in_list_form(store))
-        if self.leading:
-            self._messages.clear(store)
-            self._forgetting.go_on(store, self._leadership.registered, self._announcements)
-            self._renaming.go_on(store, self._leadership.registered)
-            self._resuming.go_on(store, self._leadership.registered)
-        else:
-            self._renaming.stop()
-            self._resuming.stop()
-        self._reclaiming.go_on(store, leads=self.leading)
+        for chore in (self._tidy, self._reclaim):
+            try:
+                chore(store)
+            except (RedisError, OSError) as error:
+                if not (store.keys.slots and is_of_node(error)):
+                    raise
+                logger.debug("a node is away, and some work waits for it: %s", error)
         self._backoff.succeeded()
         try:
             self._deliver(store, until)
         except WakeRefused as error:
             self._announcements.narrow(error)
+
+    def _tidy(self, store: TransportStore) -> None:
+        """Does what the leader does beside the delivery."""
+        if not self.leading:
+            self._renaming.stop()
+            self._resuming.stop()
+            return
+        self._messages.clear(store)
+        self._forgetting.go_on(store, self._leadership.registered, self._announcements)
+        self._renaming.go_on(store, self._leadership.registered)
+        self._resuming.go_on(store, self._leadership.registered)
+
+    def _reclaim(self, store: TransportStore) -> None:
+        self._reclaiming.go_on(store, leads=self.leading)
 
     def _deliver(self, store: TransportStore, until: float) -> None:
         registered = self._leadership.registered

@@ -132,7 +132,7 @@ class BulkJobs(FarJobs):
 
     def enqueued(self, queue: str, replies: Sequence[Any]) -> Enqueued:
         """Returns the result that is in the replies to ``enqueue_commands`` for a queue."""
-        word, *numbers = replies[1]
+        word, *numbers = replies[len(replies) // 2]
         if numbers and numbers[-1] in (b"first", "first"):
             self._registry.confirm(queue)
         return _enqueued(as_text(word), numbers)

@@ -8,10 +8,13 @@ from math import inf
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from redis.exceptions import RedisError
+
 from kombu_delayq.connection.replies import checked, time_ms
+from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.consuming.taking import PAGE
 from kombu_delayq.store.consuming.types import LENT, Beat, ConsumerLease, Held
 from kombu_delayq.store.keys.naming import glob_escaped
@@ -56,6 +59,10 @@ class Consumers(StorePart):
     A consumer has one lease for all its queues. In a cluster it has one for each, in the queue's slot. So most methods
     are for one share: a queue stands for itself and all others that share its keys (see ``Keys.share``).
     """
+
+    def __init__(self, client: StoreClient) -> None:
+        super().__init__(client)
+        self._known_shares: list[str] = []
 
     def shares(self) -> list[str]:
         """Returns all shares: one, or in a cluster one for each queue that has or had consumers."""
@@ -161,9 +168,15 @@ class Consumers(StorePart):
     def ended(self) -> Ended:
         """Finds consumers whose lease has ended, the first thousand of a share at most.
 
-        One round trip where there are none; in a cluster one more, and to each node.
+        One round trip where there are none; in a cluster one more, and to each node. While the node that knows the
+        shares is away, those count that were found last.
         """
-        now_ms, rows = self._rows(999)
+        try:
+            self._known_shares = self.shares()
+        except (RedisError, OSError) as error:
+            if not (self._known_shares and is_of_node(error)):
+                raise
+        now_ms, rows = self._rows(999, self._known_shares)
         known = {share: found for share, found in rows.items() if not isinstance(found, Exception)}
         failed = {share: found for share, found in rows.items() if isinstance(found, Exception)}
         late = {share: [row for row in found if row[1] <= now_ms] for share, found in known.items()}
