@@ -40,7 +40,7 @@ _NAMES: dict[str, list[object]] = {
     **{key: [""] for key in ("unacked", "unacked_index", "consumers", "consumed")},
     "stream": ["clicks"],
     "sender": ["5f0e5c7e", "orders"],
-    "answer": ["9b74c989"],
+    **{key: ["9b74c989"] for key in ("answer", "shared_run", "shared_run_words")},
     "arrived": ["orders", "5f0e5c7e"],
     "urgent": ["orders", "hash"],
     "landing": ["orders", 0, "web1:4711:5f0e5c7e"],

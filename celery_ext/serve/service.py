@@ -1,6 +1,6 @@
 """What a handler works with: the broker and the settings of its server."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from starlette.requests import Request
 
@@ -17,12 +17,15 @@ class Serve:
     Attributes:
         broker: Its broker.
         settings: What it may do and show.
-        runs: Its bulk actions.
     """
 
     broker: ServeBroker
     settings: ServeSettings
-    runs: BulkRuns = field(default_factory=BulkRuns)
+
+    @property
+    def runs(self) -> BulkRuns:
+        """Its bulk actions."""
+        return self.broker.part(BulkRuns)
 
     @property
     def store(self) -> OperatorStore:

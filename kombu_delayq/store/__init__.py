@@ -34,6 +34,7 @@ from kombu_delayq.store.viewing.figures import Figures
 from kombu_delayq.store.viewing.nodes import Nodes
 from kombu_delayq.store.viewing.scan import Scan
 from kombu_delayq.store.viewing.servers import Servers
+from kombu_delayq.store.viewing.shared_runs import SharedRuns
 
 OLDEST_REDIS = (6, 2)
 
@@ -128,6 +129,7 @@ class OperatorStore(WaitingStore, Protocol):
     nodes: Nodes
     servers: Servers
     answers: Answers
+    shared_runs: SharedRuns
 
 
 class SparkStore(WaitingStore, Protocol):
@@ -167,6 +169,7 @@ class DelayStore(Store):
         servers: Looks at the servers themselves: memory, disk, clock.
         audit: Notes who did what.
         answers: Keeps the first answers to requests of the HTTP API.
+        shared_runs: Lets several processes of a server see and steer each other's bulk actions.
     """
 
     def __init__(
@@ -199,3 +202,4 @@ class DelayStore(Store):
         self.servers = Servers(shared)
         self.audit = Audit(shared)
         self.answers = Answers(shared)
+        self.shared_runs = SharedRuns(shared)

@@ -1,14 +1,24 @@
-"""Actions on all tasks that a filter matched at a moment: counted first, then done in the background, and stoppable."""
+"""Actions on all tasks that a filter matched at a moment: counted first, then done in the background, and stoppable.
+
+The process that has counted the tasks does the work. The other processes of a server see it, and speak to it, by way of
+Redis.
+"""
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from secrets import token_urlsafe
 from threading import Event, Lock, Thread
 from time import monotonic
 
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
 from celery_ext.connection import database_errors
+from celery_ext.serve.actions import bulk_view
+from celery_ext.serve.actions.bulk_view import BUSY, UNFINISHED, WRITE_S, RunView, Word
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
 from celery_ext.waiting import revoke, snapshot
@@ -27,23 +37,22 @@ MOST_BUSY, MOST_KEPT = 4, 50
 KEEP_S = 3600.0
 #: For how long ``BulkRuns.count`` waits for the number, in s, so that the answer has it already.
 WAIT_S = 1.0
+#: How often a process looks for words of others to its runs, in s.
+LISTEN_S = 0.25
 
 _NOTHING = Progress(0, 0)
-
-#: ``counting``, ``counted`` (it waits for the word), ``running``, ``stopped``, ``done`` or ``failed``.
-BUSY = frozenset({"counting", "running"})
 
 
 @dataclass
 class BulkRun:
-    """An action on all tasks that a filter matched.
+    """An action on all tasks that a filter matched, in the process that does it.
 
     Attributes:
         selection: The filter.
         action: What is done to each task.
         who: Name of the caller who began it; nobody else sees it.
         id: Its name.
-        state: Where it is.
+        state: Where it is, as in ``RunView``.
         looked: How far the counting is.
         matched: The tasks; None until they are counted.
         work: The work; None until it begins.
@@ -61,35 +70,58 @@ class BulkRun:
     error: str = ""
     _stop: Event = field(default_factory=Event)
     _touched: float = field(default_factory=monotonic)
+    #: What other processes see of it, and when this was last tried to be written; the first is None if that failed.
+    _written: RunView | None = None
+    _tried: float = -inf
 
     @property
-    def count(self) -> int | None:
-        """How many tasks the filter matched; None until they are counted."""
-        return None if self.matched is None else len(self.matched)
-
-    @property
-    def done(self) -> int:
-        """How many tasks have an outcome."""
-        return self.work.done if self.work else 0
-
-    @property
-    def outcomes(self) -> dict[str, int]:
-        """How many tasks each outcome had so far."""
-        return {str(word): count for word, count in dict(self.work.outcomes).items()} if self.work else {}
-
-    def stop(self) -> None:
-        """Ends it after the call of Redis that is under way. What is done stays done."""
-        self._stop.set()
+    def view(self) -> RunView:
+        """How it is."""
+        state, chosen, work, matched = self.state, self.selection, self.work, self.matched
+        return RunView(
+            id=self.id,
+            who=self.who,
+            action=self.action,
+            queues=chosen.queues,
+            from_ms=chosen.from_ms,
+            to_ms=chosen.to_ms,
+            task=chosen.task,
+            q=chosen.q,
+            state=state,
+            count=None if matched is None else len(matched),
+            as_of_ms=None if matched is None else matched.as_of_ms,
+            looked=self.looked.looked,
+            to_look=self.looked.of,
+            has_begun=work is not None,
+            done=work.done if work else 0,
+            outcomes={str(word): count for word, count in dict(work.outcomes).items()} if work else {},
+            error=self.error,
+        )
 
 
 class BulkRuns:
-    """The runs of a server. They live in its memory: a server that ends stops them where they are."""
+    """The runs of a server. A process that ends stops its own where they are.
 
-    def __init__(self) -> None:
+    Args:
+        broker: The broker of the server.
+    """
+
+    def __init__(self, broker: ServeBroker) -> None:
+        self._broker = broker
+        self._closed = Event()
         self._runs: dict[str, BulkRun] = {}
         self._lock = Lock()
+        self._listener: Thread | None = None
 
-    def count(self, broker: ServeBroker, who: str, selection: Selection, action: Action) -> BulkRun:
+    def close(self) -> None:
+        """Stops all runs."""
+        self._closed.set()
+        for run in list(self._runs.values()):
+            run._stop.set()
+        if listener := self._listener:
+            listener.join()
+
+    def count(self, who: str, selection: Selection, action: Action) -> RunView:
         """Begins a run: counts the tasks, and notes which they are.
 
         Raises:
@@ -97,41 +129,70 @@ class BulkRuns:
         """
         run = BulkRun(selection, action, who)
         with self._lock:
-            self._tidy()
-            if sum(other.state in BUSY for other in self._runs.values()) >= MOST_BUSY:
-                raise Problem(429, f"{MOST_BUSY} bulk actions are under way; wait until one is done, or stop one")
+            self._tidy(MOST_KEPT - 1)
+            self._check_room()
             self._runs[run.id] = run
-        self._spawn(run, partial(_count, broker, run)).join(WAIT_S)
-        return run
+        self._spawn(run, partial(_count, self._broker, run)).join(WAIT_S)
+        _write(self._broker, run)
+        self._listen()
+        return run.view
 
-    def get(self, run_id: str, who: str) -> BulkRun:
+    def get(self, run_id: str, who: str) -> RunView:
         """Returns a run of a caller.
 
         Raises:
             Problem: 404, there is none.
         """
-        run = self._runs.get(run_id)
-        if run is None or run.who != who:
+        if run := self._runs.get(run_id):
+            run._touched = monotonic()
+        found = run.view if run else bulk_view.read(self._broker.store, run_id)
+        if found is None or found.who != who:
             raise Problem(404, "there is no such bulk action here: an hour after its end it is forgotten")
-        run._touched = monotonic()
-        return run
+        return found
 
-    def start(self, broker: ServeBroker, run: BulkRun, confirmed: int) -> None:
+    def start(self, found: RunView, confirmed: int) -> RunView:
         """Lets a run do its work, if the caller has read the number of its tasks.
 
         Raises:
-            Problem: 409, the run is not waiting for this, or the number is another.
+            Problem: 409, the run is not waiting for this, or the number is another; 429, too many runs are under way.
         """
+        if found.state != "counted":
+            raise _not_counted(found.state)
+        return self._tell(found, Word("start", confirmed))
+
+    def stop(self, found: RunView) -> RunView:
+        """Ends a run after the call of Redis that is under way. What is done stays done."""
+        return self._tell(found, Word("stop")) if found.state in UNFINISHED else found
+
+    def _tell(self, found: RunView, word: Word) -> RunView:
+        run = self._runs.get(found.id)
+        if run is None:
+            return bulk_view.tell(self._broker.store, found, word)
+        self._follow(run, word)
+        return run.view
+
+    def _follow(self, run: BulkRun, word: Word) -> None:
+        run._touched = monotonic()
+        if word.what == "start":
+            self._start(run, word.confirmed)
+        else:
+            run._stop.set()
+        _write(self._broker, run)
+
+    def _start(self, run: BulkRun, confirmed: int) -> None:
         with self._lock:
             if run.state != "counted" or run.matched is None:
-                raise Problem(409, f"this bulk action is {run.state}, so it cannot be started")
+                raise _not_counted(run.state)
             if confirmed != len(run.matched):
                 raise Problem(409, f"it has {len(run.matched):,} tasks, not {confirmed:,}", "not-confirmed")
-            if sum(other.state in BUSY for other in self._runs.values()) >= MOST_BUSY:
-                raise Problem(429, f"{MOST_BUSY} bulk actions are under way; wait until one is done, or stop one")
+            self._check_room()
             run.work = Bulk(run.matched, run.action)
             run.state = "running"
-        self._spawn(run, partial(_run, broker, run))
+        self._spawn(run, partial(_run, self._broker, run))
+
+    def _check_room(self) -> None:
+        if sum(other.state in BUSY for other in self._runs.values()) >= MOST_BUSY:
+            raise Problem(429, f"{MOST_BUSY} bulk actions are under way; wait until one is done, or stop one")
 
     def _spawn(self, run: BulkRun, work: Callable[[], None]) -> Thread:
         def guarded() -> None:
@@ -148,11 +209,68 @@ class BulkRuns:
         thread.start()
         return thread
 
-    def _tidy(self) -> None:
+    def _listen(self) -> None:
+        """Lets a thread write the states of the runs and follow the words of other processes, while there are any."""
+        with self._lock:
+            if self._listener is None:
+                self._listener = Thread(target=self._keep_listening, name="bulk-listener", daemon=True)
+                self._listener.start()
+
+    def _keep_listening(self) -> None:
+        while not self._closed.is_set():
+            with self._lock:
+                self._tidy(MOST_KEPT)
+                runs = [run for run in self._runs.values() if not _is_written(run)]
+                if not runs:
+                    self._listener = None
+                    return
+            for run in runs:
+                self._listen_for(run)
+            self._closed.wait(LISTEN_S)
+
+    def _listen_for(self, run: BulkRun) -> None:
+        try:
+            for word_id, word in bulk_view.words(self._broker.store, run.id).items():
+                problem: Problem | None = None
+                try:
+                    self._follow(run, word)
+                except Problem as refused:
+                    problem = refused
+                bulk_view.reply(self._broker.store, run.id, word_id, problem)
+        except Exception as error:  # this thread goes on: Redis may answer the next time
+            logger.debug("words to bulk action %s are not heard: %s", run.id, error)
+        _write(self._broker, run)
+
+    def _tidy(self, most: int) -> None:
         idle = sorted((run for run in self._runs.values() if run.state not in BUSY), key=lambda run: run._touched)
         for run in idle:
-            if monotonic() - run._touched > KEEP_S or len(self._runs) >= MOST_KEPT:
+            if monotonic() - run._touched > KEEP_S or len(self._runs) > most:
                 del self._runs[run.id]
+
+
+def _not_counted(state: str) -> Problem:
+    return Problem(409, f"this bulk action is {state}, so it cannot be started")
+
+
+def _is_written(run: BulkRun) -> bool:
+    """Whether a run has come to its end, and the other processes can see that."""
+    return run._written is not None and run._written.state not in UNFINISHED
+
+
+def _write(broker: ServeBroker, run: BulkRun) -> None:
+    """Lets other processes see a run, if it has changed or was last written long ago."""
+    view, is_first = run.view, run._tried == -inf
+    if run._written in (view, None) and monotonic() - run._tried < WRITE_S:
+        return
+    could_be_seen, run._tried = is_first or run._written is not None, monotonic()
+    try:
+        bulk_view.write(broker.store, view)
+    except (RedisError, OSError, OperationalError) as error:
+        run._written = None
+        if could_be_seen:
+            logger.warning("other processes of the server do not see bulk action %s: %s", run.id, error)
+    else:
+        run._written = view
 
 
 def _count(broker: ServeBroker, run: BulkRun) -> None:

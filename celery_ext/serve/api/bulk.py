@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.actions.bulk_actions import BulkRun
+from celery_ext.serve.actions.bulk_view import RunView
 from celery_ext.serve.api.exchange import answer, body_of, invalid_field, iso, with_body
 from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.api.models.letters import BulkAnswer
@@ -61,7 +61,7 @@ def count_bulk(request: Request, wanted: BulkRequest) -> Response:
         doing = BulkAction(_WORDS[wanted.action], due_ms=due_ms)
     except ValueError as error:
         raise invalid_field("$.eta", str(error)) from None
-    run = serve.runs.count(serve.broker, caller.name, selection, doing)
+    run = serve.runs.count(caller.name, selection, doing)
     return answer(_shown(run), 201, {"Location": f"{request.scope.get('root_path', '')}/v1/bulk/{run.id}"})
 
 
@@ -71,8 +71,7 @@ async def start_bulk(request: Request) -> Response:
 
     def start() -> Response:
         serve, run = serve_of(request), _run_of(request)
-        serve.runs.start(serve.broker, run, wanted.confirm)
-        return answer(_shown(run))
+        return answer(_shown(serve.runs.start(run, wanted.confirm)))
 
     async def work(attempt: Attempt) -> Response:
         return await run_in_threadpool(start)
@@ -87,9 +86,8 @@ def show_bulk(request: Request) -> Response:
 
 def stop_bulk(request: Request) -> Response:
     """Stops a bulk action after the call of Redis that is under way."""
-    run = _run_of(request)
-    run.stop()
-    return answer(_shown(run))
+    serve, run = serve_of(request), _run_of(request)
+    return answer(_shown(serve.runs.stop(run)))
 
 
 def _check_tasks(caller: Caller, action: Action, chosen: Filter) -> None:
@@ -100,28 +98,28 @@ def _check_tasks(caller: Caller, action: Action, chosen: Filter) -> None:
     caller.check(action, task=chosen.task)
 
 
-def _run_of(request: Request) -> BulkRun:
+def _run_of(request: Request) -> RunView:
     """Returns a bulk action of the caller, who must still be allowed to do it."""
-    caller = caller_of(request)
-    run = serve_of(request).runs.get(request.path_params["id"], caller.name)
+    serve, caller = serve_of(request), caller_of(request)
+    run = serve.runs.get(request.path_params["id"], caller.name)
     caller.check(_ACTIONS[_name_of(run)])
     return run
 
 
-def _name_of(run: BulkRun) -> _Name:
+def _name_of(run: RunView) -> _Name:
     return "run" if run.action.name == "run_now" else run.action.name
 
 
-def _shown(run: BulkRun) -> BulkAnswer:
+def _shown(run: RunView) -> BulkAnswer:
     shown = BulkAnswer(
         id=run.id,
         action=_name_of(run),
         state=run.state,  # type: ignore[arg-type]  # one of its words
         matched=run.count,
-        as_of=None if run.matched is None else iso(run.matched.as_of_ms),
-        looked=run.looked.looked,
+        as_of=None if run.as_of_ms is None else iso(run.as_of_ms),
+        looked=run.looked,
         done=run.done,
-        of=run.looked.of if run.count is None else run.count,
+        of=run.to_look if run.count is None else run.count,
         outcomes=run.outcomes,
     )
     if run.error:

@@ -242,6 +242,14 @@ class Keys(Naming):
         """HASH with a TTL: a request of the HTTP API with an idempotency key, and the first answer to it."""
         return f"{self.prefix}delayq:answer:{key}"
 
+    def shared_run(self, run: str) -> str:
+        """HASH with a TTL: state of a bulk action of ``delayq serve``, for the other processes of the server."""
+        return f"{self.prefix}delayq:bulk:{run}"
+
+    def shared_run_words(self, run: str) -> str:
+        """HASH with a TTL: what other processes of the server tell a bulk action, and the replies."""
+        return f"{self.shared_run(run)}:words"
+
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
         return self._of_all(f"replaying:{queue}")

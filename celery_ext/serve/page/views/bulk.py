@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.actions.bulk_actions import BUSY, BulkRun
+from celery_ext.serve.actions.bulk_view import BUSY, RunView
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.rendering import BOUND, Note, Page, render
 from celery_ext.serve.page.views.changes import new_due_ms
@@ -86,7 +86,7 @@ def start(request: Request) -> Response:
         return _page(request, run, [Note("bad", "Nothing changed: type the number of the tasks.")], 422)
     serve = serve_of(request)
     try:
-        serve.runs.start(serve.broker, run, int(typed))
+        serve.runs.start(run, int(typed))
     except Problem as problem:
         if problem.kind != "not-confirmed":
             raise
@@ -96,8 +96,8 @@ def start(request: Request) -> Response:
 
 def stop(request: Request) -> Response:
     """Stops a bulk action."""
-    run = _run_of(request)
-    run.stop()
+    serve, run = serve_of(request), _run_of(request)
+    serve.runs.stop(run)
     return RedirectResponse(f"../{run.id}", 303)
 
 
@@ -113,7 +113,7 @@ def _count(request: Request, action: str) -> Response:
     if wanted.q and serve.settings.hide_arguments:
         raise Problem(422, "arguments are hidden on this server, so they cannot be searched", "not-possible")
     _check(caller, _ACTIONS[action], wanted)
-    run = serve.runs.count(serve.broker, caller.name, wanted.selection, doing)
+    run = serve.runs.count(caller.name, wanted.selection, doing)
     return RedirectResponse(f"./{run.id}", 303)
 
 
@@ -126,24 +126,23 @@ def _check(caller: Caller, action: Action, wanted: Filter) -> None:
     caller.check(action, queue=wanted.queue, task=wanted.task)
 
 
-def _run_of(request: Request) -> BulkRun:
+def _run_of(request: Request) -> RunView:
     serve, caller = serve_of(request), caller_of(request)
     run = serve.runs.get(request.path_params["id"], caller.name)
     caller.check(_ACTIONS[run.action.name], queue=_queue_of(run))
     return run
 
 
-def _queue_of(run: BulkRun) -> str:
-    return (run.selection.queues or ("",))[0]
+def _queue_of(run: RunView) -> str:
+    return (run.queues or ("",))[0]
 
 
-def _page(request: Request, run: BulkRun, notes: list[Note], status: int = 200) -> Response:
+def _page(request: Request, run: RunView, notes: list[Note], status: int = 200) -> Response:
     page = Page(request, "overview", notes)
     page.now_ms = now_ms = serve_of(request).store.now_ms()
-    verb, queue, selection = _VERBS[run.action.name], _queue_of(run), run.selection
-    wanted = Filter(queue, selection.from_ms, selection.to_ms, selection.task or "", selection.q or "")
+    verb, queue = _VERBS[run.action.name], _queue_of(run)
+    wanted = Filter(queue, run.from_ms, run.to_ms, run.task or "", run.q or "")
     to = f" to {(iso_of(run.action.due_ms) or '')[:19].replace('T', ' ')} UTC" if run.action.due_ms else ""
-    running = run.work is not None
     view = JobView(
         run.id,
         f"{verb} tasks of “{queue}”{' now' if verb == 'Run' else to}",
@@ -155,9 +154,9 @@ def _page(request: Request, run: BulkRun, notes: list[Note], status: int = 200) 
         run.state in BUSY,
         run.count,
         wanted.in_words,
-        moment(run.matched.as_of_ms, now_ms) if run.matched else None,
-        (run.count or 0) if running else run.looked.of if run.state == "counting" else 0,
-        run.done if running else run.looked.looked,
+        moment(run.as_of_ms, now_ms) if run.as_of_ms else None,
+        (run.count or 0) if run.has_begun else run.to_look if run.state == "counting" else 0,
+        run.done if run.has_begun else run.looked,
         [(_OUTCOMES.get(word, word), count) for word, count in run.outcomes.items()],
         run.error,
     )

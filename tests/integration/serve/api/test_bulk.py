@@ -113,3 +113,39 @@ def test_all_queues_are_all_of_the_caller(make_api: MakeApi) -> None:
     api = make_api(caller=Caller("queue", frozenset(Action), ("q1",)))
     job = api.post("/v1/bulk", json={"action": "cancel", "filter": {}}).json()
     assert job["matched"] == 3
+
+
+def test_any_process_of_a_server_knows_a_bulk_action(make_api: MakeApi, client: redis.Redis) -> None:
+    """Of several processes one counts; every other one shows, starts and stops what that one does."""
+    first, second = make_api(), make_api()
+    fill(first, 20)
+    job = first.post("/v1/bulk", json={"action": "cancel", "filter": {"queue": "q1"}}).json()
+    assert second.get(f"/v1/bulk/{job['id']}").json() == job
+    wrong = second.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 9})
+    assert (wrong.status_code, wrong.json()["type"].rpartition(":")[2]) == (409, "not-confirmed")
+    started = second.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 10})
+    assert (started.status_code, started.json()["state"] in ("running", "done")) == (200, True), started.text
+    done = ended(second, job["id"])
+    assert (done["state"], done["outcomes"], client.zcard("delayq:{q1}:due")) == ("done", {"cancelled": 10}, 0)
+    assert ended(first, job["id"]) == done
+    assert second.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 10}).status_code == 409
+    stopped = first.post("/v1/bulk", json={"action": "cancel", "filter": {"queue": "q0"}}).json()
+    assert second.post(f"/v1/bulk/{stopped['id']}:stop").status_code == 200
+    first.post(f"/v1/bulk/{stopped['id']}:start", json={"confirm": 10})
+    assert ended(second, stopped["id"])["state"] == "stopped"
+    assert client.zcard("delayq:{q0}:due") == 10
+    other = make_api(caller=Caller("other", frozenset(Action)))
+    assert other.get(f"/v1/bulk/{job['id']}").status_code == 404
+
+
+def test_a_bulk_action_ends_with_its_process(make_api: MakeApi, client: redis.Redis) -> None:
+    """What a process had that is gone is shown as failed by the others, and cannot be started."""
+    api = make_api()
+    fill(api, 4)
+    job = api.post("/v1/bulk", json={"action": "cancel", "filter": {}}).json()
+    key = f"delayq:bulk:{job['id']}"
+    client.copy(key, f"{key}-of-nobody")
+    client.pexpire(f"{key}-of-nobody", 3_000_000)
+    gone = api.get(f"/v1/bulk/{job['id']}-of-nobody").json()
+    assert (gone["state"], "is gone" in gone["error"]) == ("failed", True)
+    assert api.post(f"/v1/bulk/{job['id']}-of-nobody:start", json={"confirm": 4}).status_code == 409
