@@ -13,6 +13,7 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.completing import offer
 from celery_ext.cli.options import read_ids
 from celery_ext.cli.stderr import print_stderr
+from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.options import Options
 from kombu_delayq.store import OperatorStore
@@ -108,27 +109,33 @@ def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
 
 
 def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Sequence[str]) -> list[str]:
-    """Returns the queues of dead letters that are known, and names the others on stderr.
+    """Returns those that are queues of dead letters, and names the others on stderr.
 
-    A queue is known while it holds messages, or when the app or the transfer workers know it.
+    A queue is one if dead letters were put into it, as Redis knows, or if the app names it. The messages of any other
+    queue are tasks that workers run. An empty queue is known when the app or the transfer workers know it.
     """
-    known = set(store.queues.names())
+    letters, known = letters_of.queues(store), set(store.queues.names())
     if broker.app is not None:
-        known.update(broker.app.amqp.queues, named_by(broker.app))
+        named = named_by(broker.app)
+        letters, known = letters.union(named), known.union(named, broker.app.amqp.queues)
     queues = []
     for name in names:
-        if name in known or _holds_some(store, name):
+        held = _count(store, name)
+        if held is None or name in (letters if held else known):
             queues.append(name)
+        elif held:
+            why = "no dead letter was put into it, and no task of the app names it"
+            print_stderr(f"queue {name!r} is no queue of dead letters: {why}")
         else:
             print_stderr(f"queue {name!r} holds no dead letters, and is not known")
     return queues
 
 
-def _holds_some(store: OperatorStore, queue: str) -> bool:
+def _count(store: OperatorStore, queue: str) -> int | None:
     try:
-        return any(store.letters.lists(queue).values())
+        return sum(store.letters.lists(queue).values())
     except ResponseError:  # a key has another type; the command will name it
-        return True
+        return None
 
 
 def named_by(app: Celery) -> list[str]:

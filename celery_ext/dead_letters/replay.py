@@ -17,6 +17,11 @@ PAGE, PAGE_BYTES = 100, 1_000_000
 Decide = Callable[[DeadLetter], Letter]
 
 
+def queues(store: OperatorStore) -> set[str]:
+    """Returns the queues of dead letters that Redis and the options know. All other queues hold tasks."""
+    return {*store.figures.dead_letter_queues(), store.options.delivery_limit_queue}
+
+
 def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
     """Yields all dead letters of a queue, as ``browse`` does. Nobody else can replay or drop them meanwhile."""
     with store.letters.replaying(queue) as hold:

@@ -1,5 +1,6 @@
 """Errors as problem details, RFC 9457."""
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -49,7 +50,11 @@ class Problem(Exception):
 
     def response(self) -> Response:
         """Returns the answer."""
-        return Response(msgspec.json.encode(self.as_dict()), self.status, self.headers, MEDIA_TYPE)
+        try:
+            body = msgspec.json.encode(self.as_dict())
+        except UnicodeEncodeError:  # a name in the path was no UTF-8, and the problem repeats it
+            body = json.dumps(self.as_dict()).encode()
+        return Response(body, self.status, self.headers, MEDIA_TYPE)
 
 
 def bad_request(detail: str, kind: str = "bad-request", **extra: Any) -> Problem:

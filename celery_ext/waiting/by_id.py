@@ -26,6 +26,8 @@ Outcome = Literal["cancelled", "chain_ended", "rescheduled", "transferred", "not
 
 #: How many ids go into one call, so that Redis stays responsive.
 IDS_A_CALL = 200
+#: How often ``cancel_only`` looks for messages that another client has changed meanwhile.
+TRIES = 3
 #: How many messages of a queue are read in one call.
 PAGE = 100
 
@@ -36,6 +38,14 @@ def get(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Wai
     for part in _parts(ids):
         found = store.lookup.get(queues, part)
         yield from ((task_id, found.get(task_id, [])) for task_id in part)
+
+
+#: Says which of the messages of an id are meant.
+Only = Callable[[Waiting], bool]
+
+
+def _any(message: Waiting) -> bool:
+    return True
 
 
 class Cancelled(NamedTuple):
@@ -85,6 +95,40 @@ def cancel(
         yield from (Cancelled(task_id, found.get(task_id, []), task_id in chains) for task_id in part)
 
 
+def cancel_only(store: WaitingStore, ids: Iterable[str], only: Only) -> Iterator[Cancelled]:
+    """Removes those waiting messages of some ids that are meant, and leaves others of the same ids alone.
+
+    A step of a delay chain that is removed ends its chain. A chain of which no step waits is not ended: nobody knows
+    whether it is meant.
+
+    Raises:
+        AnswerLost: Redis did not answer. All known removals have been yielded before.
+    """
+    for task_id, messages in get(store, ids):
+        removed: list[Waiting] = []
+        left = [message for message in messages if only(message)]
+        for _ in range(TRIES):
+            removed += _discarded(store, task_id, left)
+            [(_, messages)] = get(store, [task_id])
+            left = [message for message in messages if only(message)]
+            if not left:
+                break
+        yield Cancelled(task_id, removed)
+
+
+def _discarded(store: WaitingStore, task_id: str, messages: Iterable[Waiting]) -> list[Waiting]:
+    """Removes messages of an id that are still as they were read. Returns these."""
+    by_queue: defaultdict[str, list[Waiting]] = defaultdict(list)
+    for message in messages:
+        by_queue[message.queue].append(message)
+    removed: list[Waiting] = []
+    for queue, found in by_queue.items():
+        with naming_ids("cancelled", [task_id]):
+            words = store.lookup.discard(queue, [(one, task_id if is_step(one) else "") for one in found])
+        removed += [one for one, word in zip(found, words, strict=True) if word == "cancelled"]
+    return removed
+
+
 def _remove(
     store: WaitingStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]], job: str
 ) -> None:
@@ -106,31 +150,39 @@ def _remove(
             full = list(dict.fromkeys([*full, *mixed]))
 
 
-def reschedule(store: WaitingStore, ids: Iterable[str], due_ms: float) -> Iterator[tuple[str, Outcome]]:
+def reschedule(
+    store: WaitingStore, ids: Iterable[str], due_ms: float, only: Only = _any
+) -> Iterator[tuple[str, Outcome]]:
     """Changes when tasks are due. If the new time is past, transfers the tasks at once.
 
     Args:
         store: The broker's store.
         ids: Task ids.
         due_ms: New due time, ms since the epoch.
+        only: Says which of the messages of an id are meant.
 
     Raises:
         DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
         AnswerLost: Redis did not answer while it transferred tasks whose new time is past.
     """
     store.options.check_delay((due_ms - store.now_ms()) / 1000)
-    return _change(store, ids, due_ms, due_ms, partial(move, store))
+    return _change(store, ids, due_ms, due_ms, partial(move, store), only)
 
 
-def run_now(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
+def run_now(store: WaitingStore, ids: Iterable[str], only: Only = _any) -> Iterator[tuple[str, Outcome]]:
     """Transfers tasks to their queues before they are due.
 
     They have no eta then: a worker whose clock is behind that of Redis would hold them until it.
 
+    Args:
+        store: The broker's store.
+        ids: Task ids.
+        only: Says which of the messages of an id are meant.
+
     Raises:
         AnswerLost: Redis did not answer.
     """
-    return _change(store, ids, store.now_ms(), None, partial(push, store))
+    return _change(store, ids, store.now_ms(), None, partial(push, store), only)
 
 
 def move(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
@@ -195,6 +247,7 @@ def _change(
     due_ms: float,
     eta_ms: float | None,
     change: Callable[[str, list[Change]], list[str]],
+    only: Only,
 ) -> Iterator[tuple[str, Outcome]]:
     queues = store.queues.names()
     for part in _parts(ids):
@@ -202,7 +255,11 @@ def _change(
         left: Sequence[str] = part
         missed: set[tuple[str, str]] = set()
         while left:  # once more for messages that another client has just changed or moved to the other form of backup
-            left = _change_once(store.lookup.get(queues, left), due_ms, eta_ms, change, outcomes, missed)
+            found = {
+                task_id: [message for message in messages if only(message)]
+                for task_id, messages in store.lookup.get(queues, left).items()
+            }
+            left = _change_once(found, due_ms, eta_ms, change, outcomes, missed)
         yield from ((task_id, outcomes.get(task_id, "not_delayed")) for task_id in part)
 
 

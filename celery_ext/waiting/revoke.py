@@ -32,6 +32,7 @@ def cancel(
     ids: Iterable[str],
     app: "Celery | None",
     dispatcher: Callable[[], Any] = lambda: None,
+    only: by_id.Only | None = None,
 ) -> Iterator[Cancelled]:
     """Removes waiting tasks, ends the delay chains whose step runs just now, and announces the removed tasks.
 
@@ -40,6 +41,7 @@ def cancel(
         ids: Task ids.
         app: The app whose result backend knows the tasks; None to announce nothing.
         dispatcher: Returns the event dispatcher of the worker that cancels; if it returns None, no event is sent.
+        only: Says which of the messages of an id are meant; None for all, and for chains of which no step waits.
 
     Yields:
         What became of each id, after it is announced.
@@ -53,7 +55,10 @@ def cancel(
         failure: Exception | None = None
         try:
             with open_store() as store:
-                removed.extend(by_id.cancel(store, part, chains_in_use=chains_in_use))
+                if only is None:
+                    removed.extend(by_id.cancel(store, part, chains_in_use=chains_in_use))
+                else:
+                    removed.extend(by_id.cancel_only(store, part, only))
         except Exception as error:
             failure = error  # messages that were removed before the error have to be announced
         # The store is closed by now: an announcement may continue a chord, which takes a connection from the same pool.

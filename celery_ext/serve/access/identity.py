@@ -8,9 +8,12 @@ from functools import partial
 
 from starlette.requests import Request
 
+from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.spreading.rows import Spreads
+from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.store.types import Waiting
 
 
 class Action(StrEnum):
@@ -76,6 +79,20 @@ class Caller:
             raise unauthorized("this needs a token: send it as `Authorization: Bearer dq_…`, or log in on the page")
         if not self.may(action, queue=queue, task=task):
             raise Problem(403, f"{self.name} may not {action}{_on(queue, task)}", "not-allowed", action=str(action))
+
+    def mine(self, action: Action) -> Callable[[Waiting], bool]:
+        """Returns a function that says of a waiting message whether the caller may do something to it."""
+
+        def may(message: Waiting) -> bool:
+            task = DelayedTask(message)
+            return self.may(action, queue=task.queue, task=task.name or "")
+
+        return may
+
+    def may_return(self, letter: DeadLetter) -> bool:
+        """Whether the caller may send a dead letter back: it may act on the queue from which the letter came."""
+        to = letter.routing_key if not letter.exchange else None
+        return "*" in self.queues or (to is not None and self.may(Action.REPLAY, queue=to))
 
     def queues_of(self, names: Iterable[str]) -> list[str]:
         """Returns those queues on which the caller may act, in the same order."""

@@ -7,11 +7,18 @@ from datetime import datetime
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.problems import Problem
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.upkeep.dead_letters import Letter
 
 #: Chooses dead letters.
 Choose = Callable[[DeadLetter], bool]
+
+
+def check(store: OperatorStore, queue: str, more: tuple[str, ...] = ()) -> None:
+    """Raises a problem, 404, for a queue that is none of dead letters: its messages are tasks that workers run."""
+    if queue not in {*letters_of.queues(store), *more}:
+        raise Problem(404, f"no dead letters were put into {queue!r}: it is no queue of dead letters", "unknown-queue")
 
 
 def queues(store: OperatorStore, more: tuple[str, ...] = ()) -> dict[str, int]:

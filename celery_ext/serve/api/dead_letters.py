@@ -49,6 +49,7 @@ def list_letters(request: Request) -> Response:
     """Answers with a page of the dead letters of a queue."""
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(Action.READ, queue=queue)
+    letters.check(serve.store, queue, serve.settings.dead_letters)
     wanted = query_of(request, PageQuery)
     skip = _skip(wanted.cursor)
     found = letters.page(serve.store, queue, skip, wanted.limit)
@@ -61,12 +62,7 @@ def list_letters(request: Request) -> Response:
 @with_body(LettersRequest)
 def replay_letters(request: Request, wanted: LettersRequest) -> Response:
     """Sends dead letters back to the queues from which they came."""
-
-    def may_go(caller: Caller, letter: Letter) -> bool:
-        to = letter.routing_key if not letter.exchange else None
-        return "*" in caller.queues or (to is not None and caller.may(Action.REPLAY, queue=to))
-
-    return _changed(request, wanted, Action.REPLAY, letters.replay, may_go)
+    return _changed(request, wanted, Action.REPLAY, letters.replay, Caller.may_return)
 
 
 @with_body(LettersRequest)
@@ -86,6 +82,7 @@ def _changed(
     caller.check(action, queue=queue)
     if (wanted.ids is None) is not wanted.all:
         raise invalid_field("$", 'give either ids, or "all": true')
+    letters.check(serve.store, queue, serve.settings.dead_letters)
     ids = frozenset(wanted.ids or ())
     met = set[str]()
 

@@ -54,7 +54,8 @@ def letter(identity: str, task: str = "proj.record", **reason: Any) -> bytes:
 
 
 def bury(raw_client: redis.Redis, *letters: bytes, key: str = DEAD) -> None:
-    """Puts messages into the list, the first one first."""
+    """Puts messages into the list, the first one first, and notes the queue as one of dead letters."""
+    raw_client.sadd("delayq:dead_letters", DEAD)
     for n in range(0, len(letters), 1000):
         raw_client.lpush(key, *letters[n : n + 1000])
 
@@ -170,6 +171,16 @@ def test_a_queue_that_is_not_known_is_said(broker: PrivateRedis, raw_client: red
     assert len(lines(broker, "dead-letters", "replay", DEAD, "nosuch", "--id", "a", code=1)) == 1
     assert len(lines(broker, "dead-letters", "drop", DEAD, "nosuch", "--all", "--yes", code=1)) == 1
     assert ids(raw_client, DEAD) == []
+
+
+def test_tasks_of_an_ordinary_queue_are_no_dead_letters(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Of a queue into which nobody put dead letters nothing is listed, replayed or dropped: exit code 1."""
+    bury(raw_client, letter("a"))
+    bury(raw_client, *(letter(f"task-{n}", reason=None) for n in range(5)), key="orders")
+    for command in (["list"], ["replay", "--all"], ["replay", "--all", "--to-queue", "x"], ["drop", "--all", "--yes"]):
+        result = run(broker, "dead-letters", command[0], "orders", *command[1:], code=1)
+        assert (result.stdout, "'orders' is no queue of dead letters" in result.stderr) == ("", True), result.stderr
+    assert raw_client.llen("orders") == 5
 
 
 def test_a_queue_that_the_app_names_may_be_empty(proj: Proj) -> None:

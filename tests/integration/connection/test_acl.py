@@ -104,6 +104,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     ready = store.client.llen("celery")
     run(users, "caretaker", "repair", "--yes")
     assert store.client.llen("celery") == ready + 2
+    store.queues.note_dead_letters("undelivered")
     store.close()
     if backup == "list":
         for form in ("hash", "list"):

@@ -49,10 +49,11 @@ def show_task(request: Request) -> Response:
 
 def cancel_task(request: Request) -> Response:
     """Cancels a task, and ends its delay chain."""
-    serve, task_id = serve_of(request), request.path_params["id"]
-    if not _found(request, Action.CANCEL) and not caller_of(request).unlimited:
+    serve, caller, task_id = serve_of(request), caller_of(request), request.path_params["id"]
+    if not _found(request, Action.CANCEL) and not caller.unlimited:
         raise not_delayed(task_id)  # a chain whose step runs now belongs to nobody knows which queue
-    [cancelled] = revoke.cancel(lambda: nullcontext(serve.store), [task_id], serve.broker.app)
+    only = None if caller.unlimited else caller.mine(Action.CANCEL)
+    [cancelled] = revoke.cancel(lambda: nullcontext(serve.store), [task_id], serve.broker.app, only=only)
     return _done(request, "cancel", cancelled.outcome, max(len(cancelled.messages), 1))
 
 
@@ -65,7 +66,7 @@ def reschedule_task(request: Request, wanted: DueRequest) -> Response:
     after_ms = (wanted.countdown or 0) * 1000
     due_ms = ms_of(wanted.eta) if wanted.eta is not None else serve.store.now_ms() + after_ms
     _found(request, Action.RESCHEDULE)
-    [(_, word)] = by_id.reschedule(serve.store, [task_id], due_ms)
+    [(_, word)] = by_id.reschedule(serve.store, [task_id], due_ms, caller_of(request).mine(Action.RESCHEDULE))
     return _done(request, "reschedule", word, due_ms=due_ms)
 
 
@@ -80,7 +81,8 @@ async def run_task(request: Request) -> Response:
 
 def _run(request: Request) -> Response:
     _found(request, Action.RUN)
-    [(_, word)] = by_id.run_now(serve_of(request).store, [request.path_params["id"]])
+    only = caller_of(request).mine(Action.RUN)
+    [(_, word)] = by_id.run_now(serve_of(request).store, [request.path_params["id"]], only)
     return _done(request, "run", word)
 
 
@@ -91,20 +93,21 @@ def not_delayed(task_id: str) -> Problem:
 
 
 def _found(request: Request, action: Action) -> list[DelayedTask]:
-    """Returns the waiting tasks of an id.
+    """Returns the waiting tasks of an id to which the caller may do this, the next due first.
+
+    Those that it may not even see do not exist for it.
 
     Raises:
-        Problem: The caller may not do this to one of them: 403, or 404 if it may not even see it.
+        Problem: 403: the caller may only see them.
     """
     caller, task_id = caller_of(request), request.path_params["id"]
     [(_, messages)] = by_id.get(serve_of(request).store, [task_id])
-    found = [DelayedTask(message) for message in messages]
-    for task in found:
-        queue, name = task.queue, task.name or ""
-        if not caller.may(action, queue=queue, task=name) and not caller.may(Action.READ, queue=queue, task=name):
-            raise not_delayed(task_id)
-        caller.check(action, queue=queue, task=name)
-    return found
+    messages.sort(key=lambda message: message.due_ms)
+    found = list(filter(caller.mine(action), messages))
+    if not found:
+        for seen in map(DelayedTask, filter(caller.mine(Action.READ), messages)):
+            caller.check(action, queue=seen.queue, task=seen.name or "")
+    return list(map(DelayedTask, found))
 
 
 def _done(request: Request, action: str, word: by_id.Outcome, count: int = 1, due_ms: float | None = None) -> Response:

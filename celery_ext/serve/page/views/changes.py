@@ -15,7 +15,6 @@ from celery_ext.serve.page.views.task import task_page
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import by_id, revoke
-from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import DelayTooLong
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store import OperatorStore
@@ -24,15 +23,16 @@ from kombu_delayq.store import OperatorStore
 def run(request: Request) -> Response:
     """Sends a task to its queue now."""
     store, task_id, _ = _begin(request, Action.RUN)
-    [(_, outcome)] = by_id.run_now(store, [task_id])
+    [(_, outcome)] = by_id.run_now(store, [task_id], caller_of(request).mine(Action.RUN))
     return _end(request, "run", task_id, outcome)
 
 
 def cancel(request: Request) -> Response:
     """Cancels a task."""
     store, task_id, _ = _begin(request, Action.CANCEL)
-    app = serve_of(request).broker.app
-    [cancelled] = revoke.cancel(lambda: nullcontext(store), [task_id], app)
+    app, caller = serve_of(request).broker.app, caller_of(request)
+    only = None if caller.unlimited else caller.mine(Action.CANCEL)
+    [cancelled] = revoke.cancel(lambda: nullcontext(store), [task_id], app, only=only)
     return _end(request, "cancel", task_id, cancelled.outcome)
 
 
@@ -41,7 +41,7 @@ def reschedule(request: Request) -> Response:
     store, task_id, form = _begin(request, Action.RESCHEDULE)
     try:
         due_ms = new_due_ms(store, form)
-        [(_, outcome)] = by_id.reschedule(store, [task_id], due_ms)
+        [(_, outcome)] = by_id.reschedule(store, [task_id], due_ms, caller_of(request).mine(Action.RESCHEDULE))
     except (ValueError, DelayTooLong) as error:
         text = str(error)
         return task_page(request, task_id, [Note("bad", f"Not rescheduled: {text}.".replace("..", "."))], 422)
@@ -72,14 +72,13 @@ def _begin(request: Request, action: Action) -> tuple[OperatorStore, str, dict[s
     if not task_id:
         raise bad_request("the form names no task")
     [(_, messages)] = by_id.get(store, [task_id])
-    tasks = [DelayedTask(message) for message in messages]
-    if not all(caller.may(action, queue=task.queue, task=task.name or "") for task in tasks):
-        if not all(caller.may(Action.READ, queue=task.queue, task=task.name or "") for task in tasks):
-            raise Problem(404, "this task does not wait")  # for this caller it does not
-        raise Problem(403, f"{caller.name} may not {action} this task", "not-allowed")
-    if not tasks and not (caller.may(action) and caller.unlimited):
-        # A step of its delay chain may run, of a queue and a task that nobody knows here.
-        raise Problem(404, "this task does not wait")
+    if not any(map(caller.mine(action), messages)):
+        if any(map(caller.mine(Action.READ), messages)):
+            raise Problem(403, f"{caller.name} may not {action} this task", "not-allowed")
+        if messages or not (caller.may(action) and caller.unlimited):
+            # For this caller it does not wait. A step of its delay chain may run, of a queue and a task that nobody
+            # knows here.
+            raise Problem(404, "this task does not wait")
     return store, task_id, form
 
 

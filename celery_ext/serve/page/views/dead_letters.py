@@ -14,7 +14,7 @@ from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.links import Links
 from celery_ext.serve.page.rendering import BOUND, Note, Page, path_of, render
 from celery_ext.serve.page.views.forms import form_of
-from celery_ext.serve.problems import Problem, bad_request
+from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.times import ms_of
 
@@ -74,6 +74,7 @@ def drop(request: Request) -> Response:
 def _page(request: Request, queue: str, notes: list[Note], status: int = 200) -> Response:
     serve, caller, page = serve_of(request), caller_of(request), Page(request, "dead-letters", notes)
     caller.check(Action.READ, queue=queue)
+    letters_of.check(serve.store, queue, serve.settings.dead_letters)
     page.now_ms, count = serve.store.now_ms(), letters_of.count(serve.store, queue)
     skip = _skip(request.query_params)
     found = letters_of.page(serve.store, queue, skip, ROWS)
@@ -107,8 +108,7 @@ def _change(request: Request, action: Action) -> Response:
     form, ids = dict(fields), {value for name, value in fields if name == "id"}
     queue = form.get("queue", "")
     caller.check(action, queue=queue)
-    if queue not in letters_of.queues(serve.store, serve.settings.dead_letters):
-        raise Problem(404, "there is no such queue of dead letters")
+    letters_of.check(serve.store, queue, serve.settings.dead_letters)
     every = "all" in form
     if every and (wrong := _unconfirmed(form, letters_of.count(serve.store, queue))):
         return _page(request, queue, [Note("bad", wrong)], 422)
@@ -116,7 +116,9 @@ def _change(request: Request, action: Action) -> Response:
         return _page(request, queue, [Note("warn", "Nothing changed: no letter is ticked.")], 422)
 
     def chosen(letter: DeadLetter) -> bool:
-        return (every or letter.id in ids) and caller.may(action, task=letter.name or "")
+        may = caller.may(action, task=letter.name or "")
+        may = may and (action is not Action.REPLAY or caller.may_return(letter))
+        return (every or letter.id in ids) and may
 
     act = letters_of.replay if action is Action.REPLAY else letters_of.drop
     done = act(serve.broker, queue, chosen)

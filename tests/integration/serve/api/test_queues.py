@@ -147,3 +147,28 @@ def test_hidden_arguments_are_hidden_in_dead_letters(make_api: MakeApi, redis_se
     text = api.get("/v1/dead-letters/dead%2Fletters").text
     assert "hush" not in text
     assert '"args"' not in text
+
+
+def test_tasks_of_an_ordinary_queue_are_no_dead_letters(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """Nobody lists, replays or drops the tasks of a queue into which no dead letters were put, over API and page."""
+    api, client = make_api(), redis_server.client()
+    api.post("/v1/tasks:batch", json={"tasks": [REMIND] * 5})
+    for verb in ("replay", "drop"):
+        answer = api.post(f"/v1/dead-letters/celery:{verb}", json={"all": True})
+        assert (answer.status_code, "no queue of dead letters" in answer.json()["detail"]) == (404, True)
+        form = {"queue": "celery", "all": "1", "confirm": "5"}
+        assert api.post(f"/do/{verb}", data=form).status_code == 404
+    for path in ("/v1/dead-letters/celery", "/dead-letters/celery"):
+        assert api.get(path).status_code == 404
+    assert client.llen("celery") == 5
+
+
+def test_a_page_replays_letters_to_queues_of_the_caller_only(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """From the page, too, a caller sends letters back to its own queues, and leaves those of others where they are."""
+    api = make_api(caller=Caller("limited", frozenset(Action), ("dead/letters", "mine")))
+    bury_some(redis_server, "one", queue="mine")
+    bury_some(redis_server, "two", queue="other")
+    form = {"queue": "dead/letters", "all": "1", "confirm": "2"}
+    answer = api.post("/do/replay", data=form, follow_redirects=False)
+    client = redis_server.client()
+    assert (answer.status_code, client.llen("mine"), client.llen("other")) == (303, 1, 0)

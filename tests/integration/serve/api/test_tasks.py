@@ -1,15 +1,18 @@
 """``/v1/tasks``: waiting tasks are found, listed, searched for and changed over HTTP."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+import redis
 from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
+from celery_ext.serve.application import routes
 from tests.integration.serve.api.conftest import MakeApi
 
 DUE = datetime(2040, 1, 2, 3, 4, 5, 678000, UTC)
@@ -210,3 +213,35 @@ def test_a_caller_sees_and_changes_its_own_tasks(make_api: MakeApi, redis_server
     assert limited.delete("/v1/tasks/unknown").status_code == 404
     assert redis_server.client().exists("delayq:cancelled") == 0
     assert limited.delete("/v1/tasks/mine").json()["outcome"] == "cancelled"
+
+
+def test_a_task_of_another_queue_with_the_same_id_does_not_exist_for_a_caller(
+    make_api: MakeApi, client: redis.Redis
+) -> None:
+    """A caller of one queue sees and changes its own task of an id, and nothing of one in another queue."""
+    owner = make_api()
+    for queue in ("theirs", "mine"):
+        for task_id in ("shown", "moved", "run", "cancelled"):
+            sent = {"task": f"{queue}.task", "id": task_id, "queue": queue, "countdown": 600}
+            assert owner.post("/v1/tasks", json=sent).status_code == 201
+    mine = make_api(caller=Caller("mine", frozenset(Action), ("mine",)))
+    before = client.dump("delayq:{theirs}:due")
+    assert mine.get("/v1/tasks/shown").json()["task"] == "mine.task"
+    assert mine.patch("/v1/tasks/moved", json={"countdown": 60}).json()["outcome"] == "rescheduled"
+    assert mine.post("/v1/tasks/run:run").json()["outcome"] == "transferred"
+    assert mine.delete("/v1/tasks/cancelled").json()["outcome"] == "cancelled"
+    assert mine.delete("/v1/tasks/cancelled").status_code == 404
+    assert client.zcard("delayq:{mine}:due") == 2
+    assert client.dump("delayq:{theirs}:due") == before
+
+
+def test_names_that_are_no_text_are_not_found(make_api: MakeApi) -> None:
+    """Bytes in a path that are no UTF-8 name nothing, and are no failure of the server: each route says so."""
+    api = make_api()
+    for method, path in {(route.method, route.path) for route in routes() if "{" in route.path}:
+        asked = re.sub(r"\{[^}]*\}", "%ff", path)
+        answer = api.request(method, asked, json={} if path.startswith("/v1") else None)
+        assert answer.status_code < 500, (method, asked, answer.text)
+    for method, path in (("GET", "/v1/tasks/%ff"), ("DELETE", "/v1/tasks/%ff"), ("GET", "/v1/queues/%ff")):
+        answer = api.request(method, path)
+        assert (answer.status_code, answer.json()["status"]) == (404, 404), answer.text
