@@ -102,8 +102,8 @@ class Broker:
         """Connects to the broker, in one try. The caller closes the store; nothing else stays connected.
 
         Raises:
-            InvalidSparkOption: The environment variable is not set, or its URL cannot be parsed; or the packages for
-                the journal are missing.
+            InvalidSparkOption: The environment variable is not set, or its URL cannot be parsed or leads to no Redis; a
+                transport option is wrong; or the packages for the journal are missing.
             BrokerUnavailable: The broker does not answer.
         """
         url = self._url()
@@ -120,10 +120,12 @@ class Broker:
             with Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls) as connection:
                 store = open_store(connection, pool=DelayedChannel.own_pool)
             store.client.ping()
-        except DelayqError:
+        except InvalidSparkOption:
             raise
         except (RedisError, OSError, KombuError) as error:
             raise BrokerUnavailable(f"the broker {shown} cannot be used: {error}") from None
+        except DelayqError as error:  # the URL, or transport options
+            raise InvalidSparkOption(str(error)) from None
         except _UNREADABLE as error:
             raise InvalidSparkOption(f"the broker {shown} cannot be used: {error}") from None
         return store

@@ -1,7 +1,7 @@
 """The data source ``celery``, as Spark knows it."""
 
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource
@@ -54,6 +54,17 @@ class CeleryDataSource(DataSource):
         columns = arrow_schema(schema)
         far = None if options.far is None else FarReader(FarTier.of(options.far), columns)
         return WaitingReader(_broker_to_read(options), WaitingSelection.of(options), options, columns, far)
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802 Spark's name
+        """Refuses ``readStream``.
+
+        Raises:
+            InvalidSparkOption: Always.
+        """
+        raise InvalidSparkOption(
+            "the data source celery has no readStream: what waits is no stream of events. Read it with "
+            "spark.read.format('celery'), each time anew"
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Checks everything that is known before the first row, and returns the writer of a DataFrame.

@@ -13,7 +13,7 @@ from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import BrokerOptions
-from kombu_delayq.errors import quoted
+from kombu_delayq.errors import InvalidDelayLevel, quoted
 
 #: Names of the settings.
 SETTINGS = (
@@ -53,8 +53,8 @@ class AppSettings:
             name: As for ``celery -A``; None for no app.
 
         Raises:
-            InvalidSparkOption: There is no such app, or it has settings that executors cannot get.
-            InvalidDelayLevel: Its setting ``delayq_levels`` is not a table of delay levels.
+            InvalidSparkOption: There is no such app, it has settings that executors cannot get, or its setting
+                ``delayq_levels`` is not a table of delay levels.
         """
         if name is None:
             return cls()
@@ -65,14 +65,13 @@ class AppSettings:
         if not isinstance(app, Celery):
             raise InvalidSparkOption(f"celery_app={quoted(name)} is not a Celery app")
         _check_queues(app)
-        levels = app.conf.get("delayq_levels")
         return cls(
             _conf_of(app),
             {task.name: _options_of(task) for task in app.tasks.values() if not task.name.startswith("celery.")},
             app.conf.broker_write_url or app.conf.broker_url,
             dict(app.conf.broker_transport_options or {}),
             app.conf.broker_use_ssl or None,
-            str(DelayLevels.parse(levels)) if levels else None,
+            _levels_of(app),
         )
 
     def broker_of(self, options: BrokerOptions) -> Broker:
@@ -109,6 +108,14 @@ def _conf_of(app: Celery) -> dict[str, Any]:
     for setting, value in conf.items():
         _check_picklable(setting, value)
     return conf
+
+
+def _levels_of(app: Celery) -> str | None:
+    try:
+        levels = app.conf.get("delayq_levels")
+        return str(DelayLevels.parse(levels)) if levels else None
+    except InvalidDelayLevel as error:
+        raise InvalidSparkOption(f"the app's setting delayq_levels: {error}") from None
 
 
 def _options_of(task: Any) -> dict[str, Any]:

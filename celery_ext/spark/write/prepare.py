@@ -13,6 +13,7 @@ from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.far_job import FarJob
 from celery_ext.spark.write.job import JobWriter, committed_before
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
+from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.message.times import moment_of
 from kombu_delayq.store import SparkStore
 
@@ -68,7 +69,10 @@ def _check_route(options: WriteOptions, settings: AppSettings) -> None:
 
 
 def _check_server(store: SparkStore) -> None:
-    store.check_version()
+    try:
+        store.check_version()
+    except UnsupportedRedis as error:
+        raise InvalidSparkOption(str(error)) from None
     warning = store.eviction_warning()
     if warning:
         raise InvalidSparkOption(warning)

@@ -13,7 +13,6 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
 from celery_ext.spark.options import ReadOptions, WriteOptions
-from kombu_delayq.errors import InvalidBrokerURL
 
 SECRET = "tops3cret"
 #: URLs with a password in all places where one may be, or may be taken for something else.
@@ -149,7 +148,7 @@ def test_an_unreachable_broker_is_named_without_its_password(monkeypatch: pytest
     """The error says which broker does not answer, and not what the password is."""
     monkeypatch.setenv("BROKER", url)
     broker = Broker.of(None, "BROKER", {"socket_connect_timeout": 1})
-    with pytest.raises((BrokerUnavailable, InvalidSparkOption, InvalidBrokerURL)) as caught:
+    with pytest.raises((BrokerUnavailable, InvalidSparkOption)) as caught:
         broker.connect()
     assert SECRET not in shown_by(caught.value)
     assert SECRET.encode() not in pickle.dumps(broker)
@@ -159,7 +158,7 @@ def test_an_unreachable_broker_is_named_without_its_password(monkeypatch: pytest
 def test_a_url_that_cannot_be_read_is_not_shown(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """Where the password is in such a URL nobody knows, so nothing of it is shown."""
     monkeypatch.setenv("BROKER", url)
-    with pytest.raises((InvalidSparkOption, InvalidBrokerURL)) as caught:
+    with pytest.raises(InvalidSparkOption) as caught:
         Broker.of(None, "BROKER", {}).connect()
     assert SECRET not in shown_by(caught.value)
 
@@ -223,6 +222,22 @@ def test_a_database_that_is_no_number_is_told() -> None:
     """What kombu does not take of a URL comes as an error of an option, with the URL."""
     with pytest.raises(InvalidSparkOption, match=r"redis://127\.0\.0\.1:1/abc cannot be used"):
         Broker.of("redis://127.0.0.1:1/abc", None, {}).connect()
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("amqp://guest@localhost//", {}, "broker URL amqp://… cannot be used"),
+        ("redis://127.0.0.1:1/0", {"max_delay": "x"}, "max_delay"),
+    ],
+)
+def test_what_the_transport_refuses_is_an_option_of_the_data_source(
+    url: str, options: dict[str, Any], message: str
+) -> None:
+    """Another kind of broker, or a wrong transport option, is told as a wrong option, without kombu's calls."""
+    with pytest.raises(InvalidSparkOption, match=message) as caught:
+        Broker.of(url, None, options).connect()
+    assert "kombu/connection.py" not in shown_by(caught.value)
 
 
 def test_the_urls_of_a_cluster_are_read() -> None:

@@ -5,9 +5,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import ReadOptions, WriteOptions
+from celery_ext.spark.source import CeleryDataSource
 
 NAMES = {kind: [field.name for field in dataclasses.fields(kind)] for kind in (WriteOptions, ReadOptions)}
 DURATIONS: dict[str, Any] = {
@@ -178,3 +180,9 @@ def test_each_option_says_what_it_is_for(kind: Any) -> None:
     for field in dataclasses.fields(kind):
         assert field.metadata["help"][0].isupper() or field.metadata["help"][0] == "`"
         assert field.metadata["help"].endswith(".")
+
+
+def test_a_stream_of_what_waits_is_refused() -> None:
+    """``readStream`` is told in words of the data source what to do instead."""
+    with pytest.raises(InvalidSparkOption, match=r"no readStream.*spark\.read\.format"):
+        CeleryDataSource({}).streamReader(StructType())

@@ -122,11 +122,6 @@ def _without(texts: Iterable[str], usual: str, count: int) -> pa.Array:
     return pa.array([None if text == usual else text for text in found], pa.string())
 
 
-def _headers(texts: Sequence[str]) -> pa.Array:
-    """Returns further headers as JSON objects. texts: As in ``Slots``."""
-    return pa.array([f"{{{text[2:]}}}" if text else None for text in texts], pa.string())
-
-
 def _other_roots(slots: Slots[Iterable[str]], count: int) -> pa.Array:
     pairs = zip(_given(slots.root_id, count), _given(slots.task_id, count), strict=True)
     return pa.array([None if root == own else root for root, own in pairs], pa.string())

@@ -18,7 +18,6 @@ from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.messages.templates import Templates
-from kombu_delayq.errors import InvalidDelayLevel
 from tests.support.spark import apps
 from tests.support.spark.making import TASK, batch_of, made_of, sole
 
@@ -83,7 +82,7 @@ def test_settings_that_make_no_messages_of_ours_are_refused() -> None:
     to_all = apps.make("to_all", task_queues=[Broadcast("all")], task_default_queue="all")
     with pytest.raises(InvalidSparkOption, match="the default queue all is a broadcast"):
         AppSettings.of(named(to_all))
-    with pytest.raises(InvalidDelayLevel, match="level 2"):
+    with pytest.raises(InvalidSparkOption, match="level 2"):
         AppSettings.of(named(apps.make("levels", delayq_levels="1s 2")))
 
 
