@@ -178,7 +178,7 @@ class WriteOptions(BrokerOptions):
         names,
         "",
         "Columns whose values, with the name of the task, make the task id, for rows without `task_id`. Default: the "
-        "whole row makes it, so that equal rows are one task.",
+        "whole row makes it, so that equal rows are one task. A row in which all `id_columns` are NULL is a bad row.",
     )
     uuid_columns: tuple[str, ...] | None = _option(
         None, names, "", "Columns of texts or bytes that reach the task as `uuid.UUID`."

@@ -85,7 +85,7 @@ class BatchBuilder:
 
     def far(self) -> FarMessages:
         """Makes rows for the far tier, of rows that have a due time."""
-        self._fields.check()
+        self._fields.check(self._settings.columns.id_columns)
         expiries_us, templates = self._expiries_and_templates()
         with_defaults = self._with_defaults(expiries_us, templates)
         slots = self._slots(with_defaults, templates)  # adds errors, as do the templates
@@ -109,7 +109,7 @@ class BatchBuilder:
 
     def build(self) -> BatchMessages:
         """Makes the messages."""
-        self._fields.check()
+        self._fields.check(self._settings.columns.id_columns)
         cancels = self._fields.cancels
         offers: dict[str, list[Offer]] = {}
         for queue, (rows, all_offers) in self._offers().items():  # _offers adds errors

@@ -85,12 +85,11 @@ class TaskFields:
         Returns:
             SHA-256 in hex digits, one for each row.
         """
-        columns = [self._values[name].json for name in id_columns or sorted(self._values)]
-        if self.is_constant("task"):
-            made = task_ids.digests_of(self._options.task or "", columns, self._count)
-        else:
-            rows: Iterable[Sequence[str]] = zip(*columns, strict=True)
-            made = [task_ids.digest_of(task or "", row) for task, row in zip(self.tasks, rows, strict=True)]
+        made = self._made_of(id_columns or sorted(self._values))
+        nameless = self._nameless(id_columns)
+        if nameless:  # bad rows, which their dead letters tell from each other
+            whole = self._made_of(sorted(self._values))
+            made = [whole[row] if row in nameless else digest for row, digest in enumerate(made)]
         if self.is_constant("task_id"):
             return made
         return [task_ids.digest(own) if own else digest for own, digest in zip(self.own_ids, made, strict=True)]
@@ -102,14 +101,35 @@ class TaskFields:
             return made
         return [own or task_id for own, task_id in zip(self.own_ids, made, strict=True)]
 
-    def check(self) -> None:
-        """Adds an error for each row that names no task, unless it cancels one by its id, and for each empty id."""
+    def check(self, id_columns: Sequence[str]) -> None:
+        """Adds an error for each row without a task, unless it cancels one by its id, and for each without an id.
+
+        Args:
+            id_columns: As of ``digests``.
+        """
         cancels = self.cancels
         for row, task in enumerate(self.tasks):
             if task is None and not (row in cancels and self.own_ids[row]):
                 self._errors.add(row, "task", None, "names no task")
         if not self.is_constant("task_id"):
             self._errors.parse("task_id", self.own_ids, _not_empty)
+        for row in self._nameless(id_columns):
+            self._errors.add(row, " and ".join(id_columns), None, "is NULL, so that the row has no id of its own")
+
+    def _made_of(self, names: Sequence[str]) -> list[str]:
+        """Returns digests of the tasks and the values of columns."""
+        columns = [self._values[name].json for name in names]
+        if self.is_constant("task"):
+            return task_ids.digests_of(self._options.task or "", columns, self._count)
+        rows: Iterable[Sequence[str]] = zip(*columns, strict=True)
+        return [task_ids.digest_of(task or "", row) for task, row in zip(self.tasks, rows, strict=True)]
+
+    def _nameless(self, id_columns: Sequence[str]) -> set[int]:
+        """Returns the numbers of the rows whose id would be made from NULLs alone, and so be that of all such rows."""
+        if not id_columns:
+            return set()
+        rows = set.intersection(*(self._values[name].nulls for name in id_columns))
+        return {row for row in rows if not self.own_ids[row]} if rows else rows
 
 
 def _not_empty(given: str) -> str:

@@ -60,6 +60,13 @@ class Values:
         return texts_of(self.python)
 
     @property
+    def nulls(self) -> set[int]:
+        """Numbers of the rows without a value."""
+        if not self._array.null_count:
+            return set()
+        return {row for row, is_null in enumerate(self._array.is_null().to_pylist()) if is_null}
+
+    @property
     def is_text(self) -> bool:
         """Whether the values are texts."""
         return not self._as_uuid and (pa.types.is_string(self._type) or pa.types.is_large_string(self._type))

@@ -19,7 +19,7 @@ from celery_ext.spark.write.messages.dead_letters import NO_TASK
 from celery_ext.spark.write.messages.types import BatchMessages
 from tests.support.spark import apps
 from tests.support.spark.landing import open_store, send
-from tests.support.spark.making import TASK, batch_of, errors_of, made_of, offers_of, seen
+from tests.support.spark.making import TASK, batch_of, builder_of, errors_of, made_of, offers_of, seen
 
 DEAD = {"on_bad_row": "dead_letter", "dead_letter_queue": "dead"}
 FAR = 2**60
@@ -97,6 +97,43 @@ def test_a_bad_row_is_named(columns: dict[str, Any], column: str, value: str, re
     assert reason in told
     assert len(fault) < 600
     assert letter.error == fault
+
+
+def test_rows_without_an_id_are_bad_rows_and_not_one_task() -> None:
+    """Rows whose id columns are all NULL would share an id; each is a bad row, with a dead letter of its own."""
+    batch = batch_of(
+        a=pa.array([None, None, 1, None, None], pa.int64()),
+        b=[None, None, None, "x", None],
+        task_id=[None, None, None, None, "mine"],
+        op=["enqueue", "cancel", None, None, None],
+        n=[1, 2, 3, 4, 5],
+    )
+    made = made_of(batch, id_columns="a,b", **DEAD)
+    assert {str(offer.id) for offer in made.offers["celery"]} == {
+        task_id(TASK, 1, None),
+        task_id(TASK, None, "x"),
+        "mine",
+    }
+    assert made.cancelled == []
+    faults, letters = zip(*made.bad_rows, strict=True)
+    assert all(fault.startswith("column a and b, value None: is NULL") for fault in faults)
+    assert len({letter.id for letter in letters}) == 2
+
+
+@pytest.mark.parametrize("how", [{"spread": "10m"}, {"countdown": "1s"}])
+def test_rows_without_an_id_are_bad_rows_in_each_way_to_make_messages(how: dict[str, str]) -> None:
+    """Also where a batch is sorted by due time first, and where rows are due late enough for the far tier."""
+    batch = batch_of(a=pa.array([None, 1, None], pa.int64()), n=[1, 2, 3])
+    builder = builder_of(batch.schema, base_ms=0, id_columns="a", **how)
+    parts = list(builder.parts(batch, 2))
+    assert sum(len(part.bad_rows) for part in parts) == 2
+    assert [str(offer.id) for part in parts for offers in part.offers.values() for offer in offers] == [
+        task_id(TASK, 1)
+    ]
+    _, late = builder.split(batch, 0)
+    assert len(late.bad_rows) == 2
+    assert late.rows is not None
+    assert late.rows.rows.num_rows == 1
 
 
 @pytest.mark.parametrize("given", ["", "x", "0" * 31, b"abc", b""])

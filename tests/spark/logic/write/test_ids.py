@@ -40,7 +40,8 @@ def test_an_id_is_that_of_task_id(column: pa.Array, value: Any) -> None:
     """Whoever knows the values of the id columns can tell the id, from Python values of any type."""
     batch = batch_of(other=["x"], key=column, n=[3])
     assert ids_of(made_of(batch, id_columns="n,key")) == [task_id(TASK, 3, value)]
-    assert ids_of(made_of(batch, id_columns="key")) == [task_id(TASK, value)]
+    if value is not None:  # NULL alone is no id
+        assert ids_of(made_of(batch, id_columns="key")) == [task_id(TASK, value)]
 
 
 def test_uuids_are_ids_as_uuids() -> None:
